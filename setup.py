@@ -2,7 +2,7 @@
 
 The extras keep each machine slim: a data worker installs `[data]` and no TensorFlow, a training
 host installs `[train]`, `[jax]`, `[tpu]` or `[cuda]` and no Beam. `requirements.lock` pins all of them together, with
-hashes, except the libraries of accelerators in `[tpu]` and `[cuda]`.
+hashes, except `[wikiextractor]` and the libraries of accelerators in `[tpu]` and `[cuda]`.
 """
 
 from pathlib import Path
@@ -18,6 +18,8 @@ DATA = [
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 # Beam YAML, for examples/pretraining_data.yaml.
 YAML = ["apache-beam[yaml]==2.77.*"]
+# License AGPL-3.0, so only where it is chosen: neither the lock nor an image has it.
+WIKIEXTRACTOR = ["wikiextractor==3.1.0"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 # ml-dtypes has bfloat16, which numpy lacks; h5py reads models of KerasHub.
@@ -73,6 +75,7 @@ setup(
     extras_require={
         "data": DATA,
         "clean": CLEAN,
+        "wikiextractor": WIKIEXTRACTOR,
         "gcp": GCP,
         "yaml": YAML,
         "train": TRAIN,

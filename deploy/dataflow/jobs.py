@@ -21,6 +21,7 @@ from pipelines.corpus import corpus_manifest
 from pipelines.runner import memory
 from pipelines.runner.dataflow_job import refusal
 from pipelines.runner.job_output import absolute
+from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
@@ -74,7 +75,7 @@ def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[grap
             job = command.configure()
             machine_type = workers.choose_machine_type(config.worker_machine_type, _partition_bytes(job))
             flags = dataflow_flags.beam_flags(config, command, machine_type)
-            yield job, flags + _code_flags(config.sdk_container_image, config.setup_file, Path(folder))
+            yield job, flags + _code_flags(config.sdk_container_image, config.setup_file, Path(folder), _extras(job))
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise refusal(error, access.view_as(GoogleCloudOptions)) from error
 
@@ -89,12 +90,22 @@ def _partition_bytes(job: graph.DataConfig) -> int:
     return config.text_bytes // config.options.num_partitions
 
 
-def _code_flags(image: str | None, setup_file: str | None, folder: Path) -> list[str]:
+def _extras(job: graph.DataConfig) -> list[str]:
+    """Return the extras that the workers of this job need beside those of all jobs."""
+    if isinstance(job, PretrainingDataConfig):
+        return []
+    config = job.corpus if isinstance(job, BuildConfig) else job
+    # The extra has the name of the extractor; beambert's own needs none.
+    extractor = config.options.read.wikitext_extractor
+    return [extractor] if extractor != WIKITEXT_EXTRACTORS[0] else []
+
+
+def _code_flags(image: str | None, setup_file: str | None, folder: Path, extras: list[str]) -> list[str]:
     """Return the flags that install beambert on the workers; none where an image contains it."""
     if image:
         return []
     package = workers.make_source_package(setup_file, folder)
     file = folder / "requirements.txt"
-    file.write_text("\n".join(workers.requirements()) + "\n", encoding="utf-8")
+    file.write_text("\n".join(workers.requirements(extras)) + "\n", encoding="utf-8")
     # Workers download the packages themselves, since pip here would download those of this operating system.
     return [f"--extra_package={package}", f"--requirements_file={file}", "--requirements_cache=skip"]

@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import SubmitError
@@ -101,12 +102,15 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
     return packages[0]
 
 
-def requirements() -> list[str]:
+def requirements(extras: Iterable[str] = ()) -> list[str]:
     """Return the requirements that workers install, pinned to the versions of this machine.
 
     Beam's image contains the requirements of Apache Beam; those of beambert's `data` and `clean` extras are added.
+
+    Args:
+        extras: further extras of beambert.
     """
-    names = _closure("beambert", {"", "data", "clean"})
+    names = _closure("beambert", {"", "data", "clean", *extras})
     of_beam = _closure("apache-beam", {"", "gcp"})
     names = (names - of_beam - {"beambert"}) | set(_PINNED)
     return [f"{name}=={importlib.metadata.version(name)}" for name in sorted(names)]

@@ -10,7 +10,7 @@ from beambert_common.command_line.flags import accept_old_name, fraction, num_pa
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.segmentation import SEGMENTERS
-from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS
+from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS, WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
     from pipelines.commands.corpus_config import CorpusConfig
@@ -115,6 +115,13 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en "
         "(default: language, if the field exists)",
+    )
+    group.add_argument(
+        "--wikitext_extractor",
+        choices=WIKITEXT_EXTRACTORS,
+        default=WIKITEXT_EXTRACTORS[0],
+        help="Extractor of the pages of Wikipedia dumps: beambert's own, or the package wikiextractor 3.1.0 (requires "
+        "the extra [wikiextractor]; license AGPL-3.0)",
     )
 
 

@@ -15,8 +15,10 @@ from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
 from pipelines.runner.job_output import absolute
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
+from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 from pipelines.sources.kinds import COMPRESSED_SUFFIXES
 from pipelines.sources.readers import WITHOUT_LANGUAGES
+from pipelines.sources.wikipedia.wikiextractor_process import require_package
 from pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
@@ -89,6 +91,13 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
             f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
             f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
         )
+    if args.wikitext_extractor != WIKITEXT_EXTRACTORS[0]:
+        if args.input_format not in ("auto", "wikipedia"):
+            raise SourceError(
+                f"--wikitext_extractor {args.wikitext_extractor} has no effect on --input_format {args.input_format}: "
+                "only Wikipedia dumps contain wikitext; leave the flag out"
+            )
+        require_package()
     return CorpusOptions(
         **vocabulary_flags.options(args),
         read=ReadOptions(
@@ -99,6 +108,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
             args.id_field or "",
             args.on_bad_record,
             args.language_field or "",
+            args.wikitext_extractor,
         ),
         language=args.language,
         segmenter=args.segmenter,

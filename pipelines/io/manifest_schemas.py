@@ -161,6 +161,7 @@ class RecordedReadOptions(TypedDict, total=False):
     id_field: str
     on_bad_record: str
     language_field: str
+    wikitext_extractor: str
 
 
 class RecordedCleaningOptions(TypedDict, total=False):

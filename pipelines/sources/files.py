@@ -35,6 +35,8 @@ class ReadOptions:
         on_bad_record: Action for a record that cannot be read or has no text, one of
             `pipelines.sources.input_formats.BAD_RECORD_ACTIONS`.
         language_field: Field or column with the language code; "" for "language", if the field exists.
+        wikitext_extractor: Extractor of the pages of a Wikipedia dump, one of
+            `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
     """
 
     input_format: str = "auto"
@@ -44,6 +46,7 @@ class ReadOptions:
     id_field: str = ""
     on_bad_record: str = "stop"
     language_field: str = ""
+    wikitext_extractor: str = "beambert"
 
     def __post_init__(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""List the input formats and bad-record actions, without importing the readers.
+"""List the input formats, wikitext extractors and bad-record actions, without importing the readers.
 
 This module imports neither Beam nor pyarrow, so that `--help` is fast.
 """
@@ -21,3 +21,5 @@ FORMATS = (
 )
 # Values of --on_bad_record.
 BAD_RECORD_ACTIONS = ("stop", "skip")
+# Values of --wikitext_extractor.
+WIKITEXT_EXTRACTORS = ("beambert", "wikiextractor")

@@ -127,7 +127,7 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
     input_format = options.input_format
     if input_format in ("auto", "wikipedia") and dump.can_split(path):
         if input_format == "wikipedia" or is_dump(dump.read_head(path)):
-            yield from dump.read_split(path, start, stop)
+            yield from dump.read_split(path, start, stop, options.wikitext_extractor)
             return
         if start:
             return

@@ -19,6 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
+from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 from pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
 # Size of a file split in bytes by suffix; a stream of a multistream dump has about 0.25 MB.
@@ -34,7 +35,7 @@ _STREAM_BYTES = 10
 _warn = logging.getLogger("beambert").warning
 
 
-def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:  # noqa: ARG001
+def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yield one document per page of a decompressed dump; pages other than articles are rejected.
 
     A truncated dump is read up to its end, with a warning.
@@ -45,7 +46,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     head = b""
     while len(head) < HEADER_BYTES and (data := stream.read1(_SMALL_CHUNK_BYTES)):
         head += data
-    yield from read_pages(_stream_chunks(stream, path, head), site_of(head, path), path)
+    yield from read_pages(_stream_chunks(stream, path, head), site_of(head, path), path, options.wikitext_extractor)
 
 
 def _stream_chunks(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterator[Chunk]:
@@ -74,7 +75,9 @@ def split(path: str, size: int) -> list[tuple[int, int | None]]:
     return [(start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
-def read_split(path: str, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+def read_split(
+    path: str, start: int = 0, stop: int | None = None, extractor: str = WIKITEXT_EXTRACTORS[0]
+) -> Iterator[Document]:
     """Yield the documents of the pages that begin in one split of a dump, `.bz2` or uncompressed.
 
     Args:
@@ -82,6 +85,7 @@ def read_split(path: str, start: int = 0, stop: int | None = None) -> Iterator[D
         start, stop: Byte range of the split in the file as stored; None is the end of the file. A page is in the split
             that contains its `<page>`, or in a `.bz2` file the start of its stream. Each page is in exactly one split,
             regardless of the sizes of the splits.
+        extractor: One of `WIKITEXT_EXTRACTORS`.
 
     Raises:
         SourceError: The file cannot be opened, or is not a dump.
@@ -89,10 +93,10 @@ def read_split(path: str, start: int = 0, stop: int | None = None) -> Iterator[D
     with _open(path) as file:
         site = site_of(_head(file, path), path)
         if _is_bz2(path):
-            yield from read_pages(_bz2_chunks(file, path, start, stop), site, path)
+            yield from read_pages(_bz2_chunks(file, path, start, stop), site, path, extractor)
         elif site.encoding == "utf-8" or not start:
             last = stop if site.encoding == "utf-8" else None
-            yield from read_pages(_plain_chunks(file, start, last), site, path)
+            yield from read_pages(_plain_chunks(file, start, last), site, path, extractor)
 
 
 def read_head(path: str) -> bytes:

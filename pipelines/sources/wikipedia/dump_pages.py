@@ -10,11 +10,13 @@ import functools
 import html
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
 from pipelines.sources.wikipedia.languages import disambiguation_templates
+from pipelines.sources.wikipedia.wikiextractor_process import ExtractionFailed, WikiExtractorProcess
 from pipelines.sources.wikipedia.wikitext import TooComplex, to_paragraphs
 
 # Rules by which pages are rejected; counted in corpus.json and listed in rejected/*.jsonl.
@@ -23,6 +25,7 @@ REDIRECT = "redirect"
 DISAMBIGUATION = "disambiguation"
 NOT_WIKITEXT = "not_wikitext"
 TOO_COMPLEX = "too_complex"
+EXTRACTION_FAILED = "extraction_failed"
 TRUNCATED = "truncated"
 
 # The head of a dump is within this number of bytes.
@@ -45,6 +48,8 @@ _warn = logging.getLogger("beambert").warning
 
 # Bytes of the file, and whether they are in the split. None instead of bytes marks missing data.
 Chunk = tuple[bytes | None, bool]
+# From wikitext, title, language and file prefixes to paragraphs, as `wikitext.to_paragraphs`.
+Extract = Callable[[str, str, str, frozenset[str]], list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +127,17 @@ def _disambiguation(language: str) -> re.Pattern[str]:
     return re.compile(rf"\{{\{{\s*(?:{pattern})\s*[|}}]|__DISAMBIG__", re.IGNORECASE)
 
 
-def _document(block: bytes, problem: str, site: Site, path: str) -> Document:
+@contextmanager
+def _open_extractor(name: str) -> Iterator[Extract]:
+    """Yield the function of an extractor, one of `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`."""
+    if name == "wikiextractor":
+        with WikiExtractorProcess() as process:
+            yield process.to_paragraphs
+    else:
+        yield to_paragraphs
+
+
+def _document(block: bytes, problem: str, site: Site, path: str, extract: Extract) -> Document:
     """Return the document of a block `<page>` ...; `problem` is the rule if the block is incomplete, or ""."""
     title_match = _TITLE.search(block)
     title = _unescape(title_match[1].decode("utf-8", "replace")) if title_match else ""
@@ -147,9 +162,12 @@ def _document(block: bytes, problem: str, site: Site, path: str) -> Document:
     if _disambiguation(site.language).search(text):
         return rejected(DISAMBIGUATION)
     try:
-        paragraphs = to_paragraphs(text, title, site.language, site.file_prefixes)
+        paragraphs = extract(text, title, site.language, site.file_prefixes)
     except TooComplex:
         return rejected(TOO_COMPLEX)
+    except ExtractionFailed as error:
+        _warn("%s: the page %r cannot be extracted (%s)", path, title, error)
+        return rejected(EXTRACTION_FAILED)
     return Document(paragraphs, title, path, language=site.language)
 
 
@@ -209,7 +227,15 @@ def _as_utf8(chunks: Iterator[Chunk], encoding: str) -> Iterator[Chunk]:
         yield (None if chunk is None else decoder.decode(chunk).encode("utf-8", "replace")), in_split
 
 
-def read_pages(chunks: Iterator[Chunk], site: Site, path: str) -> Iterator[Document]:
-    """Yield one document per page that begins in the split of the chunks."""
-    for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):
-        yield _document(block, problem, site, path)
+def read_pages(chunks: Iterator[Chunk], site: Site, path: str, extractor: str) -> Iterator[Document]:
+    """Yield one document per page that begins in the split of the chunks.
+
+    Args:
+        chunks: Bytes of the file.
+        site: The fields of the dump's head.
+        path: Path of the file.
+        extractor: One of `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
+    """
+    with _open_extractor(extractor) as extract:
+        for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):
+            yield _document(block, problem, site, path, extract)

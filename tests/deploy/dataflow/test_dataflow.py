@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from google.protobuf import json_format
 import beambert
 from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import launcher
-from deploy.dataflow.workers import choose_machine_type
+from deploy.dataflow.workers import choose_machine_type, requirements
 from pipelines.errors import SubmitError
 from pipelines.runner import dataflow_job
 from pipelines.runner.memory import peak_memory
@@ -426,3 +427,34 @@ def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):
     assert fetch(f"gs://{BUCKET}/oracle/file.tar.gz", sha256) == b"content"
     with pytest.raises(AssertionError, match="is another file than was staged"):
         fetch(f"gs://{BUCKET}/oracle/file.tar.gz", hashlib.sha256(b"other").hexdigest())
+
+
+def test_workers_install_the_package_that_extracts_a_dump_and_only_then(cloud, tmp_path):
+    pytest.importorskip("wikiextractor", reason="the extra [wikiextractor] is not installed")
+    words = ["Dog", "Cat", "Bird", "House", "Road", "Light", "Water", "Tree", "Fish", "Star"]
+    generator = random.Random(0)
+    texts = [
+        ". ".join("[[Age: A]] {{nowrap|" + " ".join(generator.choices(words, k=6)) + "}}" for _ in range(9)) + "."
+        for _ in range(40)
+    ]
+    pages = "".join(
+        f"<page><title>P{n}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n"
+        for n, text in enumerate(texts)
+    )
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "wiki.xml").write_text(f"<mediawiki>\n{pages}</mediawiki>\n", encoding="utf-8")
+    cloud.upload(folder, "dump")
+    assert not [line for line in requirements() if line.startswith("wikiextractor")]
+    before = set(cloud.contents("temp"))
+    argv = ["corpus", "--input", f"gs://{BUCKET}/dump/wiki.xml", "--vocab_size", "60", "--num_partitions", "2"]
+    argv += ["--wikitext_extractor", "wikiextractor", "--output"]
+    assert submit(cloud, *argv, f"gs://{BUCKET}/extracted") == 0
+    staged = cloud.contents("temp")
+    (name,) = (name for name in staged.keys() - before if name.endswith("/requirements.txt"))
+    assert "wikiextractor==3.1.0" in staged[name].decode().splitlines()
+    assert beambert.main([*argv, str(tmp_path / "local")]) == 0
+    shards = {f"corpus/{path.name}": path.read_bytes() for path in (tmp_path / "local" / "corpus").iterdir()}
+    objects = cloud.contents("extracted")
+    assert len(shards) == 3
+    assert {name: objects[name] for name in shards} == shards

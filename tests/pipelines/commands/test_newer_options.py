@@ -24,7 +24,7 @@ def test_an_option_without_its_default_is_another_corpus(tmp_path, capsys):
     command = ["corpus", "--input", str(tmp_path / "in.txt"), "--input_format", "sentences", "--vocab_size", "40"]
     command += ["--output", str(tmp_path / "data"), "--validation_fraction", "0"]
     assert beambert.main(command) == 0
-    _forget(tmp_path / "data" / "corpus.json", "near_duplicates", ("read", "document_unit"))
+    _forget(tmp_path / "data" / "corpus.json", "near_duplicates", ("read", "wikitext_extractor"))
     assert beambert.main(command) == 0
     assert beambert.main([*command, "--drop_near_duplicates"]) == 1
     assert "near_duplicates: False recorded, True requested" in capsys.readouterr().err
