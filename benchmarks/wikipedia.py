@@ -3,12 +3,15 @@
     python benchmarks/wikipedia.py ../shared/data [--templates]
 
 The measure of words needs mwparserfromhell (MIT), which beambert does not: `pip install mwparserfromhell`. It shares no
-code with the cleaner: it has another parser and another definition of prose (below). It expects every parameter of an
-unknown template to be visible. Times are CPU seconds, except in the comparison of one and two processes.
+code with the extractors: it has another parser and another definition of prose (below). It expects every parameter of
+an unknown template to be visible. wikiextractor (AGPL-3.0) is measured where it is installed: `pip install
+wikiextractor==3.1.0`. Times are CPU seconds, except in the comparison of one and two processes.
 """
 
 import bz2
+import dataclasses
 import html
+import itertools
 import multiprocessing
 import os
 import re
@@ -16,12 +19,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from pipelines.corpus.segmentation import split_sentences
-from pipelines.sources import ReadOptions, read_file, split_file
+from pipelines.sources import ReadOptions, SourceError, read_file, split_file
+from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
+from pipelines.sources.wikipedia import wikiextractor_package
 from pipelines.sources.wikipedia.dump_pages import _unescape
+from pipelines.sources.wikipedia.wikiextractor_process import require_package
 from pipelines.sources.wikipedia.wikitext import to_paragraphs
+
+Extract = Callable[[str, str], list[str]]
 
 SAMPLES = ("enwiki-206-pages.xml.bz2", "enwiki-2022-251-pages-truncated.xml.bz2")
 PAGES_A_STREAM = 100
@@ -180,55 +190,137 @@ def pages(path: Path) -> list[str]:
     return re.findall(r" *<page>.*?</page>\n", bz2.decompress(path.read_bytes()).decode("utf-8"), re.DOTALL)
 
 
-def articles(data: Path) -> list[tuple[str, str]]:
-    """Return (title, wikitext) of the pages that the reader classifies as articles, in both samples."""
+def articles(path: Path) -> list[tuple[str, str]]:
+    """Return (title, wikitext) of the pages of a sample that the reader classifies as articles."""
+    kept = {document.title for document in read_file(str(path), ReadOptions()) if not document.rejected}
     result = []
-    for name in SAMPLES:
-        path = data / "wiki-dump" / name
-        kept = {document.title for document in read_file(str(path), ReadOptions()) if not document.rejected}
-        for page in pages(path):
-            title = html.unescape(re.search(r"<title>(.*?)</title>", page)[1])
-            if title in kept:
-                result.append((title, _unescape(re.search(r"<text[^>]*>(.*?)</text>", page, re.DOTALL)[1])))
+    for page in pages(path):
+        title = html.unescape(re.search(r"<title>(.*?)</title>", page)[1])
+        if title in kept:
+            result.append((title, _unescape(re.search(r"<text[^>]*>(.*?)</text>", page, re.DOTALL)[1])))
     return result
 
 
-def measure_words(texts: list[tuple[str, str]]) -> None:
-    expected_total = survived = written = 0
-    missing: Counter[str] = Counter()
-    worst = []
-    markup_seen: Counter[str] = Counter()
-    for title, text in texts:
-        paragraphs = visible_paragraphs(text)
-        expected = Counter(WORD.findall(html.unescape(" ".join(paragraphs))))
-        found = Counter(WORD.findall(" ".join(to_paragraphs(text, title))))
-        both = expected & found
-        expected_total += expected.total()
-        survived += both.total()
-        written += found.total()
-        missing.update(expected - found)
-        worst.append((both.total() / max(expected.total(), 1), title))
-        markup_seen.update(RESIDUE.findall(html.unescape(" ".join(paragraphs))))
-    print(f"words a reader sees: {expected_total:,}; kept {survived / expected_total:.2%}")
-    print(f"words written: {written:,}; visible to a reader {survived / written:.2%}")
-    print("  most missed:", ", ".join(f"{word} {count}" for word, count in missing.most_common(25)))
-    print("  worst pages:", ", ".join(f"{title} {share:.1%}" for share, title in sorted(worst)[:8]))
+def extractors() -> dict[str, Extract]:
+    """Return the functions that the values of --wikitext_extractor select, of those installed."""
+    result: dict[str, Extract] = {"beambert": to_paragraphs}
+    try:
+        require_package()
+    except SourceError as error:
+        print(error)
+        return result
+    result["wikiextractor"] = wikiextractor_package.to_paragraphs
+
+    def without_templates(text: str, title: str) -> list[str]:
+        with mock.patch.object(wikiextractor_package, "template_text", return_value=""):
+            return wikiextractor_package.to_paragraphs(text, title)
+
+    result["wikiextractor, templates dropped"] = without_templates
+    return result
 
 
-def measure_residue(texts: list[tuple[str, str]]) -> None:
-    sentences = hits = 0
-    marks: Counter[str] = Counter()
-    for title, text in texts:
-        for paragraph in to_paragraphs(text, title):
-            for sentence in split_sentences(paragraph, "en"):
-                found = RESIDUE.findall(sentence)
-                sentences += 1
-                hits += bool(found)
-                marks.update(found)
-    print(
-        f"sentences: {sentences:,}; with residue of markup {hits}, "
-        f"{1000 * hits / sentences:.2f} in 1,000: {dict(marks)}"
-    )
+@dataclasses.dataclass
+class Quality:
+    """Counts of words and sentences, which add up over samples.
+
+    Attributes:
+        expected: Words that a reader sees.
+        found: Words written.
+        both: Words that are in both.
+        sentences: Sentences written.
+        residue: Sentences with residue of markup.
+        marks: The signs of that residue.
+        missing: Words that a reader sees and that are not written.
+        worst: (share of its words that are written, title) of each page.
+    """
+
+    expected: int = 0
+    found: int = 0
+    both: int = 0
+    sentences: int = 0
+    residue: int = 0
+    marks: Counter[str] = dataclasses.field(default_factory=Counter)
+    missing: Counter[str] = dataclasses.field(default_factory=Counter)
+    worst: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+
+    def __add__(self, other: "Quality") -> "Quality":
+        return Quality(*(getattr(self, f.name) + getattr(other, f.name) for f in dataclasses.fields(Quality)))
+
+    def row(self, sample: str, extractor: str, megabytes: float, seconds: float) -> str:
+        """Return the row of a table in Markdown."""
+        return (
+            f"| {sample} | {extractor} | {self.both / self.expected:.2%} | {self.both / self.found:.2%} "
+            f"| {1000 * self.residue / self.sentences:.2f} | {megabytes / seconds:.1f} |"
+        )
+
+    def print_details(self) -> None:
+        """Print the words that are missing most, the worst pages and the residue."""
+        print(f"  words a reader sees: {self.expected:,}; words written: {self.found:,}")
+        print("  most missed:", ", ".join(f"{word} {count}" for word, count in self.missing.most_common(25)))
+        print("  worst pages:", ", ".join(f"{title} {share:.1%}" for share, title in sorted(self.worst)[:8]))
+        print(f"  sentences: {self.sentences:,}; with residue of markup {self.residue}: {dict(self.marks)}")
+
+
+def quality(texts: list[tuple[str, str]], extract: Extract, visible: list[list[str]]) -> Quality:
+    """Compare the paragraphs of an extractor with `visible`, those of `visible_paragraphs`."""
+    result = Quality()
+    for (title, text), seen in zip(texts, visible, strict=True):
+        paragraphs = extract(text, title)
+        expected = Counter(WORD.findall(html.unescape(" ".join(seen))))
+        found = Counter(WORD.findall(" ".join(paragraphs)))
+        both = (expected & found).total()
+        residue = [marks for p in paragraphs for s in split_sentences(p, "en") for marks in [RESIDUE.findall(s)]]
+        result += Quality(
+            expected.total(),
+            found.total(),
+            both,
+            len(residue),
+            sum(map(bool, residue)),
+            Counter(mark for marks in residue for mark in marks),
+            expected - found,
+            [(both / max(expected.total(), 1), title)],
+        )
+    return result
+
+
+def measure_quality(samples: dict[str, list[tuple[str, str]]]) -> None:
+    """Print a row for each sample and extractor, and the details of each extractor."""
+    visible = {name: [visible_paragraphs(text) for _, text in texts] for name, texts in samples.items()}
+    functions = extractors()
+    seconds = measure_cleaning(samples, functions)
+    print("| dump | extractor | words kept | output words that a reader sees | residue | MB per CPU s |")
+    totals: dict[str, Quality] = {}
+    for extractor, extract in functions.items():
+        total = Quality()
+        for name, texts in samples.items():
+            measured = quality(texts, extract, visible[name])
+            print(measured.row(name, extractor, megabytes(texts), seconds[extractor, name]))
+            total += measured
+        size = sum(map(megabytes, samples.values()))
+        print(total.row("both", extractor, size, sum(seconds[extractor, name] for name in samples)))
+        totals[extractor] = total
+    for extractor, total in totals.items():
+        print(extractor)
+        total.print_details()
+
+
+def megabytes(texts: list[tuple[str, str]]) -> float:
+    return sum(len(text.encode("utf-8")) for _, text in texts) / 1e6
+
+
+def measure_cleaning(
+    samples: dict[str, list[tuple[str, str]]], functions: dict[str, Extract]
+) -> dict[tuple[str, str], float]:
+    """Return the CPU seconds of each extractor on each sample: the least of five alternating runs."""
+    seconds: dict[tuple[str, str], float] = {}
+    for _ in range(5):
+        for (extractor, extract), (name, texts) in itertools.product(functions.items(), samples.items()):
+            start = time.process_time()
+            for title, text in texts:
+                extract(text, title)
+            used = time.process_time() - start
+            seconds[extractor, name] = min(seconds.get((extractor, name), used), used)
+    return seconds
 
 
 def list_templates(texts: list[tuple[str, str]]) -> None:
@@ -258,23 +350,25 @@ def write_multistream(data: Path, target: Path) -> int:
     return sum(len(stream.encode("utf-8")) for stream in streams)
 
 
-def read_part(part: tuple[str, int, int | None]) -> tuple[int, float, int]:
-    start = time.process_time()
-    count = sum(1 for _ in read_file(part[0], ReadOptions(), *part[1:]))
-    return count, time.process_time() - start, os.getpid()
+def read_part(part: tuple[str, int, int | None], extractor: str = "beambert") -> tuple[int, float, int]:
+    """Read a split; return its pages, the CPU seconds with those of child processes, and the process."""
+    start = os.times()
+    count = sum(1 for _ in read_file(part[0], ReadOptions(wikitext_extractor=extractor), *part[1:]))
+    return count, sum(os.times()[:4]) - sum(start[:4]), os.getpid()
 
 
-def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
-    size = sum(len(text.encode("utf-8")) for _, text in texts) / 1e6
-    start = time.process_time()
-    for title, text in texts:
-        to_paragraphs(text, title)
-    print(f"cleaning alone: {size / (time.process_time() - start):.1f} MB of wikitext per CPU second ({size:.1f} MB)")
+def measure_speed(data: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pages-articles-multistream.xml.bz2"
         size = write_multistream(data, path) / 1e6
         parts = split_file(str(path), path.stat().st_size, ReadOptions())
         print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} splits")
+        cpu: dict[str, list[float]] = {}
+        for _, extractor in itertools.product(range(3), extractors()):
+            if extractor in WIKITEXT_EXTRACTORS:
+                cpu.setdefault(extractor, []).append(sum(read_part(part, extractor)[1] for part in parts))
+        for extractor, runs in cpu.items():
+            print(f"  --wikitext_extractor {extractor}: {size / min(runs):.1f} MB of XML per CPU second")
         seconds: dict[int, list[float]] = {}
         for processes in (1, 2, 1, 2):
             with multiprocessing.get_context("fork").Pool(processes) as pool:
@@ -284,27 +378,27 @@ def measure_speed(data: Path, texts: list[tuple[str, str]]) -> None:
             by_process: Counter[int] = Counter()
             for _, used, process in results:
                 by_process[process] += used
-            cpu = by_process.total()
+            total = by_process.total()
             print(
                 f"  {processes} process(es): {seconds[processes][-1]:.2f} s, {sum(result[0] for result in results):,} "
-                f"pages, {size / cpu:.1f} MB a CPU second; all CPU seconds / those of the busiest process: "
-                f"{cpu / max(by_process.values()):.2f}"
+                f"pages, {size / total:.1f} MB per CPU second; all CPU seconds / those of the busiest process: "
+                f"{total / max(by_process.values()):.2f}"
             )
         print(f"  two processes are {min(seconds[1]) / min(seconds[2]):.2f} times as fast as one (wall clock)")
         print(f"  load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def main(data: Path) -> None:
-    texts = articles(data)
+    samples = {name.partition(".")[0]: articles(data / "wiki-dump" / name) for name in SAMPLES}
     if "--templates" in sys.argv:
-        list_templates(texts)
+        list_templates([article for texts in samples.values() for article in texts])
         return
+    print(f"{sum(map(len, samples.values()))} articles, {sum(map(megabytes, samples.values())):.1f} MB of wikitext")
     try:
-        measure_words(texts)
+        measure_quality(samples)
     except ImportError:
-        print("words are not measured: pip install mwparserfromhell")
-    measure_residue(texts)
-    measure_speed(data, texts)
+        print("words and residue are not measured: pip install mwparserfromhell")
+    measure_speed(data)
 
 
 if __name__ == "__main__":
