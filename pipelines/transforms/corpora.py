@@ -15,8 +15,8 @@ from pipelines.corpus.deduplication_transforms import Grouped, group_by_partitio
 from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.write_shards import deduplicate
 from pipelines.errors import SourceError
-from pipelines.io.output_directory import CORPUS_ENTRIES
-from pipelines.runner.job_output import absolute, require_own_output
+from pipelines.io.output_directory import require_own
+from pipelines.runner.job_output import absolute, entries_in
 from pipelines.sources import ReadOptions
 from pipelines.sources.documents import Document
 from pipelines.vocabulary.learn_vocabulary import learn_vocabularies
@@ -215,7 +215,7 @@ class WriteCorpus(beam.PTransform):
 
 def require_new(output: str, kind: str) -> None:
     """Check that an output directory is new or empty. Raise OutputError if it is not."""
-    require_own_output(output, kind, (), CORPUS_ENTRIES)
+    require_own(f"output {output}", entries_in(output), kind, ())
 
 
 @beam.typehints.with_output_types(Document)

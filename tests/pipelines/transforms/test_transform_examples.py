@@ -8,10 +8,10 @@ import pytest
 from pipelines import transforms
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.transforms import corpora, documents, examples
+from pipelines.transforms import corpora, documents, examples, ml_transform
 
 
-@pytest.mark.parametrize("module", [documents, corpora, examples], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [documents, corpora, examples, ml_transform], ids=lambda module: module.__name__)
 def test_docstrings(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {name: getattr(transforms, name) for name in transforms.__all__}
