@@ -87,7 +87,8 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("modules", FORBIDDEN)
 def test_a_module_imports_nothing_forbidden(modules):
-    code = f"import sys, {modules}; print(*sys.modules)"
+    # Keras imports pandas, and pandas imports pyarrow, wherever they are installed.
+    code = f"import sys; sys.modules['pandas'] = None; import {modules}; print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.split(".")[0] for name in result.stdout.split()}
     assert not imported.intersection(FORBIDDEN[modules])

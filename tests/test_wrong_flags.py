@@ -253,7 +253,7 @@ def test_wrong_values_of_every_flag_of_beam_are_one_line():
         (["--runner", "DataflowRunner"], "--runner DataflowRunner requires --project ID --region us-central1"),
         (["--runner", "Nowhere"], "invalid --runner 'Nowhere': not a Beam runner; leave it out"),
         (["--runner", "no.such.Runner"], "invalid --runner 'no.such.Runner': not a Beam runner"),
-        (["--runner", "InteractiveRunner"], "invalid --runner 'InteractiveRunner': not a Beam runner"),
+        (["--runner", "interactive"], "invalid --runner InteractiveRunner: it serves notebooks"),
         (
             ["--runner", "PortableRunner", "--job_endpoint", "h:1", "--environment_type", "PROCESS"],
             "--environment_type PROCESS requires --environment_config",

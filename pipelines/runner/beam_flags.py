@@ -221,9 +221,12 @@ def _is_given(flag: str, flags: list[str]) -> bool:
 
 
 def _runner_name(name: str) -> str:
-    """Return a runner's name in Beam's spelling. Raise DatasetError if Beam has no such runner."""
+    """Return a runner's name in Beam's spelling. Raise DatasetError if Beam has no such runner for a job."""
     known = {runner.lower(): runner for runner in (*StandardOptions.KNOWN_RUNNER_NAMES, *EMBEDDED_RUNNERS)}
     name = known.get(name.lower(), known.get(f"{name.lower()}runner", name))
+    # Whether Beam can create it depends on pandas being installed; it would cache every collection of the job.
+    if name == "InteractiveRunner":
+        raise DatasetError("invalid --runner InteractiveRunner: it serves notebooks; leave it out")
     try:
         if name not in EMBEDDED_RUNNERS:
             create_runner(name)
