@@ -137,7 +137,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         action.required = True
     args = parser.parse_known_args(argv)[0]
     paths = list(typed_paths(parser, args))
-    return Command(name, argv, parser, module, paths, functools.cache(lambda: module.configure(args)), rest)
+    return Command(name, argv, parser, module, paths, functools.cache(lambda: module.configure(args)), rest, args)
 
 
 def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
@@ -156,7 +156,9 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
     command = read_command(name, argv)
     process.end_startup()
     if _trains(name):
-        _refuse_buckets(command)
+        if any("://" in path for _, path in command.path_arguments):
+            _require_cloud_storage(command)
+            return command, functools.partial(_run_with_buckets, command)
     else:
         _require_packages(command)
         _require_engine(command)
@@ -241,14 +243,39 @@ def _require_access(command: Command) -> None:
         cloud_access.require_access(command.path_arguments, command.beam_flags)
 
 
-def _refuse_buckets(command: Command) -> None:
-    """End the program with a line where a command that reads only local files is given others."""
-    for flag, place, kind in command.paths:
-        if "://" in place and not kind.remote:
-            command.parser.error(
-                f"{flag} {place} is in a bucket, and {command.name} reads and writes files of this machine; copy them "
-                "(gcloud storage cp --recursive), or train beside the bucket with beambert submit tpu"
+def _require_cloud_storage(command: Command) -> None:
+    """Check the buckets of a command that trains or uses a model; end the program with a line for another file system.
+
+    Raises:
+        AccessError: the client of Cloud Storage is not installed, or a bucket cannot be reached.
+    """
+    for flag, path, kind in command.paths:
+        if "://" in path and not (kind.remote and path.startswith("gs://")):
+            remedy = "give a local path, or gs://BUCKET/NAME" if kind.remote else "give a local path"
+            command.parser.error(f"{flag} {path} is not supported; {remedy}")
+        if "://" in path and not packages.is_installed("google.cloud.storage"):
+            from pipelines.errors import AccessError
+
+            raise AccessError(
+                f"{path} requires the package google-cloud-storage, which is not installed; run pip install "
+                "'beambert[gcs]'"
             )
+    _require_access(command)
+
+
+def _run_with_buckets(command: Command) -> int:
+    from trainers.commands import bucket_paths
+
+    return bucket_paths.run(command)
+
+
+def _with_urls(line: str) -> str:
+    """Return an error with the URLs of objects in place of the paths of their local copies."""
+    if "puts/" not in line:
+        return line
+    from trainers.buckets import cache
+
+    return cache.with_urls(line)
 
 
 def _print_help(words: list[str]) -> int:
@@ -317,7 +344,7 @@ def _main(argv: list[str]) -> int:
             if process.is_interrupt(error):
                 return interrupted(prog)
             raise
-        terminal.print_error(f"{prog}: error: {line}")
+        terminal.print_error(f"{prog}: error: {_with_urls(line)}")
         return 1
 
 

@@ -20,6 +20,8 @@ CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 YAML = ["apache-beam[yaml]==2.77.*"]
 # License AGPL-3.0, so only where it is chosen: neither the lock nor an image has it.
 WIKIEXTRACTOR = ["wikiextractor==3.1.0"]
+# gs:// for training and inference; [gcp] also has what Beam needs.
+GCS = ["google-cloud-storage>=2.18", "requests>=2.31"]
 GCP = ["apache-beam[gcp]==2.77.*", "google-cloud-storage>=2.18", "requests>=2.31"]
 TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2.19", "tensorflow>=2.20,<2.22"]
 # ml-dtypes has bfloat16, which numpy lacks; h5py reads models of KerasHub.
@@ -77,6 +79,7 @@ setup(
         "clean": CLEAN,
         "wikiextractor": WIKIEXTRACTOR,
         "gcp": GCP,
+        "gcs": GCS,
         "yaml": YAML,
         "train": TRAIN,
         "convert": CONVERT,

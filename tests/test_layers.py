@@ -22,6 +22,7 @@ trainers.backends
 trainers.data trainers.monitoring
 trainers.config
 trainers.checkpoints trainers.optimization trainers.metrics
+trainers.buckets
 trainers.objective trainers.errors
 pipelines.__init__
 pipelines.commands

@@ -1,6 +1,7 @@
 """A command of the CLI with its flags read, and the parser that reads them."""
 
 import argparse
+import copy
 import dataclasses
 import re
 import sys
@@ -10,7 +11,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from beambert_common import terminal
-from beambert_common.command_line.path_flags import PathType
+from beambert_common.command_line.path_flags import PathType, path_type
 
 
 class Parser(argparse.ArgumentParser):
@@ -146,6 +147,7 @@ class Command:
         configure: returns the configuration that its own flags name, a frozen dataclass: `module.configure(args)`.
             It may look for files, once, and raises as the module's `configure` does.
         beam_flags: those of Beam's, as they were typed.
+        args: its own flags with their values.
     """
 
     name: str
@@ -155,6 +157,22 @@ class Command:
     paths: list[tuple[str, str, PathType]]
     configure: Callable[[], Any]
     beam_flags: list[str]
+    args: argparse.Namespace
+
+    def configured_with(self, local_path: Callable[[str, PathType], str]) -> Any:
+        """Return the configuration with other paths.
+
+        Args:
+            local_path: function of the value and the type of a path flag that returns the path to use instead.
+        """
+        local = copy.copy(self.args)
+        for action in self.parser._actions:
+            kind, value = path_type(action), getattr(local, action.dest, None)
+            if kind is None or value is None:
+                continue
+            paths = [local_path(path, kind) for path in value] if isinstance(value, list) else local_path(value, kind)
+            setattr(local, action.dest, paths)
+        return self.module.configure(local)
 
     @property
     def path_arguments(self) -> list[tuple[str, str]]:

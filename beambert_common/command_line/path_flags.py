@@ -21,7 +21,7 @@ class PathType:
     """Argument type: a path or a glob pattern. The value is not changed.
 
     Attributes:
-        remote: whether the path may be on any Beam filesystem, such as gs://BUCKET/NAME.
+        remote: whether the path may be remote: gs://BUCKET/NAME, and for data commands on any Beam filesystem.
         output: "file" or "directory" for an output, "" for an input.
         or_name: whether the value may also be the name of a preset; paths end in .json then.
     """
@@ -41,7 +41,7 @@ LOCAL_OUTPUT_FILE = PathType(output="file")
 ANY_OUTPUT_FILE = PathType(remote=True, output="file")
 LOCAL_OUTPUT_DIRECTORY = PathType(output="directory")
 ANY_OUTPUT_DIRECTORY = PathType(remote=True, output="directory")
-MODEL_NAME_OR_PATH = PathType(or_name=True)
+MODEL_NAME_OR_PATH = PathType(remote=True, or_name=True)
 
 
 def path_type(action: argparse.Action) -> PathType | None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from beambert_common import cache
 from beambert_common.atomic_files import open_atomic
 from pipelines.errors import SubmitError
 
@@ -85,9 +86,8 @@ org.yaml:snakeyaml:2.2 1467931448a0817696ae2805b7b8b20bfb082652bf9c4efaed528930d
 
 
 def cache_directory() -> Path:
-    """Return the download cache: `flink` in BEAMBERT_CACHE, or in the user's cache directory."""
-    base = os.environ.get("BEAMBERT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "beambert"
-    return Path(base).expanduser() / "flink"
+    """Return the download cache of Flink, in the cache directory of beambert."""
+    return cache.cache_directory() / "flink"
 
 
 def repository() -> str:

@@ -25,10 +25,11 @@ _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 # Lock files of the packages by backend: the TPU VM gets only the one of its backend.
 REQUIREMENTS = {"jax": "requirements-jax.lock", "tensorflow": "requirements.lock"}
 _BACKEND_FLAG = "--backend"
-# Files of this package that run on the TPU VM, relative to the root of the packages.
+# Files that run on the TPU VM, relative to the root of the packages.
 _WORKER_FILES = (
     *("deploy/__init__.py", "deploy/tpu/__init__.py", "deploy/tpu/worker.py"),
     *("deploy/tpu/bucket_sync.py", "deploy/tpu/job_folder.py"),
+    *("beambert_common/__init__.py", "beambert_common/run_snapshot.py"),
 )
 _WORKER_SCRIPT = """\"\"\"Run a step of deploy.tpu.worker in the directory of this file.\"\"\"
 

@@ -8,7 +8,7 @@
 
 Each step may be repeated after a lost connection. The command's arguments come from job.json in the same directory and
 never pass through a shell. This file needs Python 3.10 and `gcloud storage`, which a TPU VM has, and imports nothing of
-beambert but `bucket_sync.py` and `job_folder.py`.
+beambert but `bucket_sync.py`, `job_folder.py` and `run_snapshot.py`.
 
 In a container of Google Kubernetes Engine, `python -m deploy.tpu.worker pod FILE` runs the job of a file in the working
 directory and returns the exit code of the command.

@@ -107,11 +107,12 @@ def run(config: InspectConfig) -> int:
 
     try:
         for path in config.shards:
-            path = absolute(path)
-            if not FileSystems.exists(path):
-                raise DatasetError(f"{path} does not exist; check the path")
+            path = absolute(path).rstrip("/") or "/"
             manifest = load_dataset(path)
             corpus = None if manifest else load_corpus(path)
+            # A bucket has no directories, only the objects in them.
+            if not (manifest or corpus or FileSystems.exists(path)):
+                raise DatasetError(f"{path} does not exist; check the path")
             if manifest:
                 path, line = first_shard(path, manifest)
                 _print(Text(line))

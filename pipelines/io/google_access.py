@@ -201,9 +201,10 @@ def _message(response: Any) -> str:
 
 def _disable_beam_credentials() -> None:
     """Disable Beam's own search for credentials, which takes half a minute if it finds nothing."""
-    from apache_beam.internal.gcp import auth
+    # A training host has no Beam.
+    with contextlib.suppress(AttributeError, ImportError):
+        from apache_beam.internal.gcp import auth
 
-    with contextlib.suppress(AttributeError):
         if not auth._Credentials._credentials_init:
             auth._Credentials._credentials_init = True
             auth._Credentials._credentials = None

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument(
         "source",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="SRC",
         help="A model directory, or a checkpoint or zip archive of the released BERT; the format is detected",
     )
     parser.add_argument(
         "destination",
-        type=LOCAL_OUTPUT_DIRECTORY,
+        type=ANY_OUTPUT_DIRECTORY,
         metavar="DST",
         help="Output directory; must be new or empty",
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from beambert_common import file_errors
 from beambert_common.command_line.flags import sequence_length, vocabulary_size
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
 from pipelines.io.directory_lock import lock_destination
@@ -54,11 +54,11 @@ class ExportConfig(ModelConfig):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument(
-        "source", type=LOCAL_PATH, metavar="SRC", help="A model in any format that `beambert convert` reads"
+        "source", type=ANY_PATH, metavar="SRC", help="A model in any format that `beambert convert` reads"
     )
     parser.add_argument(
         "destination",
-        type=LOCAL_OUTPUT_DIRECTORY,
+        type=ANY_OUTPUT_DIRECTORY,
         metavar="DST",
         help="Output directory; must be new or empty",
     )

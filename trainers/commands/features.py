@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from pipelines.io.output_file import check_output_file
 from tokenizer.tokenizer import Tokenizer
 from trainers.backends.startup import choose_backend, start_backend
@@ -77,20 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("input").add_argument(
         "--input_file",
         required=True,
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Text file with one text or pair per line; - reads stdin",
     )
     group = parser.add_argument_group("output")
     group.add_argument(
-        "--output_file", required=True, type=LOCAL_OUTPUT_FILE, metavar="FILE", help="Output file, written atomically"
+        "--output_file", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="Output file, written atomically"
     )
     group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
     group.add_argument("--format", choices=FORMATS, help="Output format (default: by the extension of --output_file)")
     parser.add_argument_group("model").add_argument(
         "--init_checkpoint",
         required=True,
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="DIR",
         help="A model: the --output of `beambert pretrain`, a TF1 checkpoint or a Hugging Face directory",
     )

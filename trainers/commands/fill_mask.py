@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beambert_common.command_line.flags import vocabulary_size
-from beambert_common.command_line.path_flags import LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_PATH
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument(
         "directory",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="DIR",
         help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.flags import boolean
-from beambert_common.command_line.path_flags import LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_PATH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `load_model` may need."""
     group = parser.add_argument_group("model")
     group.add_argument(
-        "--vocab_file", type=LOCAL_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
+        "--vocab_file", type=ANY_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
     )
     group.add_argument(
         "--do_lower_case",
@@ -45,7 +45,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--bert_config_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Model configuration file (default: bert_config.json next to the checkpoint)",
     )

@@ -13,7 +13,7 @@ from typing import BinaryIO, TextIO
 
 from beambert_common import file_errors
 from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from trainers.backends.startup import choose_backend, start_backend
@@ -70,21 +70,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument(
         "directory",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="DIR",
         help="A fine-tuned model: the --output of `beambert finetune`, a TF1 checkpoint or a Hugging Face directory",
     )
     parser.add_argument("texts", metavar="TEXT", nargs="*", help="A quoted text")
     parser.add_argument_group("input").add_argument(
         "--input_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Text file with one text per line, instead of TEXT; - reads stdin",
     )
     group = parser.add_argument_group("output")
     group.add_argument(
         "--output_file",
-        type=LOCAL_OUTPUT_FILE,
+        type=ANY_OUTPUT_FILE,
         metavar="FILE",
         help="Output file, written atomically (default: stdout)",
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.typed_json import Count, NonNegative, Number, Positive
+from trainers.buckets import cache
 from trainers.config.process_group import ProcessGroup, runs_several_processes
 from trainers.errors import TrainingError
 from trainers.optimization.optimizer_options import OptimizerOptions
@@ -108,8 +109,11 @@ class RunConfig(FlagConfig):
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all options by name with their JSON types, as recorded in `run.json`."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        """Return all options by name with their JSON types, as recorded in `run.json`.
+
+        Paths of copies of objects in buckets are URLs.
+        """
+        return json.loads(cache.with_urls(json.dumps(dataclasses.asdict(self), ensure_ascii=False)))
 
     @property
     def processes(self) -> ProcessGroup | None:

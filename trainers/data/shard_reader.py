@@ -14,6 +14,7 @@ from pathlib import Path
 from pipelines.dataset import Dataset, Shard
 from pipelines.errors import DatasetError
 from pipelines.io.tfrecord import content_at, find_records
+from trainers.buckets.dataset_copies import shard_path
 from trainers.data.example_order import Block
 
 _CHUNK = 1 << 20
@@ -157,7 +158,8 @@ class _OpenBlock:
     def __init__(self, block: Block, directory: Path, compression: str, corrupt_records: CorruptRecordPolicy) -> None:
         self.block = block
         self._shards = [
-            ShardRecords(directory / shard.name, shard, compression, corrupt_records.skip) for shard in block.shards
+            ShardRecords(shard_path(directory, shard.name), shard, compression, corrupt_records.skip)
+            for shard in block.shards
         ]
         self._shard_at, self._record_at = block.records()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipelines.dataset import Dataset, Shard
 from pipelines.errors import DatasetError
+from trainers.buckets.dataset_copies import shard_path, shard_size
 
 _CHUNK = 1 << 22
 
@@ -18,9 +19,9 @@ def check_sizes(directory: Path, shards: Sequence[Shard]) -> None:
     """
     for shard in shards:
         path = directory / shard.name
-        if not path.is_file():
+        size = shard_size(directory, shard.name)
+        if size is None:
             raise DatasetError(f"{path} is missing, but listed in the manifest; copy it again or build the data again")
-        size = path.stat().st_size
         if size != shard.bytes:
             raise DatasetError(
                 f"{path} has {size} bytes, but the manifest lists {shard.bytes}; copy it again or build the data again"
@@ -44,7 +45,7 @@ def verify(directory: Path, dataset: Dataset, progress: Callable[[int, int], Non
     for shard in dataset.shards:
         digest = hashlib.sha256()
         try:
-            with (directory / shard.name).open("rb") as file:
+            with shard_path(directory, shard.name).open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
                     done += len(chunk)

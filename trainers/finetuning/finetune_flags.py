@@ -12,7 +12,7 @@ from beambert_common.command_line.flags import (
     seed,
     sequence_length,
 )
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
 from trainers.training.optimizer_flags import add_optimizer_arguments
@@ -31,7 +31,7 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("input")
     group.add_argument(
         "--data_dir",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="DIR",
         help="Directory of the task's files, in their published layout; docs/reference/fine-tuning-tasks.md lists them",
     )
@@ -39,14 +39,14 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output",
         required=True,
-        type=LOCAL_OUTPUT_DIRECTORY,
+        type=ANY_OUTPUT_DIRECTORY,
         metavar="DIR",
         help="Output directory of the model, the results and the report",
     )
     group = parser.add_argument_group("model")
     group.add_argument(
         "--init_checkpoint",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="PATH",
         help="Pretrained model: a directory written by `beambert pretrain` or `convert`, a released BERT checkpoint, "
         "zip archive or SavedModel, or a model of Hugging Face or KerasHub",
@@ -60,7 +60,7 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--vocab_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Vocabulary file (default: vocab.txt of the checkpoint)",
     )
@@ -73,7 +73,7 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--bert_config_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Model configuration of a TF1 checkpoint without bert_config.json in its directory",
     )

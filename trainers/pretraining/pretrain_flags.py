@@ -13,7 +13,7 @@ from beambert_common.command_line.flags import (
     positive_int,
     seed,
 )
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH, MODEL_NAME_OR_PATH
+from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, MODEL_NAME_OR_PATH
 from bert_model.config import PRESETS
 from trainers.config.pretrain_config import LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
 from trainers.pretraining.recipes import add_recipe_argument
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("output").add_argument(
         "--output",
         required=True,
-        type=LOCAL_OUTPUT_DIRECTORY,
+        type=ANY_OUTPUT_DIRECTORY,
         metavar="DIR",
         help="Directory for checkpoints, logs and results; a run with the same data, model and seed resumes from its "
         "last checkpoint",
@@ -54,7 +54,7 @@ def _add_data_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         nargs="+",
         required=True,
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="DIR",
         help="Dataset directories from `beambert build` or `beambert pretraining-data`; with several, one per sequence "
         "length, --schedule sets when each is used",
@@ -79,7 +79,7 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--init_checkpoint",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="PATH",
         help="Initial weights: a run or converted model, a checkpoint, zip archive or SavedModel of the released BERT, "
         "or a model of Hugging Face or KerasHub (default: random weights)",

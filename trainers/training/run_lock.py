@@ -29,15 +29,24 @@ def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
     Raises:
         OutputError: another process holds the lock, or the directory is not writable.
     """
-    is_multi_worker = config.strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ
-    is_chief = config.processes is None or config.processes.is_chief
-    if not is_chief or (is_multi_worker and not _is_chief(os.environ["TF_CONFIG"])):
+    if not is_chief(config):
         yield
         return
     with lock_directory(f"--output {output}", output, "another --output"):
         for directory in (output, output / native.CHECKPOINTS_NAME):
             remove_unfinished(directory)
         yield
+
+
+def is_chief(config: RunConfig) -> bool:
+    """Return whether this process writes the files of a run, of several that train together.
+
+    Args:
+        config: configuration with the backend chosen.
+    """
+    if config.strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ:
+        return _is_chief(os.environ["TF_CONFIG"])
+    return config.processes is None or config.processes.is_chief
 
 
 def _is_chief(tf_config: str) -> bool:

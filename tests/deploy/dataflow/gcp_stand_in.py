@@ -199,7 +199,8 @@ class _StorageHandler(RequestHandler):
         """Whether the request asks for another generation than the object's, which the emulator does not look at."""
         address = urlsplit(self.path)
         query = parse_qs(address.query)
-        if "ifGenerationMatch" not in query:
+        # The first request of a resumable upload was looked at already.
+        if "ifGenerationMatch" not in query or "upload_id" in query:
             return False
         bucket, _, name = address.path.partition("/b/")[2].partition("/o")
         name = unquote(name.removeprefix("/")) or query.get("name", [""])[0]

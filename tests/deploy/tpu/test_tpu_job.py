@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import beambert
+from beambert_common import run_snapshot
 from deploy.tpu import bucket_sync, worker
 from deploy.tpu.job import REQUIREMENTS, job_content, job_of, python_of
 from pipelines.errors import SubmitError
@@ -124,7 +125,7 @@ def test_a_snapshot_has_whole_checkpoints_and_nothing_half_written(tmp_path):
     (output / ".run.json.unfinished").touch()
     (output / "metrics.jsonl").write_text("{}\n")
     without, whole = tmp_path / "snapshot/without_indexes", tmp_path / "snapshot/whole"
-    assert bucket_sync.snapshot(output, tmp_path / "snapshot") == (without, whole)
+    assert run_snapshot.snapshot(output, tmp_path / "snapshot") == (without, whole)
     data = {
         *("checkpoints/model.ckpt-10.data-00000-of-00001", "checkpoints/model.ckpt-10.state.json", "metrics.jsonl"),
         *("seed-2/checkpoints/model.ckpt-7.data-00000-of-00001", "seed-2/checkpoints/model.ckpt-7.state.json"),
@@ -141,7 +142,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, m
     checkpoints = tmp_path / "run/checkpoints"
     make_checkpoint(checkpoints, 5)
     make_checkpoint(checkpoints, 6)
-    link = bucket_sync._link
+    link = run_snapshot._link
 
     def link_and_remove(path, new):
         link(path, new)
@@ -149,8 +150,8 @@ def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, m
             for part in ("index", "state.json", "data-00000-of-00001"):
                 (checkpoints / f"model.ckpt-5.{part}").unlink()
 
-    monkeypatch.setattr(bucket_sync, "_link", link_and_remove)
-    _, whole = bucket_sync.snapshot(tmp_path / "run", tmp_path / "snapshot")
+    monkeypatch.setattr(run_snapshot, "_link", link_and_remove)
+    _, whole = run_snapshot.snapshot(tmp_path / "run", tmp_path / "snapshot")
     kept = ("data-00000-of-00001", "state.json", "index")
     assert files(whole) == {f"checkpoints/model.ckpt-6.{part}" for part in kept}
 
@@ -174,7 +175,7 @@ def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
     thread.start()
     try:
         for _ in range(100):
-            _, whole = bucket_sync.snapshot(tmp_path / "run", tmp_path / "snapshot")
+            _, whole = run_snapshot.snapshot(tmp_path / "run", tmp_path / "snapshot")
             for index in whole.rglob("*.index"):
                 step = index.name.split(".")[1].split("-")[1]
                 assert files(whole) >= {

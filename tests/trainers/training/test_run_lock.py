@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from deploy.tpu import bucket_sync
+from beambert_common import run_snapshot
 from pipelines.errors import OutputError
 from pipelines.io.output_directory import LOCK_NAME
 from trainers.config.pretrain_config import PretrainConfig
@@ -90,9 +90,9 @@ def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(tf_config, tmp
 
 
 def test_the_lock_of_a_run_is_not_copied_to_a_bucket(tmp_path):
-    assert bucket_sync._OUTPUT_LOCK == LOCK_NAME
+    assert run_snapshot._OUTPUT_LOCK == LOCK_NAME
     output = tmp_path / "out"
     with run_lock(output, config("tpu")):
         (output / "run.json").write_text("{}")
-        for copy in bucket_sync.snapshot(output, tmp_path / "copies"):
+        for copy in run_snapshot.snapshot(output, tmp_path / "copies"):
             assert [path.name for path in copy.rglob("*")] == ["run.json"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert_common.command_line.flags import boolean, number, sequence_length, shortened
-from beambert_common.command_line.path_flags import LOCAL_PATH
+from beambert_common.command_line.path_flags import ANY_PATH
 from tokenizer.tokenizer import Tokenizer
 from trainers.config.finetune_config import FinetuneConfig, SquadConfig
 from trainers.errors import TaskDataError
@@ -31,14 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("task: squad")
     group.add_argument(
         "--train_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Training questions in SQuAD's JSON format (default: train-v1.1.json or train.json in --data_dir; "
         "train-v2.0.json with --version_2_with_negative)",
     )
     group.add_argument(
         "--predict_file",
-        type=LOCAL_PATH,
+        type=ANY_PATH,
         metavar="FILE",
         help="Questions for evaluation and prediction, with or without answers (default: dev-v1.1.json, dev-v2.0.json "
         "or dev.json in --data_dir, and for prediction also a test file named the same way)",

@@ -1,0 +1,23 @@
+import pytest
+
+from trainers.buckets import objects
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    """An emulator of Cloud Storage that the variables of the environment name."""
+    from tests.deploy.dataflow.gcp_stand_in import stand_in
+
+    with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
+        for name, value in here.environment.items():
+            patch.setenv(name, value)
+        objects._client.cache_clear()
+        yield here
+    objects._client.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache directory of its own for each test."""
+    monkeypatch.setenv("BEAMBERT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"

@@ -1,0 +1,237 @@
+"""Outputs in an emulator of Cloud Storage: the order of uploads, what is deleted, and where a run continues."""
+
+import shutil
+import threading
+import time
+
+import pytest
+
+from pipelines.errors import OutputError
+from tests.deploy.dataflow.gcp_stand_in import BUCKET
+from trainers.buckets import cache as bucket_cache
+from trainers.buckets import objects, output_copy, output_lock
+from trainers.buckets.objects import ChangedError
+from trainers.buckets.output_copy import BackgroundUploads, OutputCopy
+
+
+def write(folder, **contents):
+    for name, text in contents.items():
+        path = folder / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def checkpoint(folder, step):
+    for part in ("data-00000-of-00001", "state.json", "index"):
+        path = folder / "checkpoints" / f"model.ckpt-{step}.{part}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{step} {part}")
+
+
+@pytest.fixture
+def run(cloud, tmp_path, request):
+    """The URL of a run that no other test has, its local directory, and a function that starts on it."""
+    url = f"gs://{BUCKET}/{request.node.name}"
+    path = bucket_cache.output_path(url)
+    path.parent.mkdir(parents=True)
+
+    def start(show=lambda _: None):
+        copy = OutputCopy(url, path)
+        copy.download(show)
+        return copy
+
+    return url, path, start
+
+
+def names(cloud, url):
+    return cloud.contents(url.removeprefix(f"gs://{BUCKET}/")).keys()
+
+
+def test_an_index_is_uploaded_after_its_data_and_deleted_before_it(cloud, run, monkeypatch):
+    url, path, start = run
+    requests = []
+    upload, delete = objects.upload, objects.delete
+    monkeypatch.setattr(objects, "upload", lambda file, to, old: (requests.append(f"+{to}"), upload(file, to, old))[1])
+    monkeypatch.setattr(objects, "delete", lambda to, old: (requests.append(f"-{to}"), delete(to, old))[1])
+    copy = start()
+    write(path, run_DOT_json="r", metrics_DOT_jsonl="m", beambert_DOT_json="b", build_DOT_lock="l", logs__events="e")
+    checkpoint(path, 1)
+    assert copy.upload()
+    first = [name.removeprefix(f"+{url}/") for name in requests]
+    assert first[0] == "run.json"
+    assert first[-2:] == ["checkpoints/model.ckpt-1.index", "beambert.json"]
+    assert names(cloud, url) == {path.removeprefix("./") for path in first}
+    assert "build.lock" not in first
+
+    requests.clear()
+    checkpoint(path, 2)
+    for old in path.glob("checkpoints/model.ckpt-1.*"):
+        old.unlink()
+    copy.upload()
+    deleted = [name for name in requests if name[0] == "-"]
+    assert deleted[0] == f"-{url}/checkpoints/model.ckpt-1.index"
+    assert len(deleted) == 3
+    assert requests.index(deleted[0]) > requests.index(f"+{url}/checkpoints/model.ckpt-2.index")
+
+
+def test_only_what_changed_is_uploaded(cloud, run, monkeypatch):
+    url, path, start = run
+    copy = start()
+    write(path, a="1", b="2")
+    # Older than the few seconds in which a file may change again with the same time.
+    for file in path.iterdir():
+        import os
+
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    copy.upload()
+    uploads = []
+    upload = objects.upload
+    monkeypatch.setattr(objects, "upload", lambda file, to, old: (uploads.append(to), upload(file, to, old))[1])
+    copy.upload()
+    assert uploads == []
+    write(path, b="22")
+    copy.upload()
+    assert uploads == [f"{url}/b"]
+    assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/"))["b"] == b"22"
+
+
+def test_a_run_continues_on_another_machine(cloud, run):
+    _, path, start = run
+    copy = start()
+    write(path, a="1", sub__b="2")
+    copy.upload()
+    shutil.rmtree(bucket_cache.cache_directory())
+    lines = []
+    path.parent.mkdir(parents=True)
+    start(lines.append)
+    assert (path / "a").read_text() + (path / "sub/b").read_text() == "12"
+    assert lines == [f"Copying {run[0]}: 2 files, 0.0 MB"]
+
+
+def test_what_was_not_uploaded_yet_is_kept_where_the_bucket_did_not_change(cloud, run):
+    url, path, start = run
+    copy = start()
+    write(path, a="1")
+    copy.upload()
+    write(path, a="11", c="3")
+    copy = start()
+    assert (path / "a").read_text() + (path / "c").read_text() == "113"
+    copy.upload()
+    assert names(cloud, url) == {"a", "c"}
+
+
+def test_the_bucket_counts_where_another_machine_went_on(cloud, run):
+    url, path, start = run
+    copy = start()
+    write(path, a="1", sub__b="2")
+    copy.upload()
+    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/a").upload_from_string("theirs")
+    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/sub/b").delete()
+    write(path, c="3")
+    start()
+    assert {str(file.relative_to(path)) for file in path.rglob("*")} == {"a"}
+    assert (path / "a").read_text() == "theirs"
+
+
+def test_a_file_that_a_cleaner_of_caches_removed_is_not_deleted_in_the_bucket(cloud, run):
+    url, path, start = run
+    copy = start()
+    write(path, a="1", b="2")
+    copy.upload()
+    (path / "a").unlink()
+    start().upload()
+    assert names(cloud, url) == {"a", "b"}
+
+
+def test_an_object_of_another_process_is_neither_replaced_nor_deleted(cloud, run):
+    url, path, start = run
+    copy = start()
+    write(path, a="1")
+    copy.upload()
+    folder = url.removeprefix(f"gs://{BUCKET}/")
+    cloud.bucket().blob(f"{folder}/theirs").upload_from_string("x")
+    cloud.bucket().blob(f"{folder}/a").upload_from_string("theirs")
+    write(path, a="12")
+    with pytest.raises(ChangedError, match="/a was written by another process"):
+        copy.upload()
+    (path / "a").unlink()
+    copy.upload()
+    assert cloud.contents(folder) == {"a": b"theirs", "theirs": b"x"}
+
+
+def test_checkpoints_are_uploaded_in_the_background(cloud, run, monkeypatch):
+    url, path, start = run
+    monkeypatch.setattr(output_copy, "_POLL_SECONDS", 0.05)
+    warnings = []
+    with BackgroundUploads(start(), path, 3600, warnings.append):
+        checkpoint(path, 1)
+        end = time.monotonic() + 30
+        while "checkpoints/model.ckpt-1.index" not in names(cloud, url) and time.monotonic() < end:
+            time.sleep(0.05)
+    assert "checkpoints/model.ckpt-1.index" in names(cloud, url)
+    assert warnings == []
+
+
+def test_a_failed_upload_in_the_background_is_one_warning_and_is_tried_again(cloud, run, monkeypatch):
+    url, path, start = run
+    monkeypatch.setattr(output_copy, "_POLL_SECONDS", 0.02)
+    upload, fail = objects.upload, threading.Event()
+    fail.set()
+
+    def failing(file, to, old):
+        if fail.is_set():
+            raise objects.StorageError(f"{to} cannot be written")
+        return upload(file, to, old)
+
+    monkeypatch.setattr(objects, "upload", failing)
+    warnings = []
+    with BackgroundUploads(start(), path, 0.02, warnings.append):
+        write(path, a="1")
+        time.sleep(0.5)
+        fail.clear()
+        end = time.monotonic() + 30
+        while not names(cloud, url) and time.monotonic() < end:
+            time.sleep(0.05)
+    assert names(cloud, url) == {"a"}
+    assert warnings == [f"{url}/a cannot be written; the next upload tries again"]
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    monkeypatch.setattr(output_lock, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(output_lock, "ABANDONED_SECONDS", 1.0)
+    monkeypatch.setattr(output_lock, "_POLL_SECONDS", 0.05)
+
+
+def test_an_output_in_use_is_refused_while_its_holder_lives(cloud, run, fast):
+    url, _, _ = run
+    lines = []
+    with output_lock.lock_output("--output o", url, lines.append):
+        time.sleep(0.3)
+        with (
+            pytest.raises(OutputError, match=r"--output o is in use by process \d+ on .*; wait for it"),
+            output_lock.lock_output("--output o", url, lines.append),
+        ):
+            pass
+        assert names(cloud, url) == {"build.lock"}
+    assert names(cloud, url) == set()
+    assert lines == [f"{url}/build.lock is locked; waiting 1 s for a sign of its holder"]
+
+
+def test_the_lock_of_a_killed_process_is_replaced(cloud, run, fast):
+    url, _, _ = run
+    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/build.lock").upload_from_string('{"process": 1}')
+    lines = []
+    with output_lock.lock_output("--output o", url, lines.append):
+        assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/"))["build.lock"] != b'{"process": 1}'
+    assert len(lines) == 1
+    assert names(cloud, url) == set()
+
+
+def test_a_lock_that_another_process_took_is_left_alone(cloud, run, fast):
+    url, _, _ = run
+    blob = cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/build.lock")
+    with output_lock.lock_output("--output o", url, lambda _: None):
+        blob.upload_from_string("theirs")
+        time.sleep(0.4)
+    assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/")) == {"build.lock": b"theirs"}

@@ -1,0 +1,58 @@
+"""Paths of the local copies of objects, in the user's cache directory."""
+
+import os
+from pathlib import Path
+
+from beambert_common.cache import cache_directory
+from trainers.buckets import objects
+from trainers.errors import StorageError
+
+_DEFAULT_GIGABYTES = 50.0
+
+
+def input_path(url: str) -> Path:
+    """Return the local path of the copy of an input. Raise StorageError for a URL that is not valid."""
+    return _local_path("inputs", url)
+
+
+def output_path(url: str) -> Path:
+    """Return the local path of an output, which is uploaded. Raise StorageError for a URL that is not valid."""
+    return _local_path("outputs", url)
+
+
+def is_input_copy(path: Path) -> bool:
+    """Return whether a path is that of an input's copy."""
+    return path.is_relative_to(cache_directory() / "inputs")
+
+
+def state_path(path: Path) -> Path:
+    """Return the file beside a local directory that lists the objects it was copied from or uploaded to."""
+    return path.with_name(f".{path.name}.objects.json")
+
+
+def with_urls(text: str) -> str:
+    """Return a message with the URLs of objects in place of the paths of their local copies."""
+    for kind in ("inputs", "outputs"):
+        text = text.replace(f"{cache_directory() / kind}/", objects.SCHEME)
+    return text
+
+
+def shard_bytes() -> int:
+    """Return the limit of the shards of a dataset in the cache, in bytes.
+
+    Raises:
+        StorageError: the variable is not a number above 0.
+    """
+    value = os.environ.get("BEAMBERT_CACHE_GB", "")
+    try:
+        gigabytes = float(value) if value else _DEFAULT_GIGABYTES
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < float("inf"):
+        raise StorageError(f"BEAMBERT_CACHE_GB {value!r} is not a number above 0; give gigabytes, such as 20")
+    return int(gigabytes * 1e9)
+
+
+def _local_path(kind: str, url: str) -> Path:
+    bucket, name = objects.split_url(url)
+    return cache_directory() / kind / bucket / name

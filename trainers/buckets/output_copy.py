@@ -1,0 +1,216 @@
+"""Upload an output to a bucket while a command writes it, and start from what the bucket has.
+
+A command may be killed at any time. Therefore the index of a checkpoint is uploaded after its data, and old checkpoints
+are deleted after a new one is complete. Only objects that this command copied or uploaded are replaced or deleted.
+"""
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from beambert_common.atomic_files import write_atomic
+from beambert_common.run_snapshot import snapshot
+from beambert_common.typed_json import JsonError, read
+from pipelines.io.output_directory import LOCK_NAME, MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
+from trainers.buckets import cache, file_copies, objects
+from trainers.buckets.objects import BucketObject, ChangedError
+from trainers.errors import StorageError
+
+_DOWNLOADS = 4
+_POLL_SECONDS = 2.0
+# Files by which commands recognize a run, and by which they recognize a complete model.
+_FIRST = (RUN_MANIFEST, RUNS_MANIFEST)
+_LAST = ("saved_model.pb", "config.json", "bert_config.json", MODEL_MANIFEST)
+
+
+class _Uploaded(NamedTuple):
+    """A file that equals an object: its size and modification time, and the generation of the object."""
+
+    size: int
+    mtime_ns: int
+    generation: int
+
+
+class _State(TypedDict):
+    files: dict[str, tuple[int, int, int]]
+
+
+class OutputCopy:
+    """The local copy of an output directory in a bucket.
+
+    Args:
+        url: URL of the directory.
+        path: the local directory, whose parent exists.
+    """
+
+    def __init__(self, url: str, path: Path) -> None:
+        self._url = url
+        self._path = path
+        self._state_path = cache.state_path(path)
+        self._files: dict[str, _Uploaded] = {}
+        # Held during an upload.
+        self._lock = threading.Lock()
+
+    def download(self, show: Callable[[str], None]) -> None:
+        """Make the local directory equal to the one in the bucket; keep one that continues it.
+
+        A command whose last upload failed left a local directory that is newer than the bucket.
+
+        Args:
+            show: called with a line to print before a copy starts.
+
+        Raises:
+            StorageError: the bucket cannot be read.
+            FileError: a file cannot be written.
+        """
+        there = {found.name: found for found in objects.objects_below(self._url) if found.name != LOCK_NAME}
+        try:
+            self._files = {name: _Uploaded(*fields) for name, fields in read(self._state_path, _State)["files"].items()}
+        except (FileNotFoundError, JsonError):
+            self._files = {}
+        uploaded = {name: file.generation for name, file in self._files.items()}
+        if uploaded != {name: found.generation for name, found in there.items()}:
+            self._files = {}
+            self._remove_others(there)
+        # Files of the last upload that are missing were removed by another program, such as a cleaner of caches.
+        missing = [
+            found
+            for name, found in there.items()
+            if not (self._path / name).is_file()
+            or (name not in self._files and not file_copies.is_current(found, self._path / name))
+        ]
+        if missing:
+            show(f"Copying {self._url}: {len(missing)} files, {sum(found.size for found in missing) / 1e6:,.1f} MB")
+        with ThreadPoolExecutor(_DOWNLOADS) as threads:
+            copies = [threads.submit(file_copies.copy_object, found, self._path / found.name) for found in missing]
+            for copied in copies:
+                copied.result()
+        for name in there.keys() - self._files.keys() | {found.name for found in missing}:
+            self._files[name] = _of(self._path / name, there[name].generation)
+        self._write_state()
+
+    def upload(self) -> bool:
+        """Upload the files that changed since the last upload, then delete the objects of removed files.
+
+        Returns:
+            Whether there are files.
+
+        Raises:
+            ChangedError: another process wrote to the directory in the bucket.
+            StorageError: the bucket cannot be written; a later call continues.
+        """
+        with self._lock:
+            folder = self._path.with_name(f".{self._path.name}.snapshot")
+            shutil.rmtree(folder, ignore_errors=True)
+            if not self._path.is_dir():
+                return False
+            try:
+                _, whole = snapshot(self._path, folder)
+                names = [str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()]
+                self._upload_files(whole, sorted(names, key=_order))
+                return bool(names)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _upload_files(self, directory: Path, names: Sequence[str]) -> None:
+        """Upload changed files in the given order, delete the objects of files that are not there any more."""
+        try:
+            for name in names:
+                old = self._files.get(name)
+                new = _of(directory / name, old.generation if old else 0)
+                if new != old:
+                    written = objects.upload(directory / name, f"{self._url}/{name}", new.generation)
+                    self._files[name] = new._replace(generation=written.generation)
+            removed = self._files.keys() - set(names)
+            # The index of a checkpoint first, so that an incomplete one does not look complete.
+            for name in sorted(removed, key=_order, reverse=True):
+                objects.delete(f"{self._url}/{name}", self._files[name].generation)
+                del self._files[name]
+        finally:
+            self._write_state()
+
+    def _remove_others(self, there: Mapping[str, BucketObject]) -> None:
+        """Remove the local files that are not copies of objects, and the directories that become empty."""
+        for path in sorted(self._path.rglob("*"), reverse=True):
+            if path.is_dir() and not path.is_symlink():
+                if not any(path.iterdir()):
+                    path.rmdir()
+                continue
+            found = there.get(str(path.relative_to(self._path)))
+            if found is None or not file_copies.is_current(found, path):
+                path.unlink()
+        if self._path.is_dir() and not any(self._path.iterdir()):
+            self._path.rmdir()
+
+    def _write_state(self) -> None:
+        self._state_path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._state_path, json.dumps({"files": self._files}).encode())
+
+
+def _of(path: Path, generation: int) -> _Uploaded:
+    status = path.stat()
+    return _Uploaded(status.st_size, status.st_mtime_ns, generation)
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Return the position of a file in an upload: files that make others complete come last."""
+    if name in _FIRST:
+        return 0, name
+    if name.endswith(".index"):
+        return 2, name
+    return (3 if name in _LAST else 1), name
+
+
+class BackgroundUploads:
+    """Upload an output whenever a checkpoint is complete, and at intervals; use as a context manager.
+
+    Args:
+        copy: the output.
+        directory: its local directory.
+        seconds: the interval.
+        warn: called once for each different error; the next upload tries again.
+    """
+
+    def __init__(self, copy: OutputCopy, directory: Path, seconds: float, warn: Callable[[str], None]) -> None:
+        self._copy = copy
+        self._directory = directory
+        self._seconds = seconds
+        self._warn = warn
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
+
+    def __enter__(self) -> "BackgroundUploads":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for the upload that is in progress."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        uploaded, last_error = time.monotonic(), ""
+        indexes = self._indexes()
+        while not self._stopped.wait(_POLL_SECONDS):
+            now = self._indexes()
+            if now == indexes and time.monotonic() < uploaded + self._seconds:
+                continue
+            try:
+                self._copy.upload()
+                last_error = ""
+            except ChangedError as error:
+                self._warn(f"{error}; uploads end")
+                return
+            except (StorageError, OSError) as error:
+                if str(error) != last_error:
+                    self._warn(f"{error}; the next upload tries again")
+                last_error = str(error)
+            uploaded, indexes = time.monotonic(), now
+
+    def _indexes(self) -> set[str]:
+        return {path.name for path in self._directory.rglob("model.ckpt-*.index")}
