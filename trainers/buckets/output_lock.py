@@ -102,19 +102,15 @@ def _acquired(label: str, path: str, content: bytes, show: Callable[[str], None]
         if not generation:
             show(f"{path} is locked; waiting {ABANDONED_SECONDS:.0f} s for a sign of its holder")
             deadline = time.monotonic() + ABANDONED_SECONDS
-        waited = _changed_before(deadline, path, found.generation)
-        if waited:
-            raise in_use_error(label, holder, "wait for it, or give another path")
+        _wait_for_change(deadline, path, found.generation)
+        # The next write fails where the holder wrote the lock again.
         generation = found.generation
 
 
-def _changed_before(deadline: float, path: str, generation: int) -> bool:
-    """Return whether a lock was written again before a time; False also where it was released."""
+def _wait_for_change(deadline: float, path: str, generation: int) -> None:
+    """Return when a lock was written again or deleted, or at a time of the monotonic clock."""
     while time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
         found = objects.object_at(path)
-        if found is None:
-            return False
-        if found.generation != generation:
-            return True
-    return False
+        if found is None or found.generation != generation:
+            return
