@@ -8,13 +8,14 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
 	@echo "make test    lint, type-check and run all tests but the slow ones (about 35 minutes)"
 	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (under 30 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
+	@echo "make test-readers   read shards with datasets, grain and mlcroissant (downloads 1 GB into .venv-readers)"
 	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 10 minutes)"
 	@echo "make report-tpu-compile   memory and collectives of complete steps on six TPU topologies (about 40 minutes)"
 	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
@@ -97,6 +98,17 @@ test-parity: .venv-parity/.installed
 	$(PYTHON) -m venv .venv-parity
 	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[data,train,convert,onnx]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
+	@touch $@
+
+# Tests that are skipped in .venv, which has neither datasets nor mlcroissant.
+test-readers: .venv-readers/.installed
+	.venv-readers/bin/python -m pytest tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shard_writer.py
+
+.venv-readers/.installed: tests/readers/requirements.txt setup.py
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@rm -rf .venv-readers
+	$(PYTHON) -m venv .venv-readers
+	.venv-readers/bin/python -m pip install --disable-pip-version-check --quiet -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest
 	@touch $@
 
 # The TPU compiler needs no TPU. ARGS="--models base --steps train" selects rows of the report.
@@ -184,9 +196,9 @@ bench-train: .venv-bench/.installed
 	@touch $@
 
 lock:
-	uv pip compile setup.py $(addprefix --extra ,data clean gcp yaml train convert onnx jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py $(addprefix --extra ,data clean array-record gcp yaml train convert onnx jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
-	uv pip compile setup.py --extra data --extra clean --extra gcp --constraint requirements.lock --python-version 3.11 \
+	uv pip compile setup.py --extra data --extra clean --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
 	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --override deploy/tpu/overrides.txt \
@@ -198,5 +210,5 @@ lock:
 		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet
 
 clean:
-	rm -rf $(VENV) docs/_build .venv-parity .venv-bench .venv-tpu tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
+	rm -rf $(VENV) docs/_build .venv-parity .venv-readers .venv-bench .venv-tpu tokenizer/*.so .mypy_cache .pytest_cache .ruff_cache build *.egg-info beambert-demo
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

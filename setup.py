@@ -16,6 +16,8 @@ DATA = [
     "sentencex>=1.0.30",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
+# `--format array_record`. From 0.8.1 on, it has wheels for Python 3.13.
+ARRAY_RECORD = ["array-record>=0.8.1"]
 # Beam YAML, for examples/pretraining_data.yaml.
 YAML = ["apache-beam[yaml]==2.77.*"]
 # License AGPL-3.0, so only where it is chosen: neither the lock nor an image has it.
@@ -41,6 +43,7 @@ DEV = [
     "codespell>=2.4",
     "cryptography>=42",
     "gcp-storage-emulator>=2026.7",
+    "grain>=0.2.12",
     "hypothesis>=6.100",
     "mypy>=1.11",
     "pytest>=8",
@@ -77,6 +80,7 @@ setup(
     extras_require={
         "data": DATA,
         "clean": CLEAN,
+        "array-record": ARRAY_RECORD,
         "wikiextractor": WIKIEXTRACTOR,
         "gcp": GCP,
         "gcs": GCS,

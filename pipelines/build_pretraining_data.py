@@ -17,7 +17,7 @@ from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
-from pipelines.examples import train_eval_overlap
+from pipelines.examples import array_record_files, train_eval_overlap
 from pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
 from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.examples.statistics import total
@@ -62,6 +62,8 @@ class WriteShards(beam.DoFn):
     def setup(self) -> None:
         """Load the vocabulary, once per worker thread."""
         require_same_rules(self._options.character_rules, "the machine that started the job")
+        if self._options.format == "array_record":
+            array_record_files.require_package()
         self._vocab = Vocabulary.from_bytes(read_bytes(self._vocab_file), self._vocab_file)
         self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)
 
@@ -99,6 +101,7 @@ class RestoreShards(beam.DoFn):
         self._rebuilt = rebuilt
         self._recorded = {current_name(shard.name): shard for shard in manifest.shards}
         self._versions = manifest.versions
+        self._file_format = manifest.file_format
         self._output = output
         self._missing = missing
 
@@ -109,7 +112,7 @@ class RestoreShards(beam.DoFn):
             if recorded is None or recorded.name not in self._missing:
                 continue
             if shard.sha256 != recorded.sha256:
-                here = versions()
+                here = versions(self._file_format)
                 differences = [
                     f"{n} {v} recorded, {here.get(n)} installed" for n, v in self._versions.items() if here.get(n) != v
                 ]

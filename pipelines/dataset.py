@@ -88,7 +88,7 @@ class Dataset:
         instances_per_row: Maximum number of instances per row; 1 if rows are not packed.
         features: Names of the features in the shards, by their names in google-research/bert
             (`PretrainingDataOptions.names_of_features`).
-        file_format: "tfrecord" or "parquet".
+        file_format: "tfrecord", "parquet" or "array_record".
         compression: "none" or "gzip".
         ragged: Whether the records contain no padding.
         vocab_size: Number of tokens in `vocab.txt` in the same directory.
@@ -106,7 +106,7 @@ class Dataset:
     max_predictions_per_seq: Positive
     instances_per_row: Positive
     features: dict[str, NonEmpty]
-    file_format: Annotated[str, Meta(pattern="^(tfrecord|parquet)$")]
+    file_format: Annotated[str, Meta(pattern="^(tfrecord|parquet|array_record)$")]
     compression: Annotated[str, Meta(pattern="^(none|gzip)$")]
     ragged: bool
     vocab_size: Positive

@@ -82,7 +82,7 @@ class WriteManifest(beam.DoFn):
                 "warnings": warnings,
             },
             shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
-            versions=versions(),
+            versions=versions(self._options.format),
         )
         require_written(self._output, sizes_of_dataset(manifest.shards))
         vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"

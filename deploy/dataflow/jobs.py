@@ -16,6 +16,7 @@ from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import graph, workers
 from deploy.dataflow.config import DataflowConfig
 from pipelines.commands.build import BuildConfig
+from pipelines.commands.corpus_config import CorpusConfig
 from pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from pipelines.corpus import corpus_manifest
 from pipelines.runner import memory
@@ -75,7 +76,7 @@ def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[grap
             job = command.configure()
             machine_type = workers.choose_machine_type(config.worker_machine_type, _partition_bytes(job))
             flags = dataflow_flags.beam_flags(config, command, machine_type)
-            yield job, flags + _code_flags(config.sdk_container_image, config.setup_file, Path(folder), _extras(job))
+            yield job, flags + _code_flags(config, _extras(job), Path(folder))
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise refusal(error, access.view_as(GoogleCloudOptions)) from error
 
@@ -92,19 +93,25 @@ def _partition_bytes(job: graph.DataConfig) -> int:
 
 def _extras(job: graph.DataConfig) -> list[str]:
     """Return the extras that the workers of this job need beside those of all jobs."""
-    if isinstance(job, PretrainingDataConfig):
-        return []
-    config = job.corpus if isinstance(job, BuildConfig) else job
-    # The extra has the name of the extractor; beambert's own needs none.
-    extractor = config.options.read.wikitext_extractor
-    return [extractor] if extractor != WIKITEXT_EXTRACTORS[0] else []
+    extras = []
+    if isinstance(job, BuildConfig | CorpusConfig):
+        config = job.corpus if isinstance(job, BuildConfig) else job
+        extractor = config.options.read.wikitext_extractor
+        # The extra has the name of the extractor; beambert's own needs none.
+        if extractor != WIKITEXT_EXTRACTORS[0]:
+            extras.append(extractor)
+    if isinstance(job, BuildConfig | PretrainingDataConfig):
+        data = job.data if isinstance(job, BuildConfig) else job
+        if data.options.format == "array_record":
+            extras.append("array-record")
+    return extras
 
 
-def _code_flags(image: str | None, setup_file: str | None, folder: Path, extras: list[str]) -> list[str]:
+def _code_flags(config: DataflowConfig, extras: list[str], folder: Path) -> list[str]:
     """Return the flags that install beambert on the workers; none where an image contains it."""
-    if image:
+    if config.sdk_container_image:
         return []
-    package = workers.make_source_package(setup_file, folder)
+    package = workers.make_source_package(config.setup_file, folder)
     file = folder / "requirements.txt"
     file.write_text("\n".join(workers.requirements(extras)) + "\n", encoding="utf-8")
     # Workers download the packages themselves, since pip here would download those of this operating system.

@@ -19,7 +19,7 @@ from pipelines.runner.memory import peak_memory
 
 # Ratio of a record's bytes to those of the padded record, for 128 positions with 10 % padding
 # (docs/benchmarks/data.md).
-_OF_PADDED = {"gzip": 0.296, "parquet": 0.222}
+_OF_PADDED = {"gzip": 0.296, "parquet": 0.222, "array_record": 0.581}
 # Parquet bytes per byte of text.
 _CORPUS_OF_TEXT = 0.44
 # Shuffled bytes per byte of text, by the bytes of text in a block (`make bench-scale`).
@@ -175,7 +175,7 @@ def _plan_length(
 def _record_bytes(options: PretrainingDataOptions, row_length: int, vocab_size: int) -> float:
     """Return the bytes of an example: exact for uncompressed TFRecord, else by the measured ratio."""
     padded = ExampleEncoder(options, row_length, vocab_size).record_bytes
-    kind = "parquet" if options.format == "parquet" else options.compression
+    kind = options.compression if options.format == "tfrecord" else options.format
     return padded * _OF_PADDED.get(kind, 1.0)
 
 

@@ -97,7 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and the last is --max_seq_length (default: one length)",
     )
     _add_choice(
-        group, "format", options.FORMATS, "Shard format; parquet stores lists without padding, for PyTorch readers"
+        group,
+        "format",
+        options.FORMATS,
+        "Shard format; parquet stores lists without padding, for PyTorch readers; array_record has random access by "
+        "index, for Grain",
     )
     _add_choice(group, "compression", options.COMPRESSIONS, "Compression of TFRecord shards")
     _add_choice(
@@ -106,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         options.FEATURE_NAMES,
         "Feature names of google-research/bert (bert) or TensorFlow Model Garden (model_garden)",
     )
-    group.add_argument("--ragged", action="store_true", help="Omit the padding from TFRecord examples")
+    group.add_argument("--ragged", action="store_true", help="Omit the padding from TFRecord and ArrayRecord examples")
 
 
 def example_options(args: argparse.Namespace) -> PretrainingDataOptions:

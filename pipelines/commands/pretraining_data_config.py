@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 
 from pipelines.commands.example_flags import example_options
+from pipelines.examples import array_record_files
 from pipelines.instances.options import PretrainingDataOptions
 
 
@@ -24,6 +25,11 @@ class PretrainingDataConfig:
     vocab_file: str | None
     options: PretrainingDataOptions
     ignore_memory_estimate: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the package of the format is installed, before any work."""
+        if self.options.format == "array_record":
+            array_record_files.require_package()
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":

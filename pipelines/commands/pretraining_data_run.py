@@ -51,7 +51,7 @@ from tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
-_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*")
+_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*", "*-of-*.array_record*")
 
 
 def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
@@ -154,7 +154,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     manifest_path = f"{output}/{dataset.FILE_NAME}"
     workers = pipeline_runner.num_workers(beam_options)
     work_items = deal_work_items(corpus.shards, options, workers or _CLUSTER_WORKERS)
-    work = work_directory(output, [recorded])
+    work = work_directory(output, [recorded], options.format)
     existing = _load(manifest_path, config.output)
     if existing:
         require_same_options(
@@ -279,7 +279,9 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
         if warning not in printed:
             print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
-    if "://" in output:
+    if manifest.file_format != "tfrecord":
+        print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
+    elif "://" in output:
         print(f"\nNext: copy {output} to the training machine, or train on Cloud TPU with beambert submit tpu")
     else:
         print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

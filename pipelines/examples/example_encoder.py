@@ -142,6 +142,29 @@ class ExampleEncoder:
         Raises:
             ValueError: the shape of a feature is wrong, or a value is too large.
         """
+        content, starts, ends = self._frames(features)
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        checksums = _masked_crcs((content[start:end] for start, end in bounds), len(ends))
+        content[ends[:, None] + np.arange(4)] = checksums[:, None].view(np.uint8)
+        return content.tobytes()
+
+    def serialize(self, features: dict[str, np.ndarray]) -> list[bytes]:
+        """Return a batch as serialized tf.train.Example messages, without the framing of TFRecord.
+
+        Args:
+            features: as for `encode`.
+
+        Raises:
+            ValueError: the shape of a feature is wrong, or a value is too large.
+        """
+        content, starts, ends = self._frames(features)
+        return [content[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+    def _frames(self, features: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the TFRecord records of a batch, uint8 [bytes], without the checksums of their contents.
+
+        Also returns where each content starts and ends: int64 [n], int64 [n].
+        """
         rows = len(features["input_ids"])
         records = np.tile(self._record, (rows, 1))
         for name, field in self._fields.items():
@@ -162,10 +185,7 @@ class ExampleEncoder:
             sizes = np.full(rows, self.record_bytes)
             content = records.reshape(-1)
         ends = np.cumsum(sizes)
-        bounds = zip((ends - sizes + 12).tolist(), (ends - 4).tolist(), strict=True)
-        checksums = _masked_crcs((content[start:end] for start, end in bounds), rows)
-        content[ends[:, None] - np.arange(4, 0, -1)] = checksums[:, None].view(np.uint8)
-        return content.tobytes()
+        return content, ends - sizes + 12, ends - 4
 
     def _write_sizes(self, records: np.ndarray, features: dict[str, np.ndarray]) -> np.ndarray:
         """Write the sizes of lists without padding into records [n, ...], and return the record sizes: int64 [n]."""

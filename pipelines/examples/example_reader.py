@@ -1,4 +1,4 @@
-"""Read pretraining examples from TFRecord (plain or gzip) and Parquet shards without TensorFlow.
+"""Read pretraining examples from TFRecord (plain or gzip), Parquet and ArrayRecord shards without TensorFlow.
 
 TFRecord files of google-research/bert and TensorFlow Model Garden are also supported. The first bytes determine the
 format.
@@ -15,6 +15,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.errors import DatasetError
+from pipelines.examples import array_record_files
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.serialized_example import features_of, floats, integers, lists_of
 from pipelines.io.tfrecord import read_records
@@ -42,9 +43,13 @@ def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
     with raw:
         beginning = raw.read(4)
         raw.seek(0)
-        # An empty file is a TFRecord shard without records; a Parquet file has a header.
-        is_parquet = beginning == _PARQUET or path.endswith(".parquet")
-        examples = _of_parquet(raw, path) if is_parquet else _of_tfrecord(raw, path, beginning)
+        # An empty file is a TFRecord shard without records; the other formats have a header.
+        if beginning == _PARQUET or path.endswith(".parquet"):
+            examples = _of_parquet(raw, path)
+        elif beginning == array_record_files.MAGIC or path.endswith(array_record_files.EXTENSION):
+            examples = _of_array_record(raw, path)
+        else:
+            examples = _of_tfrecord(raw, path, beginning)
         for number, features in enumerate(examples):
             if "input_ids" not in features:
                 raise DatasetError(
@@ -57,14 +62,23 @@ def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
 def _of_tfrecord(raw: BinaryIO, path: str, beginning: bytes) -> Iterator[dict[str, np.ndarray]]:
     file = gzip.GzipFile(fileobj=raw) if beginning.startswith(_GZIP) else raw
     for offset, record in read_records(file, path):
-        try:
-            features = _parse_example(record)
-        except ValueError as error:
-            raise DatasetError(
-                f"{path}: the record at byte {offset} is not a valid tf.train.Example ({error}); give a shard of "
-                "pretraining examples"
-            ) from error
-        yield {_OUR_NAMES.get(name, name): values for name, values in features.items()}
+        yield _named_features(record, f"{path}: the record at byte {offset}")
+
+
+def _of_array_record(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:
+    for number, record in array_record_files.read_records(raw, path):
+        yield _named_features(record, f"{path}: record {number}")
+
+
+def _named_features(record: bytes, place: str) -> dict[str, np.ndarray]:
+    """Return the features of a tf.train.Example by our names. Raise DatasetError for another message."""
+    try:
+        features = _parse_example(record)
+    except ValueError as error:
+        raise DatasetError(
+            f"{place} is not a valid tf.train.Example ({error}); give a shard of pretraining examples"
+        ) from error
+    return {_OUR_NAMES.get(name, name): values for name, values in features.items()}
 
 
 def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Write shards atomically as TFRecord or Parquet files."""
+"""Write shards atomically as TFRecord, Parquet or ArrayRecord files."""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow.parquet
 
-from pipelines.examples import parquet_examples
+from pipelines.examples import array_record_files, parquet_examples
 from pipelines.examples.example_encoder import ExampleEncoder
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import HashedFile, write_atomically
@@ -48,6 +48,8 @@ def extension(options: PretrainingDataOptions) -> str:
     """Return the suffix of shard file names, including the dot."""
     if options.format == "parquet":
         return ".parquet"
+    if options.format == "array_record":
+        return array_record_files.EXTENSION
     return ".tfrecord.gz" if options.compression == "gzip" else ".tfrecord"
 
 
@@ -70,6 +72,10 @@ def create(path: str, options: PretrainingDataOptions, row_length: int, vocab_si
                 yield ShardFile(file, lambda features: writer.write_table(parquet_examples.table(features, options)))
             return
         encoder = ExampleEncoder(options, row_length, vocab_size)
+        if options.format == "array_record":
+            with array_record_files.create(file) as append:
+                yield ShardFile(file, lambda features: append(encoder.serialize(features)))
+            return
         if options.compression == "gzip":
             # Without file name and time in the header, the same records give the same bytes.
             with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as compressed:

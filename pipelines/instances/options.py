@@ -8,7 +8,7 @@ from tokenizer.normalization import CHARACTER_RULES
 
 OBJECTIVES = ("nsp", "sop", "mlm")
 MASKINGS = ("token", "whole_word", "span", "dynamic")
-FORMATS = ("tfrecord", "parquet")
+FORMATS = ("tfrecord", "parquet", "array_record")
 COMPRESSIONS = ("none", "gzip")
 FEATURE_NAMES = ("bert", "model_garden")
 # tensorflow/models has other names for the same features (official/nlp/data/create_pretraining_data.py).
@@ -42,7 +42,7 @@ class PretrainingDataOptions:
             98 % of 512 positions.
         length_bins: Example lengths, ascending up to max_seq_length. An instance goes to the shortest sufficient
             length; every length has its own files. () for a single length.
-        format: "tfrecord" or "parquet".
+        format: "tfrecord", "parquet" or "array_record".
         compression: "gzip" or "none", for whole TFRecord files.
         feature_names: "bert" for the names of google-research/bert, or "model_garden".
         ragged: Whether to omit padding from the records.
@@ -120,7 +120,7 @@ class PretrainingDataOptions:
         exclusive = (
             ("--pack", self.pack, "--length_bins", bool(bins)),
             ("--ragged", self.ragged, "--length_bins", bool(bins)),
-            ("--compression gzip", self.compression == "gzip", "--format parquet", self.format == "parquet"),
+            ("--compression gzip", self.compression == "gzip", f"--format {self.format}", self.format != "tfrecord"),
         )
         for first, has_first, second, has_second in exclusive:
             if has_first and has_second:

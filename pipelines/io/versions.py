@@ -8,9 +8,15 @@ from pipelines.errors import DatasetError
 from tokenizer.normalization import CHARACTER_RULES
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python, its Unicode data, and the packages that can affect results."""
-    packages = ("beambert", "apache-beam", "numpy", "pyarrow", "sentencex")
+def versions(file_format: str = "tfrecord") -> dict[str, str]:
+    """Return the versions of Python, its Unicode data, and the packages that can affect results.
+
+    Args:
+        file_format: Format of the shards; "array_record" has a package of its own.
+    """
+    packages = ["beambert", "apache-beam", "numpy", "pyarrow", "sentencex"]
+    if file_format == "array_record":
+        packages.append("array-record")
     package_versions = {package: importlib.metadata.version(package) for package in packages}
     return {"python": platform.python_version(), "unicode": unicodedata.unidata_version, **package_versions}
 

@@ -76,14 +76,15 @@ def _remote_entries(folder: str) -> set[str]:
     return visible_names(names)
 
 
-def work_directory(output: str, content: list[Any]) -> str:
+def work_directory(output: str, content: list[Any], file_format: str = "tfrecord") -> str:
     """Return the work directory of a job, which differs for every input and set of options.
 
     Args:
         output: The output directory.
         content: Everything that the result depends on, as JSON values.
+        file_format: Format of the shards, whose packages the result depends on too.
     """
-    name = hashlib.blake2b(json.dumps([content, versions()]).encode("utf-8"), digest_size=12).hexdigest()
+    name = hashlib.blake2b(json.dumps([content, versions(file_format)]).encode("utf-8"), digest_size=12).hexdigest()
     return f"{output}/{WORK_NAME}/{name}"
 
 

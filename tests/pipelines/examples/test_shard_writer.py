@@ -3,6 +3,7 @@
 import bz2
 import dataclasses
 import gzip
+import importlib.util
 import itertools
 import json
 import re
@@ -26,6 +27,9 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 PART = PartitionOfSplit("train", 0, 1)
+needs_array_record = pytest.mark.skipif(
+    importlib.util.find_spec("array_record") is None, reason="array-record is not installed"
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,12 @@ def write(tmp_path_factory, documents, vocab):
     return written
 
 
+def array_records(path: str) -> list[bytes]:
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    return ArrayRecordReader(path).read_all()
+
+
 def read(output, shard, options) -> dict[str, np.ndarray]:
     """Padded arrays by our own names, read by TensorFlow or pyarrow."""
     path = str(output / shard.name)
@@ -87,7 +97,10 @@ def read(output, shard, options) -> dict[str, np.ndarray]:
             features[name] = np.array([values + [0] * (counts[mask_of(name)] - len(values)) for values in lists])
         return features
     kind = "GZIP" if options.compression == "gzip" else ""
-    records = list(tf.data.TFRecordDataset(path, compression_type=kind).as_numpy_iterator())
+    if options.format == "array_record":
+        records = array_records(path)
+    else:
+        records = list(tf.data.TFRecordDataset(path, compression_type=kind).as_numpy_iterator())
     assert len(records) == shard.examples
     dtypes = {name: tf.float32 if name.endswith("_weights") else tf.int64 for name in names}
     if options.ragged:
@@ -119,6 +132,8 @@ def padded(request, write):
         {"feature_names": "model_garden"},
         {"format": "parquet"},
         {"format": "parquet", "feature_names": "model_garden"},
+        pytest.param({"format": "array_record"}, marks=needs_array_record),
+        pytest.param({"format": "array_record", "ragged": True}, marks=needs_array_record),
     ],
     ids=str,
 )
@@ -139,7 +154,17 @@ def test_every_format_holds_the_same_examples(write, padded, changes):
         assert shard.bytes < padded_bytes
 
 
-@pytest.mark.parametrize("changes", [{"compression": "gzip"}, {"format": "parquet"}, {"ragged": True}, {"pack": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compression": "gzip"},
+        {"format": "parquet"},
+        {"ragged": True},
+        {"pack": True},
+        pytest.param({"format": "array_record"}, marks=needs_array_record),
+    ],
+    ids=str,
+)
 def test_same_options_same_bytes(write, changes):
     first, second = (write(**changes) for _ in range(2))
     assert first[1] == second[1]
@@ -223,7 +248,16 @@ def test_packed_rows_are_full(write):
     assert features["masked_lm_weights"].sum(axis=1).max() <= 76
 
 
-@pytest.mark.parametrize("changes", [{}, {"compression": "gzip"}, {"format": "parquet"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"compression": "gzip"},
+        {"format": "parquet"},
+        pytest.param({"format": "array_record"}, marks=needs_array_record),
+    ],
+    ids=str,
+)
 def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     options = PretrainingDataOptions(**changes)
     features = random_features(np.random.default_rng(0), 10, 1000, 128, 20, 1)

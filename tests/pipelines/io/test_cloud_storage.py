@@ -129,3 +129,21 @@ def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys
     assert beambert.main(["pretraining-data", "--input", output, "--output", output, *flags]) == 0
     assert "rebuilding 1 missing or truncated of 10 shards" in capsys.readouterr().out
     assert cloud.contents("repaired") == before
+
+
+def test_array_record_shards_are_written_to_the_bucket_and_read_from_it(cloud, built, tmp_path, capsys):
+    pytest.importorskip("array_record")
+    output = f"gs://{BUCKET}/array-record"
+    argv = ["pretraining-data", "--input", str(built), "--format", "array_record", "--dupe_factor", "1", "--output"]
+    assert beambert.main([*argv, output]) == 0
+    assert beambert.main([*argv, str(tmp_path / "data")]) == 0
+    local = {str(path.relative_to(tmp_path / "data")): path.read_bytes() for path in tmp_path.glob("data/shards/*")}
+    remote = cloud.contents("array-record")
+    assert {name: content for name, content in remote.items() if name.startswith("shards/")} == local
+    assert len(local) == 4
+    capsys.readouterr()
+    printed = []
+    for directory in (output, str(tmp_path / "data")):
+        assert beambert.main(["inspect", directory, "--number", "3"]) == 0
+        printed.append(capsys.readouterr().out.splitlines()[2:])
+    assert printed[0] == printed[1]

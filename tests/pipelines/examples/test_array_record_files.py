@@ -1,0 +1,218 @@
+"""`--format array_record`: the examples of the TFRecord shards, at random places, as Grain reads them."""
+
+import hashlib
+import importlib.util
+import io
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import beambert
+from pipelines import dataset
+from pipelines.errors import DatasetError
+from pipelines.examples.array_record_files import read_records
+from pipelines.examples.example_reader import read_examples
+from tests.conftest import command
+from tests.small_disk import small_disk
+
+needs_array_record = pytest.mark.skipif(
+    importlib.util.find_spec("array_record") is None, reason="array-record is not installed"
+)
+SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
+
+
+def build(corpus, output, *flags: str) -> int:
+    return beambert.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
+
+
+@pytest.fixture(scope="module")
+def both(built, tmp_path_factory):
+    """The same examples as TFRecord and as ArrayRecord."""
+    pytest.importorskip("array_record")
+    folder = tmp_path_factory.mktemp("both")
+    for name in ("tfrecord", "array_record"):
+        assert build(built, folder / name, "--format", name) == 0
+    return folder / "tfrecord", folder / "array_record"
+
+
+def paths_of(directory, split="train") -> list[str]:
+    return [str(directory / shard.name) for shard in dataset.load(directory).shards_of(split)]
+
+
+@pytest.mark.parametrize("split", dataset.SPLITS)
+def test_grain_reads_the_same_examples_by_index(both, split):
+    grain = pytest.importorskip("grain")
+    tfrecord, array_record = both
+    expected = list(tf.data.TFRecordDataset(paths_of(tfrecord, split)).as_numpy_iterator())
+    paths = paths_of(array_record, split)
+    assert all(path.endswith(".array_record") for path in paths)
+    source = grain.sources.ArrayRecordDataSource(paths)
+    assert len(source) == len(expected) == dataset.load(array_record).num_examples(split)
+    order = list(range(len(expected)))
+    random.Random(0).shuffle(order)
+    for index in order:
+        assert source[index] == expected[index]
+
+
+def test_grain_shuffles_and_batches_them(both):
+    grain = pytest.importorskip("grain")
+    _, array_record = both
+    examples = dataset.load(array_record).num_examples("train")
+
+    def input_ids(record):
+        return tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
+
+    source = grain.sources.ArrayRecordDataSource(paths_of(array_record))
+    batches = list(grain.MapDataset.source(source).shuffle(seed=1).map(lambda r: len(input_ids(r))).batch(32))
+    assert sum(len(batch) for batch in batches) == examples
+    assert {int(length) for batch in batches for length in batch} == {64}
+
+
+def test_every_run_gives_the_same_bytes(both, built, tmp_path):
+    _, array_record = both
+    flags = ["--format", "array_record", "--direct_num_workers", "2"]
+    argv = ["pretraining-data", "--input", built, "--output", tmp_path / "again", *SHAPE, *flags]
+    assert command(*argv).returncode == 0
+    manifest = dataset.load(array_record)
+    assert dataset.load(tmp_path / "again") == manifest
+    for shard in manifest.shards:
+        for directory in (array_record, tmp_path / "again"):
+            content = (directory / shard.name).read_bytes()
+            assert (hashlib.sha256(content).hexdigest(), len(content)) == (shard.sha256, shard.bytes)
+    assert manifest.versions["array-record"] == importlib.metadata.version("array-record")
+    assert manifest.file_format == "array_record"
+
+
+def test_a_missing_shard_is_made_again(both, built, tmp_path, capsys):
+    _, array_record = both
+    assert build(built, tmp_path, "--format", "array_record") == 0
+    lost = tmp_path / dataset.load(tmp_path).shards_of("train")[1].name
+    content = lost.read_bytes()
+    lost.unlink()
+    capsys.readouterr()
+    assert build(built, tmp_path, "--format", "array_record") == 0
+    assert "rebuilding 1 missing or truncated" in capsys.readouterr().out
+    assert lost.read_bytes() == content
+    assert dataset.load(tmp_path) == dataset.load(array_record)
+
+
+def test_inspect_shows_the_same_examples(both, capsys):
+    printed = []
+    for directory in both:
+        capsys.readouterr()
+        assert beambert.main(["inspect", str(directory), "--number", "20", "--start", "290"]) == 0
+        printed.append(capsys.readouterr().out.splitlines()[2:])
+    assert printed[0] == printed[1]
+    assert len(printed[0]) > 40
+
+
+def test_pretrain_refuses_with_a_remedy(both, tmp_path, capsys):
+    _, array_record = both
+    argv = ["pretrain", "--data", str(array_record), "--output", str(tmp_path / "run"), "--model", "tiny"]
+    assert beambert.main([*argv, "--num_train_steps", "1"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "contains array_record shards, but the trainer reads TFRecord; build the data again with" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_damage_is_an_error_or_harmless(both, tmp_path):
+    path = paths_of(both[1])[0]
+    content = Path(path).read_bytes()
+    expected = [features["input_ids"].tolist() for features in read_examples(path)]
+    damaged = tmp_path / "shard.array_record"
+    cuts = [0, 1, 3, 64, 1000, 65536, 65537, 131072, len(content) // 2, len(content) - 1]
+    for cut in cuts:
+        damaged.write_bytes(content[:cut])
+        with pytest.raises(DatasetError, match=rf"^{damaged} is not a(n| complete) ArrayRecord file"):
+            list(read_examples(str(damaged)))
+    errors = 0
+    for offset in range(0, len(content), 5003):
+        damaged.write_bytes(content[:offset] + bytes([content[offset] ^ 0x10]) + content[offset + 1 :])
+        try:
+            read = [features["input_ids"].tolist() for features in read_examples(str(damaged))]
+        except DatasetError as error:
+            assert "copy it or build it again" in str(error)  # noqa: PT017
+            assert "\n" not in str(error)  # noqa: PT017
+            errors += 1
+        else:
+            assert read == expected  # The padding of a block.
+    assert errors > 10
+
+
+@needs_array_record
+def test_another_file_of_that_name_is_no_empty_shard(tmp_path):
+    path = tmp_path / "text.array_record"
+    path.write_bytes(b"hello" * 40_000)
+    with pytest.raises(DatasetError, match=r"text\.array_record is not an ArrayRecord file"):
+        list(read_examples(str(path)))
+
+
+def test_records_of_another_program_are_an_error(tmp_path):
+    module = pytest.importorskip("array_record.python.array_record_module")
+    path = str(tmp_path / "other.array_record")
+    writer = module.ArrayRecordWriter(path, "")
+    writer.write(b"no example")
+    writer.close()
+    with pytest.raises(DatasetError, match=r"other\.array_record: record 0 is not a valid tf.train.Example"):
+        list(read_examples(path))
+    assert list(read_records(io.BytesIO(Path(path).read_bytes()), path)) == [(0, b"no example")]
+
+
+def test_no_temporary_file_is_left(built, tmp_path, monkeypatch):
+    pytest.importorskip("array_record")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    assert build(built, tmp_path / "data", "--format", "array_record") == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_full_temporary_disk_is_one_line(built, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("array_record")
+    with small_disk(tmp_path / "small", "size=200k") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        assert build(built, tmp_path / "data", "--format", "array_record") == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"error: temporary file {disk}/beambert-" in error
+        assert "(write() failed: No space left on device); free some space there, or set TMPDIR" in error
+        assert list(disk.iterdir()) == []
+    assert not list((tmp_path / "data").glob("shards/*"))
+    monkeypatch.undo()
+    assert build(built, tmp_path / "data", "--format", "array_record") == 0
+
+
+def test_gzip_is_for_tfrecord(built, tmp_path, capsys):
+    assert build(built, tmp_path / "data", "--format", "array_record", "--compression", "gzip") == 1
+    expected = "--compression gzip and --format array_record cannot be combined; remove one of them\n"
+    assert capsys.readouterr().err.endswith(expected)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["build", "pretraining-data"])
+def test_without_the_package_it_is_refused_before_any_work(built, tmp_path, capsys, monkeypatch, name):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name.startswith("array_record") else find_spec(name, *more),
+    )
+    (tmp_path / "text.txt").write_text("Some text.\n")
+    source = built if name == "pretraining-data" else tmp_path / "text.txt"
+    argv = [name, "--input", str(source), "--output", str(tmp_path / "data"), "--format", "array_record"]
+    assert beambert.main(argv) == 1
+    assert capsys.readouterr().err == (
+        f"beambert {name}: error: --format array_record requires the package array-record, also on the workers; "
+        "pip install 'beambert[array-record]'\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+@needs_array_record
+def test_a_reader_without_the_package_is_told(both, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    with pytest.raises(DatasetError, match="pip install"):
+        list(read_examples(paths_of(both[1])[0]))
