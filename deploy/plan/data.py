@@ -4,6 +4,7 @@ Instances are not estimated by a formula: the sampler of the pretraining-data jo
 file imports neither Beam nor TensorFlow.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -174,7 +175,8 @@ def _plan_length(
 
 def _record_bytes(options: PretrainingDataOptions, row_length: int, vocab_size: int) -> float:
     """Return the bytes of an example: exact for uncompressed TFRecord, else by the measured ratio."""
-    padded = ExampleEncoder(options, row_length, vocab_size).record_bytes
+    # Parquet has fewer features, but the ratio is to TFRecord.
+    padded = ExampleEncoder(dataclasses.replace(options, format="tfrecord"), row_length, vocab_size).record_bytes
     kind = options.compression if options.format == "tfrecord" else options.format
     return padded * _OF_PADDED.get(kind, 1.0)
 

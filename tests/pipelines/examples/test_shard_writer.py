@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from deploy.plan.data import _record_bytes
 from pipelines.corpus.segmentation import split_sentences
 from pipelines.dataset import PartitionOfSplit
 from pipelines.examples import shard_writer
@@ -170,6 +171,23 @@ def test_same_options_same_bytes(write, changes):
     assert first[1] == second[1]
     [shard] = first[1]
     assert (first[0] / shard.name).read_bytes() == (second[0] / shard.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compression": "gzip"},
+        {"format": "parquet"},
+        pytest.param({"format": "array_record"}, marks=needs_array_record),
+    ],
+    ids=str,
+)
+def test_plan_estimates_the_bytes_of_each_format(write, vocab, changes):
+    _, [shard], _, options = write(**changes)
+    # ArrayRecord rounds its files up to blocks of 64 KiB, and has one more.
+    rounding = 2 << 16 if options.format == "array_record" else 0
+    estimate = shard.examples * _record_bytes(options, 128, len(vocab))
+    assert 0.95 * estimate < shard.bytes < 1.05 * estimate + rounding
 
 
 def test_gzip_is_of_the_whole_file_and_knows_no_time(write):
