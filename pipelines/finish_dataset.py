@@ -1,4 +1,4 @@
-"""Finish job 2: write report.html and then dataset.json, after all shards are written."""
+"""Finish job 2: write the report, the descriptions and then dataset.json, after all shards are written."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,6 +18,7 @@ from pipelines.io.versions import versions
 from pipelines.io.written_files import require_written
 from pipelines.reporting import data_report
 from pipelines.reporting.data_warnings import warnings_of
+from pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from pipelines.reporting.report_content import Report
 from pipelines.reporting.samples import read_samples
 from pipelines.vocabulary.alphabet_warning import alphabet_warnings
@@ -25,7 +26,7 @@ from tokenizer.vocabulary import Vocabulary
 
 
 class WriteManifest(beam.DoFn):
-    """Write report.html, then dataset.json, after all shards are written."""
+    """Write report.html, README.md, croissant.json, then dataset.json, after all shards are written."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class WriteManifest(beam.DoFn):
         statistics: dict[str, Statistics],
         overlap: np.ndarray,
     ) -> Iterator[str]:
-        """Write both files and yield the path of the manifest."""
+        """Write the files and yield the path of the manifest."""
         # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
         corpus = self._reader.read_manifest()
         by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
@@ -91,6 +92,7 @@ class WriteManifest(beam.DoFn):
         samples = read_samples(f"{self._output}/{largest.name}", vocab)
         content = Report(manifest, self._options, by_split, corpus.options, vocab.tokens, samples)
         write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
+        write_missing_descriptions(manifest, self._output)
         path = f"{self._output}/{dataset.FILE_NAME}"
         write_text(path, manifest.to_json())
         yield path

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-import re
 
+from beambert_common.markdown import table_cell
 from bert_model.checkpoints.native import ModelRecord
 from bert_model.config import BertConfig
 
@@ -45,8 +45,8 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Data fingerprint (SHA-256)", record.data_fingerprint),
         ("Origin", record.origin),
     ]
-    rows = [f"| {name} | {_cell(str(value))} |" for name, value in facts if value is not None]
-    metrics = [f"| {_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]
+    rows = [f"| {name} | {table_cell(str(value))} |" for name, value in facts if value is not None]
+    metrics = [f"| {table_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]
     configuration = json.dumps(dataclasses.asdict(config), indent=2, sort_keys=True)
     lines = [
         "---",
@@ -78,9 +78,3 @@ def _shape(config: BertConfig) -> str:
 def _lengths(config: BertConfig, record: ModelRecord) -> str:
     trained = f", trained on at most {record.max_seq_length}" if record.max_seq_length else ""
     return f"{config.max_position_embeddings}{trained}"
-
-
-def _cell(text: str) -> str:
-    """Return a text escaped for a table cell, since labels and paths come from untrusted files."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
-    return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
 
-Tokenizes the sentences, samples pairs and masks tokens. Writes shards/*.tfrecord, vocab.txt, report.html and
-dataset.json. The trainer of google-research/bert reads the TFRecord shards too."""
+Tokenizes the sentences, samples pairs and masks tokens. Writes shards/*.tfrecord, vocab.txt, report.html, a dataset
+card (README.md), a Croissant description (croissant.json) and dataset.json. The trainer of google-research/bert reads
+the TFRecord shards too."""
 EXAMPLE = """beambert pretraining-data --input corpus --output data
 beambert pretraining-data --input corpus --output data512 --max_seq_length 512 --max_predictions_per_seq 77"""
 COMMON_FLAGS = (

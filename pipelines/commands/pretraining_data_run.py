@@ -24,6 +24,8 @@ from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATA
 from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import require_written
 from pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
+from pipelines.reporting.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
+from pipelines.reporting.dataset_descriptions import delete_own_descriptions, write_missing_descriptions
 from pipelines.runner import pipeline_runner
 from pipelines.runner.job_output import (
     absolute,
@@ -161,6 +163,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             config.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded
         )
         restore_vocabulary(existing, vocab, output)
+        write_missing_descriptions(existing, output)
         missing = missing_shards(existing, output)
         if not missing:
             delete_work(output)
@@ -191,6 +194,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         delete_matching(f"{output}/shards/{TEMPORARY}")
         # A report of a stopped job, too, describes a dataset that does not exist yet.
         delete_matching(f"{output}/{REPORT_FILE_NAME}")
+        delete_own_descriptions(output)
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
         costs = {
@@ -225,7 +229,8 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
     delete_temporary(output)
     delete_work(output)
-    require_written(output, {REPORT_FILE_NAME: None, **sizes_of_dataset(manifest.shards)})
+    descriptions = dict.fromkeys((REPORT_FILE_NAME, *DESCRIPTION_FILE_NAMES))
+    require_written(output, {**descriptions, **sizes_of_dataset(manifest.shards)})
     return manifest
 
 
@@ -275,6 +280,7 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
     print(f"              {', '.join(shares)}")
     print(f"  report      {output}/{REPORT_FILE_NAME}")
+    print(f"  description {output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
     for warning in manifest.counts.get("warnings", []):
         if warning not in printed:
             print(f"  warning     {warning}")

@@ -25,7 +25,7 @@ LOCK_NAME = "build.lock"
 
 # The entries that each data job writes.
 CORPUS_ENTRIES = frozenset({CORPUS_MANIFEST, "corpus", "rejected", "vocab.txt"})
-DATASET_ENTRIES = frozenset({DATASET_MANIFEST, "shards", "vocab.txt", "report.html"})
+DATASET_ENTRIES = frozenset({DATASET_MANIFEST, "shards", "vocab.txt", "report.html", "README.md", "croissant.json"})
 # The first of these files that exists identifies the directory.
 _KINDS = (
     (RUNS_MANIFEST, "several fine-tuning runs"),

@@ -57,7 +57,8 @@ def test_in_process_again(built, articles, tmp_path):
     assert digests(tmp_path / "out") == digests(built)
     assert (tmp_path / "out/dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in built.iterdir()} == {
-        *("corpus", "rejected", "shards", "corpus.json", "dataset.json", "report.html", "vocab.txt")
+        *("corpus", "rejected", "shards", "corpus.json", "dataset.json", "report.html", "vocab.txt"),
+        *("README.md", "croissant.json"),
     }
 
 
@@ -175,7 +176,9 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     assert before.items() <= kept(stopped).items()
     assert digests(stopped) == digests(whole)
     assert (stopped / "dataset.json").read_bytes() == (whole / "dataset.json").read_bytes()
-    assert {path.name for path in stopped.iterdir()} == {"shards", "dataset.json", "report.html", "vocab.txt"}
+    assert {path.name for path in stopped.iterdir()} == {
+        *("shards", "dataset.json", "report.html", "vocab.txt", "README.md", "croissant.json")
+    }
 
 
 def test_what_other_options_left_is_removed(built, tmp_path):

@@ -1,0 +1,41 @@
+"""Write the descriptions of a dataset beside its manifest: the dataset card and croissant.json.
+
+A file of the same name that another program wrote is kept.
+"""
+
+from apache_beam.io.filesystems import FileSystems
+
+from pipelines.dataset import Dataset
+from pipelines.io.atomic_files import read_bytes, storage_errors, write_text
+from pipelines.reporting import croissant, dataset_card
+
+_RENDERERS = {croissant.FILE_NAME: croissant.render, dataset_card.FILE_NAME: dataset_card.render}
+_MARKS = {croissant.FILE_NAME: f'"name": "{croissant.NAME}"', dataset_card.FILE_NAME: dataset_card.MARK}
+FILE_NAMES = tuple(_RENDERERS)
+
+
+def write_missing_descriptions(manifest: Dataset, output: str) -> None:
+    """Write the descriptions that do not exist.
+
+    Args:
+        manifest: Manifest of the dataset.
+        output: The dataset directory, on any Beam filesystem.
+    """
+    for name, render in _RENDERERS.items():
+        path = f"{output}/{name}"
+        with storage_errors(path):
+            exists = FileSystems.exists(path)
+        if not exists:
+            write_text(path, render(manifest))
+
+
+def delete_own_descriptions(output: str) -> None:
+    """Delete the descriptions that a stopped job has written; they describe a dataset that does not exist yet."""
+    for name, mark in _MARKS.items():
+        path = f"{output}/{name}"
+        try:
+            content = read_bytes(path)
+        except (FileNotFoundError, IsADirectoryError):
+            continue
+        if mark.encode() in content:
+            FileSystems.delete([path])
