@@ -15,7 +15,7 @@ help:
 	@echo "make test    lint, type-check and run all tests but the slow ones (about 35 minutes)"
 	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (under 30 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
-	@echo "make test-readers   read shards and descriptions with datasets, grain and mlcroissant (downloads 1 GB into .venv-readers)"
+	@echo "make test-readers   read shards and descriptions with torch, grain, datasets and mlcroissant (downloads 4 GB into .venv-readers)"
 	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 10 minutes)"
 	@echo "make report-tpu-compile   memory and collectives of complete steps on six TPU topologies (about 40 minutes)"
 	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
@@ -100,9 +100,9 @@ test-parity: .venv-parity/.installed
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 
-# Tests that are skipped in .venv, which has neither datasets nor mlcroissant.
+# Tests that are skipped in .venv, which has neither torch nor datasets nor mlcroissant.
 test-readers: .venv-readers/.installed
-	.venv-readers/bin/python -m pytest tests/pipelines/reporting/test_dataset_descriptions.py tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shard_writer.py
+	.venv-readers/bin/python -m pytest tests/test_read_shards_guide.py tests/pipelines/reporting/test_dataset_descriptions.py tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shard_writer.py
 
 .venv-readers/.installed: tests/readers/requirements.txt setup.py
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }

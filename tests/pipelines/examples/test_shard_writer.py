@@ -14,15 +14,13 @@ import tensorflow as tf
 
 from deploy.plan.data import _record_bytes
 from pipelines.corpus.segmentation import split_sentences
-from pipelines.dataset import Dataset, PartitionOfSplit
+from pipelines.dataset import PartitionOfSplit
 from pipelines.examples import shard_writer
 from pipelines.examples.example_encoder import mask_of
 from pipelines.examples.make_shards import write_shards
 from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.instances.instances import from_sentences
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting import croissant
-from tests.conftest import ROOT
 from tests.pipelines.examples.test_example_encoder import random_features
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -288,55 +286,3 @@ def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     with pytest.raises(OSError, match="disk full"):
         write_and_fail()
     assert list(tmp_path.iterdir()) == []
-
-
-GUIDE = (ROOT / "docs" / "guides" / "read-shards.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-DATASETS = {
-    "data": {},
-    "ragged": {"ragged": True},
-    "parquet": {"format": "parquet"},
-    "array_record": {"format": "array_record"},
-}
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_the_guide_reads_the_shards(write, vocab, tmp_path, monkeypatch, capsys, block):
-    """Runs its Python; the comment after a print is the expected output."""
-    for module in ("datasets", "grain", "mlcroissant"):
-        if re.search(rf"^(import|from) {module}\b", block, re.MULTILINE):
-            pytest.importorskip(module)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for name, changes in DATASETS.items():
-        if name == "array_record" and name not in block:
-            continue
-        output, shards, _, options = write(**changes)
-        manifest = manifest_of(options, shards, vocab)
-        (output / "dataset.json").write_text(manifest.to_json())
-        (output / "vocab.txt").write_bytes(vocab.to_bytes())
-        (output / "croissant.json").write_text(croissant.render(manifest))
-        (tmp_path / name).symlink_to(output)
-    monkeypatch.chdir(tmp_path)
-    exec(block, {})
-    expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
-    assert expected
-    assert capsys.readouterr().out.splitlines() == expected
-
-
-def manifest_of(options: PretrainingDataOptions, shards, vocab: Vocabulary) -> Dataset:
-    return Dataset(
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        instances_per_row=options.instances_per_row,
-        features=options.names_of_features(),
-        file_format=options.format,
-        compression=options.compression,
-        ragged=options.without_padding,
-        vocab_size=len(vocab),
-        vocab_sha256=vocab.sha256,
-        do_lower_case=True,
-        options=dataclasses.asdict(options),
-        counts={},
-        shards=shards,
-        versions={},
-    )
