@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.commands import corpus as corpus_flags
 from pipelines.commands import example_flags, pretraining_data
-from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST
+from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
     from pipelines.commands.corpus_config import CorpusConfig
@@ -84,7 +84,8 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     output = config.corpus.output
     # Each job needs its own options: a runner modifies them.
     corpus_engine, data_engine = (pipeline_runner.pipeline_options(beam_flags) for _ in range(2))
-    manifests, entries = (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES | DATASET_ENTRIES
+    manifests = (CORPUS_MANIFEST, DATASET_MANIFEST)
+    entries = CORPUS_ENTRIES | pretraining_data_run.entries_written(output)
     with claim_output(output, "build", manifests, entries):
         corpus = corpus_run.make_corpus(config.corpus, corpus_engine, config.data.options.objective)
         manifest = pretraining_data_run.make_pretraining_data(config.data, corpus, data_engine)

@@ -25,7 +25,11 @@ from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import require_written
 from pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
 from pipelines.reporting.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
-from pipelines.reporting.dataset_descriptions import delete_own_descriptions, write_missing_descriptions
+from pipelines.reporting.dataset_descriptions import (
+    delete_own_descriptions,
+    foreign_descriptions,
+    write_missing_descriptions,
+)
 from pipelines.runner import pipeline_runner
 from pipelines.runner.job_output import (
     absolute,
@@ -66,7 +70,7 @@ def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     # The output may contain a corpus only if it is the corpus directory itself.
     same = absolute(config.corpus_directory) == absolute(config.output)
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
-    with claim_output(config.output, "pretraining-data", manifests, DATASET_ENTRIES):
+    with claim_output(config.output, "pretraining-data", manifests, entries_written(config.output)):
         manifest = make_pretraining_data(config, corpus, pipeline_runner.pipeline_options(beam_flags))
     print_summary(manifest, config.output)
     return 0
@@ -83,6 +87,11 @@ def _load_corpus(config: PretrainingDataConfig) -> Corpus:
             "give the --output of beambert corpus"
         )
     return corpus
+
+
+def entries_written(output: str) -> frozenset[str]:
+    """Return the entries that job 2 writes in --output; descriptions of another program are kept."""
+    return DATASET_ENTRIES.difference(foreign_descriptions(absolute(output)))
 
 
 class ExamplesJob(NamedTuple):
@@ -195,6 +204,8 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         # A report of a stopped job, too, describes a dataset that does not exist yet.
         delete_matching(f"{output}/{REPORT_FILE_NAME}")
         delete_own_descriptions(output)
+        for name in foreign_descriptions(output):
+            print(f"{output}/{name} is kept: beambert did not write it", flush=True)
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
         costs = {

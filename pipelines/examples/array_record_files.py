@@ -46,8 +46,9 @@ def create(file: "HashedFile") -> Iterator[Callable[[list[bytes]], None]]:
         file: The open, empty file.
 
     Raises:
-        DatasetError: The temporary file cannot be written.
+        DatasetError: The package is not installed, or the temporary file cannot be written.
     """
+    require_package()
     from array_record.python.array_record_module import ArrayRecordWriter
 
     with tempfile.TemporaryDirectory(prefix="beambert-") as folder:

@@ -3,6 +3,8 @@
 A file of the same name that another program wrote is kept.
 """
 
+from collections.abc import Iterator
+
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.dataset import Dataset
@@ -31,11 +33,22 @@ def write_missing_descriptions(manifest: Dataset, output: str) -> None:
 
 def delete_own_descriptions(output: str) -> None:
     """Delete the descriptions that a stopped job has written; they describe a dataset that does not exist yet."""
+    own = [f"{output}/{name}" for name, is_own in _origins(output) if is_own]
+    if own:
+        FileSystems.delete(own)
+
+
+def foreign_descriptions(output: str) -> list[str]:
+    """Return the names of the descriptions that exist and that beambert did not write."""
+    return [name for name, is_own in _origins(output) if not is_own]
+
+
+def _origins(output: str) -> Iterator[tuple[str, bool]]:
+    """Yield the name of every description that exists, and whether beambert wrote it."""
     for name, mark in _MARKS.items():
-        path = f"{output}/{name}"
         try:
-            content = read_bytes(path)
-        except (FileNotFoundError, IsADirectoryError):
+            yield name, mark.encode() in read_bytes(f"{output}/{name}")
+        except (IsADirectoryError, PermissionError):
+            yield name, False
+        except (FileNotFoundError, NotADirectoryError):
             continue
-        if mark.encode() in content:
-            FileSystems.delete([path])

@@ -18,6 +18,7 @@ from pipelines.corpus.options import Partition
 from pipelines.corpus.write_shards import deduplicate
 from pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
 from pipelines.errors import DatasetError
+from pipelines.examples import array_record_files
 from pipelines.examples.make_shards import tokenize, write_shards
 from pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
 from pipelines.examples.statistics import Statistics, total
@@ -25,6 +26,7 @@ from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from pipelines.io.versions import versions
 from pipelines.io.written_files import require_written
+from pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from pipelines.runner.job_output import absolute
 from pipelines.sources.documents import Document
 from pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
@@ -129,8 +131,9 @@ class _Written(NamedTuple):
 class WriteShards(beam.PTransform):
     """Write pretraining examples as shards, with `vocab.txt` and `dataset.json`, which `beambert pretrain` reads.
 
-    The shards have the bytes that `beambert build` writes for the same documents and options. `report.html` is written
-    by the commands only. The counter `examples_written` has the number of examples.
+    The shards have the bytes that `beambert build` writes for the same documents and options. A dataset card and a
+    Croissant description are beside `dataset.json`; `report.html` is written by the commands only. The counter
+    `examples_written` has the number of examples.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
@@ -149,7 +152,7 @@ class WriteShards(beam.PTransform):
 
     Raises:
         OutputError: the directory has files.
-        DatasetError: an option is invalid, or there is no training example.
+        DatasetError: an option is invalid, the package of the format is not installed, or there is no training example.
     """
 
     def __init__(self, output: str, vocabulary: AnyVocabulary, format: str | None = None, **options: Any) -> None:
@@ -161,6 +164,8 @@ class WriteShards(beam.PTransform):
         self._output, self._vocabulary = absolute(output), vocabulary
         self._options = options if format is None else {"format": format, **options}
         PretrainingDataOptions(**self._options)
+        if format == "array_record":
+            array_record_files.require_package()
 
     def expand(self, examples: PCollection) -> PCollection:
         """Return the path of `dataset.json`."""
@@ -190,7 +195,7 @@ class _WriteShards(beam.DoFn):
 
 
 def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabulary) -> str:
-    """Write vocab.txt, then dataset.json, after all shards are written."""
+    """Write vocab.txt, the descriptions, then dataset.json, after all shards are written."""
     results = list(written)
     statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
     if not statistics["train"].instances:
@@ -224,9 +229,10 @@ def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabu
         },
         counts={split: statistics[split].numbers() for split in SPLITS},
         shards=shards,
-        versions=versions(),
+        versions=versions(options.format),
     )
     require_written(output, dataset.sizes_of_dataset(shards))
+    write_missing_descriptions(manifest, output)
     path = f"{output}/{dataset.FILE_NAME}"
     write_text(path, manifest.to_json())
     return path

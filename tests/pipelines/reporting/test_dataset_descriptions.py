@@ -4,7 +4,6 @@ import dataclasses
 import importlib.util
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet
@@ -15,9 +14,7 @@ from huggingface_hub import DatasetCard
 import beambert
 from pipelines import dataset
 from pipelines.reporting import croissant, dataset_card
-from tests.conftest import command
 
-NAMES = ("README.md", "croissant.json")
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {
     "padded": [],
@@ -57,10 +54,6 @@ def directory_of(built, tmp_path_factory):
         return directories[kind]
 
     return directory_of
-
-
-def descriptions(output: Path) -> dict[str, bytes]:
-    return {name: (output / name).read_bytes() for name in NAMES}
 
 
 # croissant.json
@@ -203,86 +196,12 @@ def test_names_of_files_and_languages_are_escaped(directory_of):
 # Both files
 
 
-def test_every_run_gives_the_same_bytes_before_the_manifest(built, tmp_path):
-    """`built` has 3 copies."""
-    argv = ["pretraining-data", "--input", built, "--output", tmp_path / "again", "--dupe_factor", "3"]
-    assert command(*argv, "--direct_num_workers", "2").returncode == 0
-    assert descriptions(tmp_path / "again") == descriptions(built)
-    for name in NAMES:
-        assert (built / name).stat().st_mtime_ns <= (built / "dataset.json").stat().st_mtime_ns
-
-
 def test_they_are_made_from_the_manifest_alone(directory_of):
     for kind in ("padded", "parquet, packed"):
         output = directory_of(kind)
         manifest = dataset.load(output)
         assert dataset_card.render(manifest).encode() == (output / "README.md").read_bytes()
         assert croissant.render(manifest).encode() == (output / "croissant.json").read_bytes()
-
-
-@pytest.fixture
-def copied(built, tmp_path) -> Path:
-    output = tmp_path / "data"
-    assert (
-        beambert.main(["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "1"]) == 0
-    )
-    return output
-
-
-def run_again(built, output) -> int:
-    return beambert.main(["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "1"])
-
-
-@pytest.mark.parametrize("lost", [False, True], ids=["up to date", "repair"])
-def test_missing_ones_are_written_again_and_edited_ones_are_kept(built, copied, lost):
-    before = descriptions(copied)
-    for name in NAMES:
-        (copied / name).unlink()
-    if lost:
-        (copied / dataset.load(copied).shards[0].name).unlink()
-    assert run_again(built, copied) == 0
-    assert descriptions(copied) == before
-    (copied / "README.md").write_text("# Our data\n", encoding="utf-8")
-    (copied / "croissant.json").unlink()
-    assert run_again(built, copied) == 0
-    assert descriptions(copied) == {**before, "README.md": b"# Our data\n"}
-
-
-def test_a_stopped_job_leaves_none_that_describes_something_else(built, copied, tmp_path):
-    """As after a kill between the card and the manifest, and another command."""
-    expected = descriptions(copied)
-    output = tmp_path / "other"
-    assert build(built, output) == 0
-    assert descriptions(output) != expected
-    (output / "dataset.json").unlink()
-    (output / "unfinished").mkdir()
-    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
-    assert run_again(built, output) == 0
-    assert descriptions(output) == expected
-
-
-def test_notes_that_were_added_to_a_stopped_job_are_kept(built, copied, tmp_path):
-    output = tmp_path / "other"
-    (output / "unfinished").mkdir(parents=True)
-    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
-    (output / "README.md").write_text("# Mine\n", encoding="utf-8")
-    assert run_again(built, output) == 0
-    assert descriptions(output) == {**descriptions(copied), "README.md": b"# Mine\n"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_those_of_another_program_in_a_corpus_are_refused(built, tmp_path, capsys, name):
-    output = tmp_path / "corpus"
-    shutil.copytree(built, output, ignore=lambda folder, names: {"shards", "dataset.json", "report.html", *NAMES})
-    (output / name).write_text("mine\n", encoding="utf-8")
-    argv = ["pretraining-data", "--input", str(output), "--output", str(output), "--dupe_factor", "1"]
-    assert beambert.main(argv) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert f"contains {name}, which beambert pretraining-data did not write" in error
-    assert (output / name).read_text(encoding="utf-8") == "mine\n"
-    (output / name).unlink()
-    assert beambert.main(argv) == 0
 
 
 # Parquet shards in the library of Hugging Face

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pipelines import dataset
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus.document_steps import document_of, record_of, segment_document
 from pipelines.instances.options import PretrainingDataOptions
+from pipelines.reporting import dataset_card
 from pipelines.sources.documents import Removed, identity
 from pipelines.transforms import (
     CleanDocuments,
@@ -127,8 +129,11 @@ def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
         assert ours.counts[split] == theirs.counts[split]
 
 
-def test_a_corpus_is_read_back(built, texts, tmp_path):
+@pytest.mark.parametrize("file_format", ["parquet", "array_record"])
+def test_a_corpus_is_read_back(built, tmp_path, file_format):
     """Through a runner that serializes every element, and with the file format chosen at the end."""
+    if file_format == "array_record":
+        pytest.importorskip("array_record")
     with beam.Pipeline() as pipeline:
         documents = pipeline | ReadCorpus(str(built)) | beam.Reshuffle()
         examples = documents | CreatePretrainingExamples(
@@ -137,26 +142,42 @@ def test_a_corpus_is_read_back(built, texts, tmp_path):
         _ = (
             examples
             | "Again" >> beam.Reshuffle()
-            | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"), "parquet")
+            | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"), file_format)
         )
-    assert (
-        beambert.main(
-            [
-                *(
-                    "pretraining-data",
-                    "--input",
-                    str(built),
-                    "--output",
-                    str(tmp_path / "again"),
-                    "--format",
-                    "parquet",
-                ),
-                *("--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"),
-            ]
-        )
-        == 0
-    )
+    argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path / "again"), "--format", file_format]
+    flags = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
+    assert beambert.main([*argv, *flags]) == 0
     assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
+    ours, theirs = dataset.load(tmp_path / "data"), dataset.load(tmp_path / "again")
+    assert (ours.file_format, ours.versions) == (theirs.file_format, theirs.versions)
+    assert dataset_card.render(ours) == (tmp_path / "data" / "README.md").read_text(encoding="utf-8")
+    description = json.loads((tmp_path / "data" / "croissant.json").read_text(encoding="utf-8"))
+    assert (
+        description["distribution"]
+        == (json.loads((tmp_path / "again" / "croissant.json").read_text(encoding="utf-8"))["distribution"])
+    )
+
+
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_a_format_without_its_package_is_one_line(built, tmp_path, monkeypatch, at_the_end):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name.startswith("array_record") else find_spec(name, *more),
+    )
+    vocabulary = str(built / "vocab.txt")
+    if at_the_end:
+        with pytest.raises(DatasetError, match=r"^--format array_record .*; pip install 'beambert\[array-record\]'$"):
+            WriteShards(str(tmp_path / "data"), vocabulary, "array_record")
+    else:
+        options = dataclasses.replace(OPTIONS, format="array_record")
+        pipeline = beam.Pipeline()
+        examples = pipeline | ReadCorpus(str(built)) | CreatePretrainingExamples(vocabulary, options, 3)
+        _ = examples | WriteShards(str(tmp_path / "data"), vocabulary)
+        with pytest.raises(Exception, match="requires the package array-record"):
+            pipeline.run()
+    assert not list(tmp_path.glob("data/shards/*"))
 
 
 def test_the_data_of_a_pipeline_can_be_inspected_and_trained_on(built, tmp_path, capsys):

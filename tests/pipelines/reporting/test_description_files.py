@@ -1,0 +1,127 @@
+"""Writing README.md and croissant.json of a dataset: the same bytes always, and no file of anybody else is replaced."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import beambert
+from pipelines import dataset
+from pipelines.reporting.dataset_descriptions import FILE_NAMES
+from tests.conftest import SMALL, command
+
+NAMES = sorted(FILE_NAMES)
+
+
+def build(corpus, output, copies: int = 1) -> int:
+    argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", str(copies)]
+    return beambert.main(argv)
+
+
+def descriptions(output: Path) -> dict[str, bytes]:
+    return {name: (output / name).read_bytes() for name in NAMES}
+
+
+def test_every_run_gives_the_same_bytes_before_the_manifest(built, tmp_path):
+    """`built` has 3 copies."""
+    argv = ["pretraining-data", "--input", built, "--output", tmp_path / "again", "--dupe_factor", "3"]
+    assert command(*argv, "--direct_num_workers", "2").returncode == 0
+    assert descriptions(tmp_path / "again") == descriptions(built)
+    for name in NAMES:
+        assert (built / name).stat().st_mtime_ns <= (built / "dataset.json").stat().st_mtime_ns
+
+
+@pytest.fixture
+def copied(built, tmp_path) -> Path:
+    output = tmp_path / "data"
+    assert build(built, output) == 0
+    return output
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["up to date", "repair"])
+def test_missing_ones_are_written_again_and_edited_ones_are_kept(built, copied, lost):
+    before = descriptions(copied)
+    for name in NAMES:
+        (copied / name).unlink()
+    if lost:
+        (copied / dataset.load(copied).shards[0].name).unlink()
+    assert build(built, copied) == 0
+    assert descriptions(copied) == before
+    (copied / "README.md").write_text("# Our data\n", encoding="utf-8")
+    (copied / "croissant.json").unlink()
+    assert build(built, copied) == 0
+    assert descriptions(copied) == {**before, "README.md": b"# Our data\n"}
+
+
+def test_a_stopped_job_leaves_none_that_describes_something_else(built, copied, tmp_path):
+    """As after a kill between the card and the manifest, and another command."""
+    expected = descriptions(copied)
+    output = tmp_path / "other"
+    assert build(built, output, 2) == 0
+    assert descriptions(output) != expected
+    (output / "dataset.json").unlink()
+    (output / "unfinished").mkdir()
+    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
+    assert build(built, output) == 0
+    assert descriptions(output) == expected
+
+
+def test_notes_that_were_added_to_a_stopped_job_are_kept(built, copied, tmp_path):
+    output = tmp_path / "other"
+    (output / "unfinished").mkdir(parents=True)
+    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
+    (output / "README.md").write_text("# Mine\n", encoding="utf-8")
+    assert build(built, output) == 0
+    assert descriptions(output) == {**descriptions(copied), "README.md": b"# Mine\n"}
+
+
+@pytest.fixture
+def corpus_directory(built, tmp_path) -> Path:
+    """A directory with a corpus alone."""
+    output = tmp_path / "corpus"
+    shutil.copytree(built, output, ignore=lambda folder, names: {"shards", "dataset.json", "report.html", *NAMES})
+    return output
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("command_name", ["pretraining-data", "build"])
+def test_those_of_another_program_beside_a_corpus_are_kept(
+    built, articles, corpus_directory, capsys, name, command_name
+):
+    (corpus_directory / name).write_text("mine\n", encoding="utf-8")
+    before = (corpus_directory / name).stat()
+    source = corpus_directory if command_name == "pretraining-data" else f"{articles}/*.jsonl"
+    flags = ["--dupe_factor", "3"] if command_name == "pretraining-data" else SMALL
+    argv = [command_name, "--input", str(source), "--output", str(corpus_directory), *flags]
+    for _ in range(2):
+        assert beambert.main(argv) == 0
+        assert (corpus_directory / name).read_text(encoding="utf-8") == "mine\n"
+        assert (corpus_directory / name).stat().st_mtime_ns == before.st_mtime_ns
+    assert f"{corpus_directory}/{name} is kept: beambert did not write it\n" in capsys.readouterr().out
+    (other,) = set(NAMES) - {name}
+    assert (corpus_directory / other).read_bytes() == (built / other).read_bytes()
+
+
+def test_a_directory_of_that_name_is_kept(corpus_directory):
+    (corpus_directory / "README.md").mkdir()
+    (corpus_directory / "README.md" / "mine").write_text("mine\n")
+    assert build(corpus_directory, corpus_directory) == 0
+    assert (corpus_directory / "README.md" / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_those_of_a_deleted_dataset_are_refused_as_its_report_is(built, corpus_directory, capsys, name):
+    """An edited card is neither replaced nor left to describe another dataset."""
+    shutil.copy(built / name, corpus_directory)
+    assert build(corpus_directory, corpus_directory) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"contains {name}, which beambert pretraining-data did not write" in error
+    assert (corpus_directory / name).read_bytes() == (built / name).read_bytes()
+
+
+def test_a_directory_with_a_readme_alone_is_refused(built, tmp_path, capsys):
+    (tmp_path / "README.md").write_text("mine\n", encoding="utf-8")
+    assert build(built, tmp_path) == 1
+    assert "contains README.md, which beambert pretraining-data did not write" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
