@@ -29,11 +29,15 @@ _RECORDS_AT_A_TIME = 256
 _CHUNK = 1 << 20
 
 
-def require_package() -> None:
-    """Raise DatasetError if the package of the format is not installed in this Python environment."""
+def require_package(subject: str = "--format array_record") -> None:
+    """Raise DatasetError if the package of the format is not installed in this Python environment.
+
+    Args:
+        subject: what requires the package, for the message.
+    """
     if not is_installed("array_record.python.array_record_module"):
         raise DatasetError(
-            "--format array_record requires the package array-record, also on the workers; "
+            f"{subject} requires the package array-record, which is not installed; "
             "pip install 'beambert[array-record]'"
         )
 
@@ -87,7 +91,7 @@ def read_records(raw: BinaryIO, path: str) -> Iterator[tuple[int, bytes]]:
         # The library reads a file of zero records then.
         raise DatasetError(f"{path} is not an ArrayRecord file; copy it or build it again")
     raw.seek(0)
-    require_package()
+    require_package(path)
     if "://" not in path:
         yield from _read_local(path, path)
         return
