@@ -1,4 +1,4 @@
-"""The tokenizer in core TensorFlow operations, for models with string inputs; the only module here with TensorFlow.
+"""The tokenizer in core TensorFlow operations, for models with string inputs.
 
 A SavedModel with this tokenizer loads with `tf.saved_model.load` alone: it requires no tensorflow_text, custom ops or
 Python code. Its Unicode version is that of the Python that created it.
@@ -7,6 +7,7 @@ Python code. Its Unicode version is that of the Python that created it.
 import numpy as np
 import tensorflow as tf
 
+from tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
 from tokenizer.in_graph_tables import (
     CASED,
     CONTINUED,
@@ -29,8 +30,6 @@ from tokenizer.in_graph_tables import (
 )
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import MAX_WORD_CHARACTERS
-
-MASK = "[MASK]"
 
 
 class InGraphTokenizer(tf.Module):
@@ -135,15 +134,7 @@ class InGraphTokenizer(tf.Module):
             int32 [N, (T)].
         """
         with tf.device("CPU:0"):
-            parts = tf.strings.split(texts, sep=MASK)  # [N, (P)], the text before, between and after masks
-            tokens = self(parts.flat_values)  # [P, (T)]
-            # A mask follows every part except the last of a text.
-            last = parts.row_limits()[:, None] - 1  # [N, 1]
-            followed = tf.tensor_scatter_nd_update(
-                tf.ones_like(parts.flat_values, tf.int64), last, tf.zeros_like(last[:, 0])
-            )
-            masks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(followed)], self._mask_id), followed)
-            return parts.with_flat_values(tf.concat([tokens, masks], axis=1)).merge_dims(1, 2)
+            return tokenize_around_masks(self, self._mask_id, texts)
 
     def _kinds_of(self, characters: tf.RaggedTensor) -> tf.Tensor:
         """Return the kind of every character of all texts, each text followed by END_OF_TEXT: int32 [C]."""
@@ -206,43 +197,8 @@ class InGraphTokenizer(tf.Module):
                 unknown when the graph is built).
             tf.errors.InvalidArgumentError: The numbers of texts and pairs differ.
         """
-        special = 2 if pairs is None else 3
-        if max_seq_length is not None and max_seq_length < special:
-            raise ValueError(f"invalid max_seq_length {max_seq_length}: must be at least {special} ([CLS] and [SEP])")
-        number = tf.size(texts)
-        if pairs is not None:
-            tf.debugging.assert_equal(tf.size(pairs), number, "texts and pairs must have the same length")
         tokenize = self.with_masks if keep_masks else self
-        tokens = tokenize(texts if pairs is None else tf.concat([texts, pairs], axis=0))
-        starts = tf.cast(tokens.row_starts(), tf.int32)
-        lengths = tf.cast(tokens.row_lengths(), tf.int32)
-        first_start, first = starts[:number, None], lengths[:number, None]  # [N, 1]
-        if pairs is None:
-            second_start = second = tf.zeros_like(first)
-        else:
-            second_start, second = starts[number:, None], lengths[number:, None]
-        if max_seq_length is not None:
-            # Truncating the longer text token by token (the pair on ties) leaves each text half of the room, the odd
-            # token to the first, or all that the other text does not use.
-            room = max_seq_length - 2 - tf.cast(second > 0, tf.int32)
-            first, second = (
-                tf.minimum(first, tf.maximum((room + 1) // 2, room - second)),
-                tf.minimum(second, tf.maximum(room // 2, room - first)),
-            )
-        # Positions of the first and of the last [SEP], which are equal for a single text.
-        separator = 1 + first
-        last = separator + tf.where(second > 0, second + 1, 0)
-        length = tf.reduce_max(tf.concat([last[:, 0] + 1, [2]], axis=0)) if max_seq_length is None else max_seq_length
-        position = tf.range(length)[None, :]  # [1, S]
-        second_source = second_start + position - separator - 1
-        source = tf.where(position < separator, first_start + position - 1, second_source)  # [N, S]
-        total = tf.size(tokens.flat_values)
-        source = tf.where(position == 0, total, source)
-        source = tf.where((position == separator) | (position == last), total + 1, source)
-        source = tf.where(position > last, total + 2, source)
-        input_ids = tf.gather(tf.concat([tokens.flat_values, self._special_ids], axis=0), source)
-        input_mask = tf.cast(position <= last, tf.int32)
-        return input_ids, input_mask, tf.cast(position > separator, tf.int32) * input_mask
+        return encode_rows(tokenize, self._special_ids, texts, pairs, max_seq_length)
 
     def _lower_sigmas(self, kinds: tf.Tensor) -> tf.Tensor:
         """Return the kinds with capital sigmas made final where a cased letter precedes and none follows: int32 [C].
