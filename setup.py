@@ -30,13 +30,15 @@ TRAIN = ["google-crc32c>=1.5", "keras>=3.12,<4", "orjson>=3.10", "tensorboard>=2
 CONVERT = ["google-crc32c>=1.5", "h5py>=3.11", "ml-dtypes>=0.5", "safetensors>=0.4"]
 # `beambert export --to onnx`; onnxruntime quantizes.
 ONNX = ["onnx>=1.19", "onnxruntime>=1.22", "tf2onnx>=1.17"]
+# `beambert export --tokenizer tensorflow_text`. Its minor version is that of TensorFlow.
+TENSORFLOW_TEXT = ["tensorflow-text>=2.20,<2.22"]
 # Training and inference with JAX, without TensorFlow: on the CPU, on Cloud TPU and on NVIDIA GPUs. From 0.8 on, JAX has
 # `jax.shard_map` with check_vma, `jax_num_cpu_devices` and packages for CUDA 13.
 JAX = ["google-crc32c>=1.5", "jax>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 TPU = ["google-crc32c>=1.5", "jax[tpu]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 CUDA = ["google-crc32c>=1.5", "jax[cuda13]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
-# What benchmarks and tests measure against.
-BENCH = ["mwparserfromhell>=0.6", "tensorflow-text>=2.20,<2.22", "tokenizers>=0.20"]
+# What benchmarks and tests measure against, besides [tensorflow-text].
+BENCH = ["mwparserfromhell>=0.6", "tokenizers>=0.20"]
 # `make docs`: the site from Markdown, with the API reference from docstrings. Sphinx 9.1 needs Python 3.12.
 DOCS = ["furo>=2025.9", "myst-parser>=4", "sphinx>=8.2,<9.1", "sphinx-copybutton>=0.5.2"]
 DEV = [
@@ -88,6 +90,7 @@ setup(
         "train": TRAIN,
         "convert": CONVERT,
         "onnx": ONNX,
+        "tensorflow-text": TENSORFLOW_TEXT,
         "jax": JAX,
         "tpu": TPU,
         "cuda": CUDA,

@@ -1,6 +1,7 @@
 """WordPiece tokenization compatible with google-research/bert, and WordPiece vocabulary learning.
 
-The package requires numpy only. `in_graph.py`, the tokenizer as a TensorFlow graph, also requires TensorFlow.
+The package requires numpy only. `in_graph.py`, the tokenizer as a TensorFlow graph, also requires TensorFlow, and
+`tensorflow_text_tokenizer.py` tensorflow_text.
 """
 
 from tokenizer.tokenizer import Tokenizer

@@ -225,6 +225,7 @@ def test_a_fault_of_ours_keeps_its_traceback(code):
         ("pyarrow", "package pyarrow is not installed; pip install 'beambert[data]'"),
         ("sentencex", "package sentencex is not installed; pip install 'beambert[data]'"),
         ("tf2onnx", "package tf2onnx is not installed; pip install 'beambert[onnx]'"),
+        ("tensorflow_text", "package tensorflow-text is not installed; pip install 'beambert[tensorflow-text]'"),
         ("py3langid", "package py3langid is not installed; pip install 'beambert[clean]'"),
         ("safetensors", "package safetensors is not installed; pip install 'beambert[convert]'"),
         ("jax", "package jax is not installed; pip install 'beambert[jax]'"),

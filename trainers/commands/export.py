@@ -12,21 +12,32 @@ from typing import Any
 from beambert_common import file_errors
 from beambert_common.command_line.flags import sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
 from pipelines.io.directory_lock import lock_destination
+from tokenizer.differences import TokenizerDifferences, find_differences
 from trainers.backends.tensorflow.startup import start_tensorflow
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.inference import model_loading
+from trainers.inference.export_record import (
+    EXACT,
+    RECORD_NAME,
+    TENSORFLOW_TEXT,
+    TOKENIZERS,
+    difference_lines,
+    write_export_record,
+)
 from trainers.inference.model_loading import InferenceModel, load_model
 from trainers.monitoring.training_progress import print_status
 
 DESCRIPTION = """Export a model for serving, by default as a TensorFlow SavedModel that takes raw text.
 
-The tokenizer is part of the SavedModel graph, which needs neither beambert nor tensorflow_text. With --to onnx or
---to litert, the exported model takes token ids."""
+The tokenizer is part of the SavedModel graph, which by default needs neither beambert nor tensorflow_text. With --to
+onnx or --to litert, the exported model takes token ids."""
 EXAMPLE = """beambert export reviews-model served-model
+beambert export reviews-model fast-model --tokenizer tensorflow_text
 beambert export reviews-model onnx-model --to onnx --max_seq_length 128"""
 COMMON_FLAGS = ()
 KINDS = ("savedmodel", "onnx", "litert")
@@ -45,6 +56,7 @@ class ExportConfig(ModelConfig):
     source: str
     destination: str
     to: str = "savedmodel"
+    tokenizer: str = EXACT
     quantization: str = "none"
     task: str | None = None
     max_seq_length: int | None = None
@@ -68,6 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=KINDS,
         default=ExportConfig.to,
         help="Output format; savedmodel takes raw text, onnx and litert take token ids",
+    )
+    group.add_argument(
+        "--tokenizer",
+        choices=TOKENIZERS,
+        default=ExportConfig.tokenizer,
+        help="Tokenizer in the SavedModel graph. exact has the ids of the training. tensorflow_text is faster and has "
+        "other ids for some characters, which are counted; serving needs its operations (default: %(default)s)",
     )
     group.add_argument(
         "--quantization",
@@ -113,6 +132,10 @@ def run(config: ExportConfig) -> int:
     destination = Path(config.destination)
     if config.quantization != "none" and config.to == "savedmodel":
         raise TrainingError(f"--quantization {config.quantization} requires --to onnx or --to litert")
+    if config.tokenizer != EXACT and config.to != "savedmodel":
+        raise TrainingError(
+            f"--tokenizer {config.tokenizer} requires --to savedmodel; a model of --to {config.to} takes token ids"
+        )
     check_destination(destination)
     with lock_destination(f"DST {destination}", destination, "another DST"):
         return _export(config, destination)
@@ -123,6 +146,8 @@ def _export(config: ExportConfig, destination: Path) -> int:
     check_destination(destination)
     model_loading.check_model(Path(config.source), **config.model_options)
     start_tensorflow()
+    if config.tokenizer == TENSORFLOW_TEXT:
+        _import_tensorflow_text()
     inference_model = load_model(Path(config.source), task=config.task, **config.model_options)
     if inference_model.task == FEATURE_BASED and config.to != "savedmodel":
         raise TrainingError(
@@ -137,10 +162,17 @@ def _export(config: ExportConfig, destination: Path) -> int:
     text_files = [VOCABULARY_NAME, *([LABELS_NAME] if inference_model.labels else [])]
     with new_directory(destination) as work_directory:
         if config.to == "savedmodel":
-            signatures = save(inference_model, work_directory, length, config.top_k)
+            signatures = save(inference_model, work_directory, length, config.top_k, config.tokenizer)
             lines = [_signature_text(name, function) for name, function in signatures.items()]
+            differences = _differences(inference_model) if config.tokenizer == TENSORFLOW_TEXT else None
+            if differences is not None:
+                lines += [f"tokenizer tensorflow_text: {line}" for line in difference_lines(differences)]
+            names = {name: _signature_names(function) for name, function in signatures.items()}
+            with file_errors.writing(destination):
+                write_export_record(work_directory, inference_model, length, names, differences)
             variables = ["variables/variables.index", "variables/variables.data-00000-of-00001"]
-            require_files(work_directory, ["saved_model.pb", *variables, *(f"assets/{name}" for name in text_files)])
+            assets = [f"assets/{name}" for name in text_files]
+            require_files(work_directory, ["saved_model.pb", *variables, *assets, RECORD_NAME, MODEL_CARD_FILE_NAME])
         else:
             lines = [save_ids_model(inference_model, work_directory, config.to, config.quantization)]
             require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
@@ -150,11 +182,46 @@ def _export(config: ExportConfig, destination: Path) -> int:
     return 0
 
 
-def _signature_text(name: str, function: Any) -> str:
+def _import_tensorflow_text() -> None:
+    """Import tensorflow_text before the model is read.
+
+    Raises:
+        ImportError: the package is not installed.
+        TrainingError: it was built for another version of TensorFlow.
+    """
+    import tensorflow as tf
+
+    try:
+        import tensorflow_text  # noqa: F401
+    except tf.errors.OpError as error:
+        raise TrainingError(
+            f"--tokenizer tensorflow_text: tensorflow-text cannot be loaded with TensorFlow {tf.__version__} "
+            f"({str(error).splitlines()[0]}); install the tensorflow-text of the same minor version"
+        ) from error
+
+
+def _differences(inference_model: InferenceModel) -> TokenizerDifferences:
+    """Return the differences between the tokenizer of tensorflow_text and that of the training."""
+    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+
+    print_status("Comparing the tokenizer of tensorflow_text on all Unicode code points")
+    lower = inference_model.do_lower_case
+    return find_differences(
+        inference_model.vocabulary, lower, lambda vocabulary: TensorFlowTextTokenizer(vocabulary, lower).encode_batch
+    )
+
+
+def _signature_names(function: Any) -> tuple[list[str], list[str]]:
+    """Return the names of the inputs and of the outputs of a signature."""
     import tensorflow as tf
 
     inputs = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
-    return f"{name}: {', '.join(inputs)} -> {', '.join(function.structured_outputs)}"
+    return inputs, list(function.structured_outputs)
+
+
+def _signature_text(name: str, function: Any) -> str:
+    inputs, outputs = _signature_names(function)
+    return f"{name}: {', '.join(inputs)} -> {', '.join(outputs)}"
 
 
 def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str, quantization: str = "none") -> str:
@@ -226,7 +293,9 @@ def _write_text_files(inference_model: InferenceModel, directory: Path) -> None:
         (directory / LABELS_NAME).write_text(text, encoding="utf-8")
 
 
-def save(inference_model: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5) -> dict[str, Any]:
+def save(
+    inference_model: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5, tokenizer: str = EXACT
+) -> dict[str, Any]:
     """Write a SavedModel.
 
     Args:
@@ -234,18 +303,22 @@ def save(inference_model: InferenceModel, directory: Path, max_seq_length: int, 
         directory: new directory; its `assets` contain vocab.txt and, for a task with classes, labels.json.
         max_seq_length: maximum sequence length in tokens, as in `served_model`.
         top_k: number of candidates per [MASK], as in `served_model`.
+        tokenizer: "exact", or "tensorflow_text" for operations of that package.
 
     Returns:
         Each signature, a `tf.types.experimental.ConcreteFunction`, by name.
 
     Raises:
+        ImportError: tensorflow_text is not installed.
         TrainingError: the files cannot be written.
+        VocabularyError: tensorflow_text does not support the vocabulary.
     """
     import tensorflow as tf
 
     from trainers.inference.signatures import served_model
 
-    module, signatures = served_model(inference_model, max_seq_length, top_k)
+    text_tokenizer = _text_tokenizer(inference_model, tokenizer)
+    module, signatures = served_model(inference_model, text_tokenizer, max_seq_length, top_k)
     sources = directory.with_name(f"{directory.name}.assets")
     try:
         sources.mkdir(parents=True, exist_ok=True)
@@ -260,3 +333,14 @@ def save(inference_model: InferenceModel, directory: Path, max_seq_length: int, 
     finally:
         shutil.rmtree(sources, ignore_errors=True)
     return concrete
+
+
+def _text_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
+    """Return the module that tokenizes in the graph."""
+    if tokenizer == TENSORFLOW_TEXT:
+        from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+
+        return TensorFlowTextTokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+    from tokenizer.in_graph import InGraphTokenizer
+
+    return InGraphTokenizer(inference_model.vocabulary, inference_model.do_lower_case)

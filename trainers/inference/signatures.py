@@ -1,12 +1,13 @@
 """The signatures of an exported model by task, with string or token id inputs.
 
-All functions are traced to a graph of core TensorFlow operations, with dynamic batch size and length.
+All functions are traced to a graph with dynamic batch size and length. Its operations are those of core TensorFlow,
+except for a tokenizer of tensorflow_text.
 
 Letters in shapes: B texts, S positions, T tokens, M masks, K candidates, C choices, H hidden size, n labels.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -15,6 +16,9 @@ from bert_model.heads import cls_embedding, mean_embedding
 from tokenizer.in_graph import InGraphTokenizer
 from trainers.inference.model_loading import MASKED_LM, POOLER, InferenceModel
 from trainers.inference.span_signatures import answer_spans
+
+if TYPE_CHECKING:
+    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
 Features = dict[str, tf.Tensor]
 # Function from features to logits, or to (hidden, pooled) for a pretrained model.
@@ -25,11 +29,17 @@ DEFAULT_SIGNATURE = "serving_default"
 IDS_SIGNATURE = "ids"
 
 
-def served_model(inference_model: InferenceModel, max_seq_length: int, top_k: int) -> tuple[tf.Module, Signatures]:
+def served_model(
+    inference_model: InferenceModel,
+    tokenizer: "InGraphTokenizer | TensorFlowTextTokenizer",
+    max_seq_length: int,
+    top_k: int,
+) -> tuple[tf.Module, Signatures]:
     """Return the content of a SavedModel: a model with its tokenizer.
 
     Args:
         inference_model: the model.
+        tokenizer: tokenizer of the model's vocabulary.
         max_seq_length: maximum tokens of a text or pair, including [CLS] and [SEP]. Longer texts are truncated; longer
             contexts of questions are read in windows.
         top_k: number of candidates for each mask.
@@ -39,7 +49,7 @@ def served_model(inference_model: InferenceModel, max_seq_length: int, top_k: in
         dimension B first.
     """
     module = tf.Module()
-    module.tokenizer = InGraphTokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+    module.tokenizer = tokenizer
     # The variables are saved without their Keras layers.
     module.weights = [
         variable.value
@@ -96,7 +106,9 @@ def _ids_shape(inference_model: InferenceModel) -> list[int | None]:
 class _TextReader:
     """Converts strings to model inputs, and token ids to strings."""
 
-    def __init__(self, tokenizer: InGraphTokenizer, all_tokens: tf.Tensor, max_seq_length: int) -> None:
+    def __init__(
+        self, tokenizer: "InGraphTokenizer | TensorFlowTextTokenizer", all_tokens: tf.Tensor, max_seq_length: int
+    ) -> None:
         self.tokenizer, self.all_tokens, self.max_seq_length = tokenizer, all_tokens, max_seq_length
 
     def features(

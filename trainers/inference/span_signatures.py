@@ -6,6 +6,7 @@ Letters in shapes: B questions, W windows of all of them, S positions, A lengths
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -13,13 +14,16 @@ from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, MAX_QUERY_LENGTH
 
+if TYPE_CHECKING:
+    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+
 # Score of positions that are not an answer.
 _IMPOSSIBLE = -1e30
 
 
 def answer_spans(
     logits: Callable[[dict[str, tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],
-    tokenizer: InGraphTokenizer,
+    tokenizer: "InGraphTokenizer | TensorFlowTextTokenizer",
     vocabulary: Vocabulary,
     question: tf.Tensor,
     context: tf.Tensor,

@@ -1,0 +1,164 @@
+"""SavedModels with the tokenizer of tensorflow_text, loaded by a process with TensorFlow and tensorflow_text alone."""
+
+import json
+import pickle
+import subprocess
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+
+import beambert
+from tests.trainers.commands.test_export import CALLS, LABELS, LENGTH, LOADING, STRIDE, TASKS, close
+from tests.trainers.random_models import VOCABULARY, write_model
+from tokenizer.differences import find_differences
+from tokenizer.vocabulary import Vocabulary
+from trainers.commands.export import save
+from trainers.inference import span_signatures
+from trainers.inference.model_loading import load_model
+
+tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
+
+IMPORT = "import tensorflow_text\n"
+
+
+@pytest.fixture(scope="module")
+def differing():
+    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+
+    found = find_differences(VOCABULARY, True, lambda vocabulary: TensorFlowTextTokenizer(vocabulary).encode_batch)
+    assert found.mark_pairs == found.tokens == ()
+    return dict.fromkeys(found.code_points)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a model of every task, and its two SavedModels."""
+    folder = tmp_path_factory.mktemp("exports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span_signatures, "DOC_STRIDE", STRIDE)
+        for task, labels in TASKS.items():
+            model = load_model(write_model(folder / task, task, labels))
+            save(model, folder / f"{task}-exact", LENGTH, top_k=3)
+            save(model, folder / f"{task}-saved", LENGTH, top_k=3, tokenizer="tensorflow_text")
+    return folder
+
+
+def served(folder, calls, code):
+    """Return what another process gets from the SavedModels, or its last line of error."""
+    code = code.replace(', "tensorflow_text"}', "}")
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps((str(folder), calls)),
+        capture_output=True,
+        cwd=folder,
+        check=False,
+    )
+    if result.returncode:
+        return result.stderr.decode()
+    return pickle.loads(result.stdout)[0]
+
+
+def test_every_task_and_signature(folder, differing):
+    """The exact export, which test_export.py compares with the models, has the same outputs."""
+    import tensorflow as tf
+
+    def clean(value):
+        if isinstance(value, list):
+            return [clean(text) for text in value]
+        # Ends of tokens differ by the characters after them that are removed.
+        return "".join(c for c in value.translate(differing) if unicodedata.category(c) not in ("Cc", "Cf"))
+
+    calls = [
+        (task, signature, {name: clean(value) for name, value in inputs.items()}) for task, signature, inputs in CALLS
+    ]
+    assert {task for task, _, _ in calls} == TASKS.keys()
+    texts = "".join(str(inputs) for _, _, inputs in calls)
+    assert len(texts) > 0.97 * sum(len(str(inputs)) for _, _, inputs in CALLS)
+    assert sum(not character.isascii() for character in texts) > 5000
+    answers = served(folder, calls, IMPORT + LOADING)
+    exact = {task: tf.saved_model.load(folder / f"{task}-exact") for task in TASKS}
+    for (task, signature, inputs), outputs in zip(calls, answers, strict=True):
+        function = exact[task].signatures[signature]
+        wanted = function(**{name: tf.constant(value) for name, value in inputs.items()})
+        assert outputs.keys() == wanted.keys()
+        for name, value in wanted.items():
+            if value.dtype == tf.float32:
+                close(outputs[name], value)
+            else:
+                assert np.array_equal(outputs[name], value), (task, signature, name)
+
+
+def test_the_operations_are_required(folder):
+    error = served(folder, CALLS[:1], LOADING)
+    assert "Op type not registered 'FastBertNormalize'" in error
+
+
+def test_the_command_reports_and_records_the_differences(folder, tmp_path, capsys):
+    destination = tmp_path / "saved"
+    source = str(folder / "token_classification")
+    assert beambert.main(["export", source, str(destination), "--tokenizer", "tensorflow_text"]) == 0
+    record = json.loads((destination / "export.json").read_text(encoding="utf-8"))
+    tokenizer = record["tokenizer"]
+    assert tokenizer["name"] == "tensorflow_text"
+    assert record["versions"]["tensorflow-text"] == tensorflow_text.__version__
+    differences = tokenizer["differences"]
+    codes = [code for text in differences["code_points"] for code in code_points(text)]
+    assert len(codes) == len(set(codes)) == differences["num_code_points"]
+    assert differences["num_code_points_compared"] == 1_112_064
+    # The final sigma, which is in the vocabulary, and a control character, which is not.
+    assert {0x03C2, 0x01} <= set(codes)
+    assert "\u03c2" in VOCABULARY.ids
+    assert "U+03C2" in differences["code_points_in_vocabulary"]
+    assert not set(map(ord, "ab\u00e4\u4e00")) & set(codes)
+    card = (destination / "README.md").read_text(encoding="utf-8")
+    said = capsys.readouterr().out
+    for text in (said, card):
+        assert f"{len(codes):,} of 1,112,064 code points differ" in text
+        assert "\u03c2" in text
+    assert "`import tensorflow_text`" in card
+    assert "| `serving_default` | `text` | `tokens`, `labels`" in card
+
+
+def code_points(text):
+    first, _, last = text.partition("-")
+    return range(int(first[2:], 16), int((last or first)[2:], 16) + 1)
+
+
+def test_the_card_of_the_exact_tokenizer(folder, tmp_path):
+    assert beambert.main(["export", str(folder / "classification"), str(tmp_path / "saved")]) == 0
+    record = json.loads((tmp_path / "saved" / "export.json").read_text(encoding="utf-8"))
+    assert (record["tokenizer"]["name"], record["labels"]) == ("exact", list(LABELS))
+    assert "differences" not in record["tokenizer"]
+    assert "tensorflow-text" not in record["versions"]
+    assert "tensorflow_text" not in (tmp_path / "saved" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["onnx", "litert"])
+def test_other_formats_have_no_tokenizer(folder, tmp_path, capsys, kind):
+    command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--to", kind]
+    assert beambert.main([*command, "--tokenizer", "tensorflow_text"]) == 1
+    error = capsys.readouterr().err
+    assert f"--tokenizer tensorflow_text requires --to savedmodel; a model of --to {kind} takes token ids" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unsupported_vocabulary_is_one_line(folder, tmp_path, capsys):
+    vocabulary = Vocabulary((*VOCABULARY.tokens[:-1], "a" * 300))
+    (tmp_path / "vocab.txt").write_bytes(vocabulary.to_bytes())
+    command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--tokenizer", "tensorflow_text"]
+    assert beambert.main([*command, "--vocab_file", str(tmp_path / "vocab.txt")]) == 1
+    error = capsys.readouterr().err
+    assert "not supported by tensorflow_text" in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
+
+
+def test_without_the_package(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)
+    command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--tokenizer", "tensorflow_text"]
+    assert beambert.main(command) == 1
+    assert "pip install 'beambert[tensorflow-text]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
