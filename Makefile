@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -27,6 +27,7 @@ help:
 	@echo "make check   run ruff, mypy and the test of import layers;  make format   format with ruff"
 	@echo "make docs    build the documentation site in docs/_build (a broken link or anchor is an error)"
 	@echo "make bench-tokenizer   tokenizer speed compared with tensorflow_text and Hugging Face, on $(DATA)"
+	@echo "make bench-export   SavedModels with both in-graph tokenizers: size, latency, differing sentences, on $(DATA) (about 4 minutes)"
 	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-wikipedia   words kept, remaining markup and speed on Wikipedia dumps in $(DATA)"
@@ -146,6 +147,9 @@ docs: setup
 bench-tokenizer: setup
 	@$(BIN)/python benchmarks/tokenization.py $(DATA) 2>/dev/null || \
 		$(BIN)/python benchmarks/tokenization.py $(DATA)
+
+bench-export: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/export_tokenizers.py $(DATA)
 
 bench-vocab: setup
 	$(BIN)/python benchmarks/vocabulary.py $(DATA)

@@ -135,7 +135,9 @@ def assert_offsets(both: Compared, texts: list[str]) -> None:
         expected = offsets[row_splits[number] : row_splits[number + 1]].tolist()
         assert [data[:start].decode() for start in row_starts] == [text[:start] for start, _ in expected], ascii(text)
         for end, (_, expected_end) in zip(row_ends, expected, strict=True):
-            removed = data[len(text[:expected_end].encode()) : end].decode()
+            expected_byte = len(text[:expected_end].encode())
+            assert end >= expected_byte, ascii(text)
+            removed = data[expected_byte:end].decode()
             assert both.exact.tokenize(f"a{removed}") == ["a"], ascii(text)
 
 

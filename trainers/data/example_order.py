@@ -5,7 +5,7 @@ order and grouped into blocks; the records of a block are shuffled together. The
 its block, so that reading can start at any position.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +77,7 @@ def train_blocks(shards: Sequence[Shard], seed: int, position: int) -> Iterator[
         epoch, first = epoch + 1, end
 
 
-def blocks_in_order(shards: Sequence[Shard]) -> Iterator[Block]:
+def blocks_in_order(shards: Iterable[Shard]) -> Iterator[Block]:
     """Yield a block for each shard, without shuffling."""
     first = 0
     for shard in shards:

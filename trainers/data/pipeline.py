@@ -28,7 +28,7 @@ from trainers.optimization.schedule import Stage
 
 _Features = dict[str, np.ndarray]
 # A function from b records and their keys, uint64 [b], from which masks are drawn, to their features.
-_ToFeatures = Callable[[list[bytes], np.ndarray], _Features]
+ToFeatures = Callable[[list[bytes], np.ndarray], _Features]
 
 
 def train_batches(
@@ -72,13 +72,13 @@ def train_batches(
     if not shards:
         raise DatasetError(f"{directory} has no training examples; build the data from more text")
     check_sizes(directory, shards)
-    lengths = _by_row_length(shards)
+    lengths = by_row_length(shards)
     examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
     corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = stages[-1].batch_size // replicas
 
     keys_of = [int(stateless_hash(seed, TRAIN_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = _to_features(directory, dataset, lengths, pad_rows)
+    to_features = records_to_features(directory, dataset, lengths, pad_rows)
 
     def from_index(index: int) -> Iterator[_Features]:
         streams: dict[int, RecordStream] = {}
@@ -97,12 +97,12 @@ def train_batches(
                 except InvalidExampleError as error:
                     position = first + error.record
                     blocks = train_blocks(of_length, seed, position)
-                    raise _invalid_example(directory, blocks, position, error) from error
+                    raise invalid_example(directory, blocks, position, error) from error
                 yield features
             skipped_replicas = 0
 
     count = (stages[-1].end_step - step) * local_replicas
-    return Batches(count, _shapes(to_features, part), from_index)
+    return Batches(count, shapes_of(to_features, part), from_index)
 
 
 def validation_batches(
@@ -140,19 +140,14 @@ def validation_batches(
     if not shards:
         return None
     check_sizes(directory, shards)
-    lengths = _by_row_length(shards)
+    lengths = by_row_length(shards)
     examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
     corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = batch_size // replicas
-    ends = []
-    for index, number in enumerate(examples):
-        count = -(-number // batch_size)
-        ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
-    # Interleave the sequence lengths, so that the first batches are representative.
-    batches = [(index, batch) for _, index, batch in sorted(ends)][:max_batches]
+    batches = interleaved_batches(examples, batch_size)[:max_batches]
 
     keys_of = [int(stateless_hash(0, VALIDATION_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = _to_features(directory, dataset, lengths, pad_rows)
+    to_features = records_to_features(directory, dataset, lengths, pad_rows)
 
     def from_index(number: int) -> Iterator[_Features]:
         streams = [
@@ -169,27 +164,47 @@ def validation_batches(
                 features = to_features[index](records, stateless_hash(keys_of[index], first + np.arange(part)))
             except InvalidExampleError as error:
                 position = first + error.record if error.record < real else 0
-                raise _invalid_example(directory, blocks_in_order(lengths[index]), position, error) from error
+                raise invalid_example(directory, blocks_in_order(lengths[index]), position, error) from error
             weights = (np.arange(part) < real).astype(np.float32)
             for name in {"masked_lm_weights", "next_sentence_weights"} & features.keys():
                 features[name] *= weights[:, None]
             yield {**features, "example_weights": weights}
 
-    shapes = {**_shapes(to_features, part), "example_weights": ((part,), np.dtype(np.float32))}
+    shapes = {**shapes_of(to_features, part), "example_weights": ((part,), np.dtype(np.float32))}
     return Batches(len(batches) * local_replicas, shapes, from_index)
 
 
-def _by_row_length(shards: list[Shard]) -> list[list[Shard]]:
+def interleaved_batches(examples: Sequence[int], batch_size: int) -> list[tuple[int, int]]:
+    """Return the batches of all sequence lengths, interleaved so that the first batches are representative.
+
+    Args:
+        examples: number of examples of each sequence length.
+        batch_size: number of examples of a batch.
+
+    Returns:
+        Index of the sequence length and index of the batch among those of that length.
+    """
+    ends = []
+    for index, number in enumerate(examples):
+        count = -(-number // batch_size)
+        ends += [((batch + 0.5) / count, index, batch) for batch in range(count)]
+    return [(index, batch) for _, index, batch in sorted(ends)]
+
+
+def by_row_length(shards: Sequence[Shard]) -> list[list[Shard]]:
+    """Return the shards of each sequence length, shortest first."""
     lengths = sorted({shard.max_seq_length for shard in shards})
     return [[shard for shard in shards if shard.max_seq_length == length] for length in lengths]
 
 
-def _to_features(directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool) -> list[_ToFeatures]:
+def records_to_features(
+    directory: Path, dataset: Dataset, lengths: list[list[Shard]], pad_rows: bool
+) -> list[ToFeatures]:
     """Return the function from records to features, with masks, of each sequence length."""
     masking = DynamicMasking.from_dataset(directory, dataset)
     longest = feature_lengths(dataset.instances_per_row, dataset.max_seq_length, dataset.max_predictions_per_seq)
 
-    def of_length(shard: Shard) -> _ToFeatures:
+    def of_length(shard: Shard) -> ToFeatures:
         parse = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)
 
         def to_features(records: list[bytes], keys: np.ndarray) -> _Features:
@@ -208,7 +223,7 @@ def _to_features(directory: Path, dataset: Dataset, lengths: list[list[Shard]], 
     return [of_length(shards[0]) for shards in lengths]
 
 
-def _shapes(to_features: list[_ToFeatures], part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
+def shapes_of(to_features: list[ToFeatures], part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
     """Return the shapes and dtypes of the features of `part` examples; None for lengths that differ."""
     empty = [to_features_of_length([], np.empty(0, np.uint64)) for to_features_of_length in to_features]
     lengths = {name: {features[name].shape[1] for features in empty} for name in empty[0]}
@@ -218,7 +233,7 @@ def _shapes(to_features: list[_ToFeatures], part: int) -> dict[str, tuple[tuple[
     }
 
 
-def _invalid_example(
+def invalid_example(
     directory: Path, blocks: Iterator[Block], position: int, error: InvalidExampleError
 ) -> DatasetError:
     """Return an error that names the shard and the record at a position."""
