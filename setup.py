@@ -14,6 +14,8 @@ DATA = [
     "google-crc32c>=1.5",
     "pyarrow>=18",
     "sentencex>=1.0.30",
+    # Beam requires it too; 0.19 is the first version that reports the end of a frame.
+    "zstandard>=0.19",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
 # `--format array_record`. From 0.8.1 on, it has wheels for Python 3.13.

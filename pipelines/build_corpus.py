@@ -19,6 +19,7 @@ from pipelines.corpus.deduplication_transforms import group_by_partition
 from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.reading import FileSplit, ReadSplit
 from pipelines.corpus.removed_text import Loss, losses_of_files
+from pipelines.corpus.split_reads import splits_to_read
 from pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
 from pipelines.dataset import SPLITS
 from pipelines.io.atomic_files import write_text
@@ -222,10 +223,8 @@ def _read_into_blocks(
     pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
     """Return (partition, block), and the number of documents and the bytes lost of each file split."""
-    read = (
-        pipeline
-        | "FileSplits" >> beam.Create(splits)
-        | "Spread" >> beam.Reshuffle()
-        | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks")
+    reads = splits_to_read(pipeline, splits, options.read)
+    read = reads | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(
+        ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks"
     )
     return read.blocks, read[ReadSplit.COUNT], read[ReadSplit.LOSSES]

@@ -73,7 +73,7 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
         return [_examples_job(corpus, source, absolute(config.output), examples_job(config, corpus))]
     job = config.corpus if isinstance(config, BuildConfig) else config
     output = absolute(job.output)
-    splits = split_inputs(job.inputs, job.options)
+    splits = split_inputs(job.inputs, job.options.read)
     planned = PlannedJob(
         "corpus",
         f"{counted(len(job.inputs), 'file')} in {counted(len(splits), 'split')}, "

@@ -114,7 +114,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             "choose another --output, or delete that directory"
         )
     check_inputs(inputs, options.read, config.field_flags)
-    splits = split_inputs(inputs, options)
+    splits = split_inputs(inputs, options.read)
     early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _VOCABULARY_OPTIONS}
     # Only the local runner, which shuffles in memory, resumes from completion markers.
     embedded_engine = pipeline_runner.is_embedded(beam_options)

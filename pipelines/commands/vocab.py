@@ -113,7 +113,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     print(f"Vocabulary: {options.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
-    splits = split_inputs(inputs, options)
+    splits = split_inputs(inputs, options.read)
     is_embedded = pipeline_runner.is_embedded(beam_options)
     work = f"{temporary}/work" if is_embedded else ""
     try:

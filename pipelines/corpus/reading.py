@@ -20,6 +20,11 @@ from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
 from pipelines.sources.files import require_unchanged
+from pipelines.sources.lines import RangeStart
+from pipelines.sources.readers import is_dump_by_name, line_reader_of, read_range
+
+# Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
+_MAX_RANGES = 4096
 
 
 class Input(NamedTuple):
@@ -52,18 +57,47 @@ class FileSplit(NamedTuple):
         """Return the size of the split in bytes."""
         return (self.input.bytes if self.stop is None else self.stop) - self.start
 
+    @property
+    def is_whole_file(self) -> bool:
+        """Return whether the split is the complete file."""
+        return not self.start and self.stop is None
+
     def name(self) -> str:
         """Return a name derived from the file and the range of the split."""
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
-def split_inputs(inputs: list[Input], options: CorpusOptions) -> list[FileSplit]:
-    """Return the splits of all files."""
-    return [
-        FileSplit(file, *file_range[1:])
-        for file in inputs
-        for file_range in split_file(file.path, file.bytes, options.read)
-    ]
+class SplitRead(NamedTuple):
+    """A file split, and where its reading starts: `WHOLE_FILE`, `BY_ITSELF`, the start of a range, or None if empty."""
+
+    split: FileSplit
+    start: RangeStart | None
+
+
+# The split reads the complete file.
+WHOLE_FILE = RangeStart()
+# The split is of a Wikipedia dump, which is read without information about other splits.
+BY_ITSELF = RangeStart("wikipedia")
+
+
+def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
+    """Return the splits of all files. A local file that cannot be read in ranges is one split."""
+    min_bytes = sum(file.bytes for file in inputs) // _MAX_RANGES
+    splits = []
+    for file in inputs:
+        ranges = split_file(file.path, file.bytes, options, min_bytes)
+        if len(ranges) > 1 and "://" not in file.path and not _has_ranges(file.path, options):
+            ranges = [(file.path, 0, None)]
+        splits += [FileSplit(file, start, stop) for _, start, stop in ranges]
+    return splits
+
+
+def _has_ranges(path: str, options: ReadOptions) -> bool:
+    try:
+        return is_dump_by_name(path, options) or bool(line_reader_of(path, options))
+    except SourceError:
+        # The job reads the file as a whole and reports the error.
+        return False
 
 
 def to_record(document: Document, options: CorpusOptions) -> Record:
@@ -79,15 +113,24 @@ def to_record(document: Document, options: CorpusOptions) -> Record:
     return steps.record_of(document, options.language)
 
 
-def documents_of(file_split: FileSplit, options: ReadOptions) -> Iterator[Document]:
+def documents_of(read: SplitRead, options: ReadOptions) -> Iterator[Document]:
     """Yield the documents of a split, and check that the file has not changed since the job started.
 
     Raises:
         SourceError: the file cannot be read or has changed.
     """
+    file_split, start = read
     path, size, changed, origin, weight = file_split.input
+    if start is None:
+        return
+    if start == WHOLE_FILE:
+        documents = read_file(path, options)
+    elif start == BY_ITSELF:
+        documents = read_file(path, options, file_split.start, file_split.stop)
+    else:
+        documents = read_range(path, options, start, file_split.stop)
     try:
-        for document in read_file(path, options, file_split.start, file_split.stop):
+        for document in documents:
             yield dataclasses.replace(document, origin=origin, weight=weight)
     except SourceError:
         # A file that is being written appears corrupt: report the change instead.
@@ -121,16 +164,17 @@ class ReadSplit(beam.DoFn):
         self._options = options
         self._work = work
 
-    def process(self, file_split: FileSplit) -> Iterator[Any]:
+    def process(self, read: SplitRead) -> Iterator[Any]:
         """Read one split."""
+        file_split = read.split
         summary: dict[str, Any] = {"documents": 0}
         if not self._work:
-            yield from self._blocks(file_split, summary)
+            yield from self._blocks(read, summary)
         else:
             path = f"{self._work}/{file_split.name()}"
             block_file = read_block_file(path)
-            if block_file is None or not self._is_valid(*block_file):
-                write_block_file(path, self._blocks(file_split, summary), summary)
+            if block_file is None or not self._is_valid(*block_file, read.start):
+                write_block_file(path, self._blocks(read, summary), summary)
                 block_file = read_block_file(path)
                 assert block_file is not None
             locations, summary = block_file
@@ -139,24 +183,31 @@ class ReadSplit(beam.DoFn):
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
         # Work directories of older versions lack these fields.
         loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
-        is_complete = file_split.stop is None and not file_split.start
-        yield beam.pvalue.TaggedOutput(self.LOSSES, (file_split.input.path, file_split.input.origin, is_complete, loss))
+        file, is_complete = file_split.input, file_split.is_whole_file
+        yield beam.pvalue.TaggedOutput(self.LOSSES, (file.path, file.origin, is_complete, loss))
 
-    def _is_valid(self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any]) -> bool:
-        """Return whether the keys and summary of a block file are valid results of `_blocks`."""
+    def _is_valid(
+        self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any], start: RangeStart | None
+    ) -> bool:
+        """Return whether the keys and summary of a block file are valid results of `_blocks` for the same start."""
         try:
             keys = convert([key for key, _ in locations], list[tuple[Split, Count]])
             require(summary, SplitSummary)
         except JsonError:
             return False
+        # After an error of a range that does not recur, the first split has the complete file, and the others are empty.
+        # Older versions, which do not record the start, read all files but dumps that way.
+        recorded = summary.get("start", list(BY_ITSELF if start == BY_ITSELF else WHOLE_FILE))
+        if recorded != (start and list(start)):
+            return False
         return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
-    def _blocks(self, file_split: FileSplit, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
+    def _blocks(self, read: SplitRead, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
         buffer, loss = BlockBuffer(self._options), Loss()
-        for document in documents_of(file_split, self._options.read):
+        for document in documents_of(read, self._options.read):
             record = to_record(document, self._options)
             summary["documents"] += 1
             loss.add(record)
             yield from buffer.add(record)
-        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
+        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost), start=read.start)
         yield from buffer.flush()

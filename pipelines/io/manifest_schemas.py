@@ -93,6 +93,7 @@ class SplitSummary(TypedDict, total=False):
     documents: Required[Count]
     bytes_kept: Count
     bytes_lost: dict[str, Count]
+    start: tuple[str, Count, Count, Count] | None
 
 
 class ShardCounts(TypedDict):

@@ -1,6 +1,5 @@
 """Find, open, decompress and decode input files for all readers, with errors that name file and line."""
 
-import codecs
 import dataclasses
 import io
 import lzma
@@ -15,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import storage_errors
-from pipelines.sources.wide_encodings import wide_encoding
+from pipelines.sources.lines import decode_line, lines_of_stream
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
@@ -183,41 +182,31 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
 
 
+@contextmanager
+def open_stored(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.BufferedReader]:
+    """Open a file for reading its bytes as stored, from any offset.
+
+    Args:
+        path: A path on any Beam filesystem.
+        buffer_bytes: Size of the read buffer.
+
+    Raises:
+        SourceError: The file cannot be opened or read.
+    """
+    try:
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            yield io.BufferedReader(file, buffer_bytes)
+    except (BeamIOError, OSError) as error:
+        raise SourceError(f"{path} cannot be opened or read ({error}); check the path and its permissions") from error
+
+
 def decode_lines(
     stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
 ) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without LF or CRLF), without a UTF-8 byte order mark.
 
     Raises:
-        SourceError: A line is not valid in `encoding`, and `errors` is "strict".
+        SourceError: A line is not valid in `encoding`, and `errors` is "strict"; or the file is UTF-16 or UTF-32.
     """
-    for number, raw in raw_lines(stream, path, encoding):
-        try:
-            line = raw.decode(encoding, errors)
-        except UnicodeDecodeError as error:
-            raise SourceError(
-                f"{path}, line {number}: {invalid_byte(error, encoding)}; "
-                "set the correct encoding, such as --encoding latin-1, or convert the file"
-            ) from error
-        yield number, line.rstrip("\r\n")
-
-
-def raw_lines(stream: io.BufferedIOBase, path: str, encoding: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, bytes of the line with its line end), without a UTF-8 byte order mark.
-
-    Raises:
-        SourceError: The file is UTF-16 or UTF-32.
-    """
-    for number, raw in enumerate(stream, start=1):
-        if number == 1:
-            if (wide := wide_encoding(raw)) and codecs.lookup(encoding).name == "utf-8":
-                raise SourceError(
-                    f"{path} is {wide}; convert it first: iconv -f {wide.lower()} -t utf-8 FILE > FILE.txt"
-                )
-            raw = raw.removeprefix(codecs.BOM_UTF8)
-        yield number, raw
-
-
-def invalid_byte(error: UnicodeDecodeError, encoding: str) -> str:
-    """Return the byte that cannot be decoded, such as "byte 0xe4 is not valid utf-8"."""
-    return f"byte 0x{error.object[error.start]:02x} is not valid {encoding}"
+    for line in lines_of_stream(stream, path, encoding):
+        yield line.number, decode_line(line, path, encoding, errors)

@@ -1,6 +1,7 @@
 """Transforms that read documents, and transforms of single documents."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,8 +12,9 @@ from apache_beam.metrics import Metrics
 
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus import document_steps as steps
-from pipelines.corpus.reading import FileSplit, Input, documents_of
-from pipelines.sources import ReadOptions, SourceError, split_file
+from pipelines.corpus.reading import FileSplit, Input, SplitRead, documents_of, split_inputs
+from pipelines.corpus.split_reads import locate_files
+from pipelines.sources import ReadOptions, SourceError
 from pipelines.sources.documents import Document, Removed
 from pipelines.sources.files import match_files
 
@@ -46,7 +48,8 @@ registry.register_coder(Document, DocumentCoder)
 class ReadDocuments(beam.PTransform):
     """Read documents from files of any format that `beambert corpus` reads.
 
-    Large dumps are read by several workers. The counter `documents_read` has the number of documents.
+    A large file of lines or a large dump is read by several workers. The counter `documents_read` has the number of
+    documents.
 
     >>> from pathlib import Path
     >>> _ = Path("two.txt").write_text("First text.\\n\\nSecond text.\\n", encoding="utf-8")
@@ -76,23 +79,19 @@ class ReadDocuments(beam.PTransform):
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
-        return (
-            pipeline
-            | "Patterns" >> beam.Create([self._patterns])
-            | "Splits" >> beam.FlatMap(self._splits)
-            | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.ParDo(_Read(self._options))
-        )
+        files = pipeline | "Patterns" >> beam.Create([self._patterns]) | "Splits" >> beam.FlatMap(self._splits_by_file)
+        reads = locate_files(files, self._options)
+        return reads | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(_Read(self._options))
 
-    def _splits(self, patterns: list[str]) -> Iterator[FileSplit]:
+    def _splits_by_file(self, patterns: list[str]) -> Iterator[list[FileSplit]]:
         origins: dict[str, Input] = {}
         for pattern in patterns:
             for file in match_files([pattern], "ReadDocuments"):
                 found = Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, pattern, self._weight)
                 origins.setdefault(file.path, found)
-        for _, file in sorted(origins.items()):
-            for _, start, stop in split_file(file.path, file.bytes, self._options):
-                yield FileSplit(file, start, stop)
+        splits = split_inputs([file for _, file in sorted(origins.items())], self._options)
+        for _, of_file in itertools.groupby(splits, key=lambda split: split.input.path):
+            yield list(of_file)
 
 
 class _Read(beam.DoFn):
@@ -101,9 +100,9 @@ class _Read(beam.DoFn):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
-    def process(self, split: FileSplit) -> Iterator[Document]:
+    def process(self, read: SplitRead) -> Iterator[Document]:
         """Yield the documents of a file split."""
-        for document in documents_of(split, self._options):
+        for document in documents_of(read, self._options):
             self._READ.inc()
             yield document
 

@@ -1,10 +1,12 @@
 """Read BookCorpus in its usual form: one sentence per line, with several books or one book per file."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, decode_lines
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
+from pipelines.sources.plain_text.line_runs import read_runs
 
 # The large files of BookCorpus (books_large_p1.txt) do not mark where a book ends. Its books average 6,700 sentences
 # (74,004,228 in 11,038 books: Zhu et al. 2015, table 2). Longer runs are split, so that no document has gigabytes.
@@ -16,14 +18,11 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
 
     For books as running text, one per file, use `--input_format text`.
     """
-    lines: list[str] = []
-    first = 0
-    for number, line in decode_lines(stream, path, options.encoding):
-        if line.strip():
-            first = first if lines else number
-            lines.append(line)
-        if lines and (not line.strip() or len(lines) == _MAX_BOOK_SENTENCES):
-            yield Document(lines, source=path, segmented=True, line=first)
-            lines = []
-    if lines:
-        yield Document(lines, source=path, segmented=True, line=first)
+    return read_lines(lines_of_stream(stream, path, options.encoding), path, options)
+
+
+def read_lines(
+    lines: Iterable[Line], path: str, options: ReadOptions, start: RangeStart = FILE_START
+) -> Iterator[Document]:
+    """Yield the books whose first line is in a range of a file."""
+    return read_runs(lines, path, options, start, _MAX_BOOK_SENTENCES)

@@ -1,22 +1,21 @@
 """Read the input format of google-research/bert: one sentence per line, an empty line between documents."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, decode_lines
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
+from pipelines.sources.plain_text.line_runs import read_runs
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yield the documents of one file. Several blank lines count as one; no document is empty."""
-    lines: list[str] = []
-    first = 0
-    for number, line in decode_lines(stream, path, options.encoding):
-        if line.strip():
-            first = first if lines else number
-            lines.append(line)
-        elif lines:
-            yield Document(lines, source=path, segmented=True, line=first)
-            lines = []
-    if lines:
-        yield Document(lines, source=path, segmented=True, line=first)
+    return read_lines(lines_of_stream(stream, path, options.encoding), path, options)
+
+
+def read_lines(
+    lines: Iterable[Line], path: str, options: ReadOptions, start: RangeStart = FILE_START
+) -> Iterator[Document]:
+    """Yield the documents whose first line is in a range of a file."""
+    return read_runs(lines, path, options, start)

@@ -78,13 +78,15 @@ class FieldReader:
     Args:
         path: Path of the file, for messages.
         options: Names of the fields, and the action for bad records.
+        checks_fields: Whether to check that the first records of the file have the requested fields; False for the
+            later ranges of a file.
     """
 
-    def __init__(self, path: str, options: ReadOptions) -> None:
+    def __init__(self, path: str, options: ReadOptions, checks_fields: bool = True) -> None:
         self._path = path
         self._options = options
         self._records = 0
-        flags = {"--id_field": options.id_field, "--language_field": options.language_field}
+        flags = {"--id_field": options.id_field, "--language_field": options.language_field} if checks_fields else {}
         # Requested fields that no record had so far, by flag.
         self._unseen = {flag: name for flag, name in flags.items() if name}
         self._names: list[str] = []
@@ -156,6 +158,11 @@ class FieldReader:
         return Document(
             [snippet] if snippet else [], source=self._path, rejected=reason, line=number, source_id=identifier
         )
+
+    @property
+    def is_checking(self) -> bool:
+        """Return whether no record so far had some requested field."""
+        return bool(self._unseen)
 
     def finish(self) -> None:
         """Raise SourceError if the file has records, but none of them has a requested field."""

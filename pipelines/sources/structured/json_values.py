@@ -13,7 +13,8 @@ from typing import Any
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, invalid_byte
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.lines import invalid_byte
 from pipelines.sources.structured.fields import FieldReader
 from pipelines.sources.structured.jsonl import json_problem
 

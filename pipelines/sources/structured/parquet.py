@@ -13,7 +13,8 @@ import pyarrow.parquet
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, invalid_byte
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.lines import invalid_byte
 from pipelines.sources.structured.fields import BROKEN_RECORD, NULL_TEXT, FieldReader, source_id, stated_language
 
 _BATCH_ROWS = 256

@@ -10,15 +10,12 @@ import logging
 import lzma
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO
-
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
+from pipelines.sources.files import ReadOptions, open_stored
+from pipelines.sources.frames import find_frame, plain_chunks
 from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 from pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
@@ -90,13 +87,13 @@ def read_split(
     Raises:
         SourceError: The file cannot be opened, or is not a dump.
     """
-    with _open(path) as file:
+    with open_stored(path, 2 * _CHUNK_BYTES) as file:
         site = site_of(_head(file, path), path)
         if _is_bz2(path):
             yield from read_pages(_bz2_chunks(file, path, start, stop), site, path, extractor)
         elif site.encoding == "utf-8" or not start:
             last = stop if site.encoding == "utf-8" else None
-            yield from read_pages(_plain_chunks(file, start, last), site, path, extractor)
+            yield from read_pages(plain_chunks(file, start, last, _CHUNK_BYTES), site, path, extractor)
 
 
 def read_head(path: str) -> bytes:
@@ -105,17 +102,8 @@ def read_head(path: str) -> bytes:
     Raises:
         SourceError: The file cannot be opened or decompressed.
     """
-    with _open(path) as file:
+    with open_stored(path, 2 * _CHUNK_BYTES) as file:
         return _head(file, path)
-
-
-@contextmanager
-def _open(path: str) -> Iterator[BinaryIO]:
-    try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            yield io.BufferedReader(file, 2 * _CHUNK_BYTES)
-    except (BeamIOError, OSError) as error:
-        raise SourceError(f"{path} cannot be opened or read ({error}); check the path and its permissions") from error
 
 
 def _is_bz2(path: str) -> bool:
@@ -142,19 +130,6 @@ def _head(file: BinaryIO, path: str) -> bytes:
                 f"{path} is not a complete .bz2 file ({error}); download it again or leave it out of --input"
             ) from error
     return head
-
-
-def _plain_chunks(file: BinaryIO, start: int, stop: int | None) -> Iterator[Chunk]:
-    file.seek(start)
-    left = stop - start if stop is not None else None
-    while left is None or left > 0:
-        data = file.read(_CHUNK_BYTES if left is None else min(_CHUNK_BYTES, left))
-        if not data:
-            return
-        left = None if left is None else left - len(data)
-        yield data, True
-    while data := file.read(_CHUNK_BYTES):
-        yield data, False
 
 
 def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iterator[Chunk]:
@@ -203,15 +178,4 @@ def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
 
 def _find_stream(file: BinaryIO, start: int, stop: int | None) -> int | None:
     """Return the first offset in [start, stop) with the bytes of a stream's start, or None."""
-    file.seek(start)
-    position, window = start, b""
-    while (stop is None or position < stop) and (data := file.read(_CHUNK_BYTES)):
-        window += data
-        match = _STREAM.search(window)
-        if match:
-            offset = position + match.start()
-            return offset if stop is None or offset < stop else None
-        keep = min(_STREAM_BYTES - 1, len(window))
-        position += len(window) - keep
-        window = window[len(window) - keep :]
-    return None
+    return find_frame(file, _STREAM, _STREAM_BYTES, start, stop, _CHUNK_BYTES)

@@ -7,11 +7,12 @@ import dataclasses
 import html
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipelines.errors import SourceError
 from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, decode_lines
+from pipelines.sources.files import ReadOptions
+from pipelines.sources.lines import FILE_START, Line, RangeStart, decode_line, lines_of_stream
 from pipelines.sources.structured import jsonl
 
 _TITLE_START = re.compile(r'\btitle="')
@@ -25,8 +26,11 @@ def is_json(head: bytes) -> bool:
     return bool(_JSON.match(head))
 
 
-def _read_json(stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
-    for document in jsonl.read_documents(stream, path, options):
+def read_json_lines(
+    lines: Iterable[Line], path: str, options: ReadOptions, start: RangeStart = FILE_START
+) -> Iterator[Document]:
+    """Yield one document per line of `--json` output in a range of a file."""
+    for document in jsonl.read_lines(lines, path, options, start):
         if document.rejected:
             yield document
             continue
@@ -55,31 +59,46 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
     Raises:
         SourceError: There is text outside of `<doc>`.
     """
-    if stream.peek(1)[:1] == b"{":
-        yield from _read_json(stream, path, options)
-        return
+    read = read_json_lines if stream.peek(1)[:1] == b"{" else read_lines
+    return read(lines_of_stream(stream, path, options.encoding), path, options)
+
+
+def read_lines(
+    lines: Iterable[Line], path: str, options: ReadOptions, start: RangeStart = FILE_START
+) -> Iterator[Document]:
+    """Yield the documents whose `<doc>` is in a range of a file, as `read_documents` does for the complete file."""
     title = ""
     first = 0
     paragraphs: list[str] | None = None
-    for number, line in decode_lines(stream, path, options.encoding):
-        if line.startswith("<doc "):
-            if paragraphs is not None:
-                yield Document(paragraphs, title=title, source=path, line=first)
-            title = html.unescape(_title(line))
+    # The lines before the first `<doc>` of a later range continue a document of an earlier one.
+    in_earlier_range = not start.is_file_start
+    for line in lines:
+        text = decode_line(line, path, options.encoding)
+        is_start = text.startswith("<doc ")
+        if is_start and paragraphs is not None:
+            yield Document(paragraphs, title=title, source=path, line=first)
+            paragraphs = None
+        if not line.in_range and (is_start or in_earlier_range):
+            return
+        if is_start:
+            title = html.unescape(_title(text))
             paragraphs = []
-            first = number
-        elif line.startswith("</doc>"):
+            first = line.number
+            in_earlier_range = False
+        elif in_earlier_range:
+            continue
+        elif text.startswith("</doc>"):
             if paragraphs is not None:
                 yield Document(paragraphs, title=title, source=path, line=first)
             paragraphs = None
-        elif line.strip():
+        elif text.strip():
             if paragraphs is None:
                 raise SourceError(
-                    f"{path}, line {number}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
+                    f"{path}, line {line.number}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
                     "set the correct --input_format"
                 )
-            text = html.unescape(line).strip()
-            if paragraphs or text != title:
-                paragraphs.append(text)
+            paragraph = html.unescape(text).strip()
+            if paragraphs or paragraph != title:
+                paragraphs.append(paragraph)
     if paragraphs is not None:
         yield Document(paragraphs, title=title, source=path, line=first)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 import pytest
-from apache_beam.coders.coders import Coder, DeterministicFastPrimitivesCoderV2, TupleCoder, VarIntCoder
+from apache_beam.coders.coders import Coder, DeterministicFastPrimitivesCoderV2, StrUtf8Coder, TupleCoder, VarIntCoder
 from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
@@ -28,6 +28,7 @@ from pipelines.build_corpus import build_corpus
 from pipelines.commands import corpus
 from pipelines.commands.corpus_config import corpus_options
 from pipelines.corpus.reading import FileSplit, Input
+from pipelines.sources import readers
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 from tokenizer.vocabulary import SPECIAL_TOKENS
 
@@ -54,6 +55,9 @@ EVERYTHING = [
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
 BOUNDED_GROUPS = {
     "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "FilesWithRanges/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "SpreadRanges/ReshufflePerKey/GroupByKey": _SPREAD,
+    "GroupByFile": "a few numbers for each range of a file: 4,096 ranges at most",
     "Spread/ReshufflePerKey/GroupByKey": _SPREAD,
     "CorpusShards/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
     "GroupByBand": "a share of the hashes of all documents: as many shares as partitions",
@@ -86,9 +90,12 @@ def everything(tmp_path_factory):
         for name, text in {
             "a.txt": "A text.",
             "b.txt": "A text.",
+            "c.txt": "A text that is read in ranges.",
+            "d.txt": "A text that is read in ranges.",
             "vocab.txt": "\n".join([*SPECIAL_TOKENS, "a"]),
         }.items():
             here.bucket().blob(f"text/{name}").upload_from_string(text)
+        patch.setitem(readers._SPLIT_BYTES, "", 20)
         parser = argparse.ArgumentParser()
         pipelines.commands.build.add_arguments(parser)
         argv = ["--input", f"gs://{BUCKET}/text/?.txt", "--output", f"gs://{BUCKET}/data", "--vocab_size=100"]
@@ -273,7 +280,7 @@ def test_keys_in_no_order_are_found(everything):
     for pair in pairs:
         # The value's coder, which is any pickle, in the place of the key's.
         proto.components.coders[pair].component_coder_ids[0] = proto.components.coders[pair].component_coder_ids[1]
-    assert kinds == {VarIntCoder, TupleCoder, DeterministicFastPrimitivesCoderV2}
+    assert kinds == {StrUtf8Coder, VarIntCoder, TupleCoder, DeterministicFastPrimitivesCoderV2}
     assert keys_without_order(proto)
 
 

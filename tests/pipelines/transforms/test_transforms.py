@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import apache_beam as beam
@@ -17,10 +18,13 @@ from hypothesis import strategies as st
 import beambert
 from pipelines import dataset
 from pipelines.cleaning.rules import CleaningOptions
+from pipelines.corpus import reading
 from pipelines.corpus.document_steps import document_of, record_of, segment_document
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.reporting import dataset_card
+from pipelines.sources import ReadOptions, read_file, readers
 from pipelines.sources.documents import Removed, identity
+from pipelines.sources.lines import RangeStart
 from pipelines.transforms import (
     CleanDocuments,
     CreatePretrainingExamples,
@@ -205,6 +209,30 @@ def test_metrics(texts):
     short = sum(len(" ".join(document.all_sentences()).split()) < 40 for document in segmented)
     assert 0 < short < 221
     assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
+
+
+def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
+    path = str(texts / "a.jsonl")
+    options = ReadOptions("jsonl")
+    expected = [(document.line, document.paragraphs) for document in read_file(path, options)]
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 3000})
+    starts = []
+
+    def read_one_range(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:
+        starts.append(start.offset)
+        return readers.read_range(path, options, start, stop)
+
+    monkeypatch.setattr(reading, "read_range", read_one_range)
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | ReadDocuments(path, weight=2.0)
+        values = documents | beam.Map(
+            lambda document: json.dumps([document.line, document.paragraphs, document.weight])
+        )
+        _ = values | beam.io.WriteToText(str(tmp_path / "values"))
+    read = sorted(json.loads(line) for file in tmp_path.iterdir() for line in file.read_text().splitlines())
+    assert [(line, paragraphs) for line, paragraphs, _ in read] == expected
+    assert {weight for *_, weight in read} == {2.0}
+    assert sorted(starts) == list(range(0, (texts / "a.jsonl").stat().st_size, 3000))
 
 
 text = st.text(max_size=30)

@@ -352,7 +352,7 @@ def test_split_goes_by_name_and_size():
     assert split_file("a.xml.bz2", 10, options) == [("a.xml.bz2", 0, None)]
     for name, size, chosen in (
         ("a.xml.gz", 10**9, options),
-        ("a.txt", 10**9, options),
+        ("a.csv", 10**9, options),
         ("a.bz2", 10**9, ReadOptions("text")),
     ):
         assert split_file(name, size, chosen) == [(name, 0, None)]

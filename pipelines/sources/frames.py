@@ -1,0 +1,202 @@
+"""Read a range of a file as stored: plain, or the bzip2 streams or zstandard frames that begin in the range.
+
+A frame is found by its magic bytes, which may also occur inside a frame. So a search counts only if everything from
+there on is valid: the frame decompresses, and the next one begins where it ends.
+"""
+
+import bz2
+import re
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import zstandard
+
+from pipelines.sources.lines import Chunk
+
+CHUNK_BYTES = 256 << 10
+# zstandard decompresses each read at once; text compresses up to 10,000 times.
+_ZST_CHUNK_BYTES = 16 << 10
+_BZ2_OUTPUT_BYTES = 4 << 20
+_HEADER_BYTES = 10
+# A frame of zstandard without text, such as the table of the seekable format: its magic and its length.
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18(....)", re.DOTALL)
+_NOTHING = re.compile(rb"(?!)")
+
+
+class FrameError(Exception):
+    """A compressed file has no valid frame where one is expected.
+
+    Attributes:
+        offset: Offset of the frame in the file.
+    """
+
+    def __init__(self, offset: int, problem: str) -> None:
+        super().__init__(problem)
+        self.offset = offset
+
+
+class Codec(NamedTuple):
+    """A compression whose frames can be read separately.
+
+    Attributes:
+        magic: Pattern of the start of a frame with text.
+        magic_bytes: Length of its matches.
+        skippable: Pattern of the header of a frame to skip, with its length in group 1.
+        chunk_bytes: Bytes to read at once.
+        decompressor: Returns an object with `eof` and `unused_data`.
+        decompress: Yields the output of the decompressor for one read.
+        error: Exception for corrupt data.
+    """
+
+    magic: re.Pattern[bytes]
+    magic_bytes: int
+    skippable: re.Pattern[bytes]
+    chunk_bytes: int
+    decompressor: Callable[[], Any]
+    decompress: Callable[[Any, bytes], Iterator[bytes]]
+    error: type[Exception]
+
+
+def _bz2_output(decompressor: bz2.BZ2Decompressor, data: bytes) -> Iterator[bytes]:
+    yield decompressor.decompress(data, _BZ2_OUTPUT_BYTES)
+    while not (decompressor.eof or decompressor.needs_input):
+        yield decompressor.decompress(b"", _BZ2_OUTPUT_BYTES)
+
+
+def _zst_output(decompressor: Any, data: bytes) -> Iterator[bytes]:
+    yield decompressor.decompress(data)
+
+
+# Codecs by suffix. Streams of bzip2 without text are left out: Arrow, which reads whole files, rejects them.
+CODECS = {
+    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, CHUNK_BYTES, bz2.BZ2Decompressor, _bz2_output, OSError),
+    ".zst": Codec(
+        re.compile(rb"\x28\xb5\x2f\xfd"),
+        4,
+        _SKIPPABLE,
+        _ZST_CHUNK_BYTES,
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
+        _zst_output,
+        zstandard.ZstdError,
+    ),
+}
+
+
+def codec_of(path: str) -> Codec | None:
+    """Return the codec of a file by its suffix, or None for a file that is read as stored."""
+    return next((codec for suffix, codec in CODECS.items() if path.lower().endswith(suffix)), None)
+
+
+def find_frame(
+    file: BinaryIO, magic: re.Pattern[bytes], magic_bytes: int, start: int, stop: int | None, chunk_bytes: int
+) -> int | None:
+    """Return the first offset in [start, stop) with the magic bytes of a frame, or None.
+
+    Args:
+        file: The file as stored.
+        magic: Pattern of the start of a frame.
+        magic_bytes: Length of its matches.
+        start, stop: Range of the search; None is the end of the file.
+        chunk_bytes: Bytes to read at once.
+    """
+    file.seek(start)
+    position, window = start, b""
+    while (stop is None or position < stop) and (data := file.read(chunk_bytes)):
+        window += data
+        match = magic.search(window)
+        if match:
+            offset = position + match.start()
+            return offset if stop is None or offset < stop else None
+        keep = min(magic_bytes - 1, len(window))
+        position += len(window) - keep
+        window = window[len(window) - keep :]
+    return None
+
+
+def plain_chunks(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[Chunk]:
+    """Yield the bytes of a range of a file that is not compressed, then those after it."""
+    file.seek(start)
+    left = stop - start if stop is not None else None
+    while left is None or left > 0:
+        data = file.read(chunk_bytes if left is None else min(chunk_bytes, left))
+        if not data:
+            return
+        left = None if left is None else left - len(data)
+        yield data, True
+    while data := file.read(chunk_bytes):
+        yield data, False
+
+
+class FrameReader:
+    """Read the frames of a compressed file in order.
+
+    Args:
+        file: The file as stored.
+        codec: Its compression.
+
+    Attributes:
+        end: Offset of the first frame after the range, once `chunks` has passed the range; None at the end of the file.
+    """
+
+    def __init__(self, file: BinaryIO, codec: Codec) -> None:
+        self._file = file
+        self._codec = codec
+        self.end: int | None = None
+
+    def chunks(self, first: int, stop: int | None) -> Iterator[Chunk]:
+        """Yield the decompressed bytes of the frames that begin in [first, stop), then of those after them.
+
+        Args:
+            first: Offset of a frame.
+            stop: End of the range; None is the end of the file.
+
+        Raises:
+            FrameError: A frame is corrupt or truncated, or other data follows it.
+        """
+        offset = self.data_frame(first)
+        in_range = True
+        while offset is not None:
+            if in_range and stop is not None and offset >= stop:
+                in_range, self.end = False, offset
+                yield b"", False
+            end = yield from self._frame(offset, in_range)
+            offset = self.data_frame(end)
+
+    def data_frame(self, offset: int) -> int | None:
+        """Return the offset of the first frame with text from the frame at `offset` on, or None at the end of the file.
+
+        Raises:
+            FrameError: There is no frame.
+        """
+        while True:
+            self._file.seek(offset)
+            header = self._file.read(_HEADER_BYTES)
+            if not header:
+                return None
+            if self._codec.magic.match(header):
+                return offset
+            skippable = self._codec.skippable.match(header)
+            if skippable is None:
+                raise FrameError(offset, "data after the end of a frame")
+            following = offset + skippable.end() + int.from_bytes(skippable[1], "little")
+            self._file.seek(following - 1)
+            if not self._file.read(1):
+                raise FrameError(offset, "truncated frame")
+            offset = following
+
+    def _frame(self, offset: int, in_range: bool) -> Generator[Chunk, None, int]:
+        """Yield the decompressed bytes of the frame at `offset`, and return the offset of its end."""
+        self._file.seek(offset)
+        decompressor = self._codec.decompressor()
+        end = offset
+        while not decompressor.eof:
+            data = self._file.read(self._codec.chunk_bytes)
+            if not data:
+                raise FrameError(offset, "truncated frame")
+            end += len(data)
+            try:
+                for output in self._codec.decompress(decompressor, data):
+                    yield output, in_range
+            except self._codec.error as error:
+                raise FrameError(offset, str(error)) from error
+        return end - len(decompressor.unused_data)

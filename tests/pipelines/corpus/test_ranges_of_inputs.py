@@ -1,0 +1,218 @@
+"""A corpus has the same bytes however its files are split, and its errors and counts are those of the files."""
+
+import bz2
+import itertools
+import json
+import random
+from collections.abc import Iterator
+
+import apache_beam as beam
+import pytest
+import zstandard
+from apache_beam.io.filesystems import FileSystems
+
+import beambert
+from pipelines.build_corpus import build_corpus
+from pipelines.corpus import corpus_manifest, reading
+from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, ReadSplit, SplitRead, split_inputs
+from pipelines.sources import ReadOptions, SourceError, readers
+from pipelines.sources.documents import Document
+from pipelines.sources.lines import RangeStart
+from pipelines.sources.ranges import index_range
+from pipelines.sources.readers import read_range
+from tests.pipelines.test_job_size import OPTIONS
+
+WORDS = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser", "Bär", "Öl"]
+
+
+def records(count: int) -> list[bytes]:
+    """Return JSON lines with bad records and equal documents among them."""
+    generator = random.Random(0)
+    lines = []
+    for number in range(count):
+        text = ". ".join(" ".join(generator.choices(WORDS, k=7)) for _ in range(9))
+        lines.append(json.dumps({"text": f"Satz {number}. {text}.", "key": number}).encode())
+    lines[5::40] = [lines[1]] * len(lines[5::40])
+    lines[7::40] = [b'{"text": null}'] * len(lines[7::40])
+    lines[9::40] = [b""] * len(lines[9::40])
+    lines[11::40] = [b'{"text": "x', b'{"body": 1}', b'{"text": "B\xe4r"}'] * (len(lines[11::40]) // 3)
+    return lines
+
+
+def sentences(count: int) -> list[bytes]:
+    generator = random.Random(1)
+    return [
+        b"" if generator.random() < 0.2 else f"Satz {n} {' '.join(generator.choices(WORDS, k=6))}.".encode()
+        for n in range(count)
+    ]
+
+
+INPUTS = {
+    "jsonl": (records(480), ["--on_bad_record", "skip", "--id_field", "key"]),
+    "sentences": (sentences(3000), ["--input_format", "sentences"]),
+    "bookcorpus": ([line for line in sentences(25_000) if line], ["--input_format", "bookcorpus"]),
+}
+COMPRESSIONS = {
+    "": lambda content: content,
+    ".bz2": lambda content: b"".join(bz2.compress(content[at : at + 9000]) for at in range(0, len(content), 9000)),
+    ".zst": lambda content: b"".join(
+        zstandard.compress(content[at : at + 9000]) for at in range(0, len(content), 9000)
+    ),
+}
+
+
+def build(path, output, *flags: str) -> tuple[dict, dict]:
+    """Return the bytes of the files of a corpus, and its counts."""
+    argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
+    assert beambert.main([*argv, "--min_words", "1", *flags]) == 0
+    files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
+    return {file.name: file.read_bytes() for file in files}, corpus_manifest.load(str(output)).counts
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("jsonl", ""), ("jsonl", ".bz2"), ("sentences", ".zst"), ("bookcorpus", "")]
+)
+def test_a_corpus_is_the_same_however_its_file_is_split(tmp_path, monkeypatch, capsys, name, suffix):
+    lines, flags = INPUTS[name]
+    path = tmp_path / f"a.{name}{suffix}"
+    path.write_bytes(COMPRESSIONS[suffix](b"\n".join(lines)))
+    whole = build(path, tmp_path / "whole", *flags)
+    assert "1 file split," in capsys.readouterr().out
+    step = path.stat().st_size // 9
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", dict.fromkeys(readers._SPLIT_BYTES, step))
+    assert build(path, tmp_path / "one", *flags) == whole
+    assert "10 file splits," in capsys.readouterr().out
+    if not suffix:
+        assert build(path, tmp_path / "two", *flags, "--direct_num_workers", "2") == whole
+    if name == "jsonl":
+        assert whole[1]["documents_rejected"]["null_text"] == 12
+
+
+def test_an_error_names_the_line_of_the_file(tmp_path, monkeypatch, capsys):
+    lines = [json.dumps({"text": f"Satz {n}."}).encode() for n in range(400)]
+    lines[357] = b"{broken"
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 1000})
+    assert beambert.main(["corpus", "--input", str(path), "--output", str(tmp_path / "out")]) == 1
+    assert "a.jsonl, line 358: not valid JSON" in capsys.readouterr().err
+
+
+def test_a_file_that_loses_most_of_its_text_is_counted_as_one_file(tmp_path, monkeypatch):
+    """Half of its ranges lose nothing, and the whole file loses more than half."""
+    kept = [json.dumps({"text": f"Dies ist der Satz {n} von vielen mit vielen Wörtern darin."}) for n in range(100)]
+    lost = [json.dumps({"text": f"Ein kurzer Satz mit der Nummer {n}."}) for n in range(300)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join([*kept, *lost]))
+    (tmp_path / "b.jsonl").write_text("\n".join(kept).replace("Satz", "Wert"))
+    flags = ["--min_words", "9"]
+    whole = build(tmp_path / "*.jsonl", tmp_path / "whole", *flags)
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 2000})
+    assert build(tmp_path / "*.jsonl", tmp_path / "split", *flags) == whole
+    assert [file["file"] for file in whole[1]["files_mostly_rejected"]] == [str(path)]
+
+
+def test_a_stopped_command_resumes_in_the_middle_of_a_file(tmp_path, monkeypatch, capsys):
+    lines, flags = INPUTS["jsonl"]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    whole = build(path, tmp_path / "whole", *flags)
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": path.stat().st_size // 9})
+    starts: list[RangeStart] = []
+
+    def read_at_most(count: int):
+        def read(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:
+            starts.append(start)
+            for number, document in enumerate(read_range(path, options, start, stop)):
+                if len(starts) > count and number == 20:
+                    raise SourceError("The disk is full.")
+                yield document
+
+        return read
+
+    monkeypatch.setattr(reading, "read_range", read_at_most(4))
+    argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "out"), "--vocab_size", "60", *flags]
+    argv += ["--num_partitions", "3", "--min_words", "1"]
+    assert beambert.main(argv) == 1
+    complete = set(starts[:-1])
+    assert len(complete) == 4
+    starts.clear()
+    monkeypatch.setattr(reading, "read_range", read_at_most(99))
+    assert build(path, tmp_path / "out", *flags) == whole
+    assert "resuming an earlier run" in capsys.readouterr().out
+    assert len(starts) == 6
+    assert not complete & set(starts)
+
+
+def test_a_work_directory_of_another_division_of_the_file_is_not_used(tmp_path):
+    """One split has read the whole file, after an error of a range, and the next run has no error."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(json.dumps({"text": f"Satz {n} von vielen."}).encode() + b"\n" for n in range(90)))
+    info = FileSystems.match([str(path)])[0].metadata_list[0]
+    file = Input(str(path), info.size_in_bytes, info.last_updated_in_seconds, "", 1.0)
+    middle = file.bytes // 2
+    splits = [FileSplit(file, 0, middle), FileSplit(file, middle, None)]
+    read = ReadSplit(OPTIONS, str(tmp_path / "work"))
+
+    def documents(*starts: RangeStart | None) -> list[int]:
+        outputs = itertools.chain.from_iterable(map(read.process, map(SplitRead, splits, starts)))
+        return [output.value for output in outputs if getattr(output, "tag", "") == ReadSplit.COUNT]
+
+    index = index_range(str(path), "utf-8", "jsonl", 0, middle)
+    ranges = [RangeStart("jsonl"), RangeStart("jsonl", middle, 1 + index.lines)]
+    assert documents(WHOLE_FILE, None) == [90, 0]
+    first, second = documents(*ranges)
+    assert first + second == 90
+    assert 0 < first < 90
+    assert documents(WHOLE_FILE, None) == [90, 0]
+    # A block file of an older version, which divided .bz2 files by name and read the first split as the whole file.
+    for index_file in (tmp_path / "work").glob("*.json"):
+        content = json.loads(index_file.read_text())
+        del content["summary"]["start"]
+        index_file.write_text(json.dumps(content))
+    assert documents(*ranges) == [first, second]
+
+
+def test_local_files_that_are_read_whole_are_one_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_SPLIT_BYTES", dict.fromkeys(readers._SPLIT_BYTES, 100))
+    content = b'{"text": "One sentence."}\n' * 40
+    noise = random.Random(0).randbytes(300).hex().encode()
+    contents = {
+        "lines.jsonl": (content, 11),
+        "lines.txt": (content, 11),
+        "array.json": (b"[" + content.replace(b"\n", b",")[:-1] + b"]", 1),
+        "text.txt": (b"One sentence.\n\n" * 40, 1),
+        "one.jsonl.zst": (zstandard.compress(content + noise), 1),
+        "many.jsonl.zst": (zstandard.compress(content) * 10, None),
+        "binary.jsonl": (bytes(1000), 1),
+    }
+    for name, (stored, count) in contents.items():
+        path = tmp_path / name
+        path.write_bytes(stored)
+        splits = split_inputs([Input(str(path), len(stored), 0, "", 1.0)], OPTIONS.read)
+        assert len(splits) == (count or -(-len(stored) // 100)), name
+    # Nothing is opened in an object store, where the job itself recognizes the format.
+    assert len(split_inputs([Input("gs://none/text.txt", 1000, 0, "", 1.0)], OPTIONS.read)) == 10
+
+
+def test_a_large_input_has_a_bounded_number_of_splits():
+    inputs = [Input(f"gs://none/{n}.jsonl", size, 0, "", 1.0) for n, size in enumerate((10**12, 10**8, 10**9))]
+    splits = split_inputs(inputs, OPTIONS.read)
+    assert 4000 < len(splits) < reading._MAX_RANGES + len(inputs)
+    for file in inputs:
+        own = [split for split in splits if split.input == file]
+        assert [split.start for split in own[1:]] == [split.stop for split in own[:-1]]
+        assert (own[0].start, own[-1].stop) == (0, None)
+
+
+def test_the_size_of_the_job_with_ranges():
+    """4,096 ranges add less than 1 MB to the job; Dataflow refuses one of 10 MB."""
+
+    def size(count: int) -> int:
+        file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)
+        splits = [FileSplit(file, n * 10**8, (n + 1) * 10**8) for n in range(count)]
+        pipeline = beam.Pipeline(runner="FnApiRunner")
+        build_corpus(pipeline, splits, [], OPTIONS, "gs://out")
+        return len(pipeline.to_runner_api().SerializeToString())
+
+    assert (size(500) - size(100)) / 400 < 200
