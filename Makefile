@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-wikipedia   words kept, remaining markup and speed on Wikipedia dumps in $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
+	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 5 minutes)"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
@@ -163,6 +164,9 @@ bench-wikipedia: setup
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
+
+bench-splitting: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/splitting.py $(DATA)
 
 bench-data: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/pretraining_data.py $(DATA)

@@ -20,13 +20,18 @@ COPIES = 10
 _DOCUMENT = re.compile(r'<doc [^>]*title="([^"]*)"[^>]*>\n(.*?)</doc>', re.DOTALL)
 
 
-def write_copies(data: Path, folder: Path) -> None:
-    """Write one JSON Lines file per copy; an added line in each document keeps copies from being duplicates."""
-    texts = [
+def articles(data: Path) -> list[tuple[str | None, ...]]:
+    """Return (title, text) of the articles of WikiExtractor's output."""
+    return [
         match.groups()
         for path in sorted(data.glob("wiki-extracted/*.bz2"))
         for match in _DOCUMENT.finditer(bz2.decompress(path.read_bytes()).decode("utf-8"))
     ]
+
+
+def write_copies(data: Path, folder: Path) -> None:
+    """Write one JSON Lines file per copy; an added line in each document keeps copies from being duplicates."""
+    texts = articles(data)
     for copy in range(COPIES):
         with (folder / f"{copy}.jsonl").open("w", encoding="utf-8") as file:
             for title, text in texts:

@@ -1,0 +1,100 @@
+"""Measure the reading of one large file by one and two workers: the reading and cleaning stage of `beambert corpus`.
+
+    make bench-splitting
+    python benchmarks/splitting.py ../shared/data
+
+The input is one JSON lines file of 500 MB, English Wikipedia. The stage begins when the command starts, and ends with
+the completion marker of the last file split; then the command is interrupted. Other programs on the machine add much to
+wall time and little to CPU time, so the CPU seconds of the busiest process are printed too.
+"""
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.corpus import articles
+
+BYTES = 500_000_000
+RUNS = (1, 2, 1, 2)
+_MARKER = re.compile(r"[0-9a-f]{24}\.json")
+_SPLIT_BYTES = 16 << 20
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def write_input(data: Path, path: Path) -> None:
+    """Write one JSON lines file of `BYTES`; an added line in each document keeps copies from being duplicates."""
+    texts = articles(data)
+    size = 0
+    with path.open("w", encoding="ascii") as file:
+        for copy in itertools.count():
+            for title, text in texts:
+                line = {"title": title, "text": f"This is copy number {copy} of the article.\n{text}"}
+                size += file.write(json.dumps(line) + "\n")
+                if size >= BYTES:
+                    return
+
+
+def cpu_seconds(process: int) -> dict[int, float]:
+    """Return the CPU seconds of a process and each of its descendants, by process."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        tasks = list(Path(f"/proc/{process}/task").iterdir())
+        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return {}
+    seconds = {process: (int(fields[11]) + int(fields[12])) / _TICKS}
+    for child in children:
+        seconds.update(cpu_seconds(child))
+    return seconds
+
+
+def measure(path: Path, output: Path, vocab_file: Path, workers: int) -> tuple[float, float, float]:
+    """Return seconds, CPU seconds of all processes and CPU seconds of the busiest one until all splits are read."""
+    splits = -(-path.stat().st_size // _SPLIT_BYTES)
+    flags = ["--input", path, "--output", output, "--vocab_file", vocab_file, "--direct_num_workers", workers]
+    argv = [sys.executable, "-m", "beambert", "corpus", *map(str, flags)]
+    start = time.monotonic()
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        cpu: dict[int, float] = {}
+        while sum(bool(_MARKER.fullmatch(file.name)) for file in output.glob("unfinished/*/*.json")) < splits:
+            if process.poll() is not None:
+                sys.exit("beambert corpus ended before it had read all splits")
+            time.sleep(0.1)
+            cpu.update(cpu_seconds(process.pid))
+        seconds = time.monotonic() - start
+        process.send_signal(signal.SIGINT)
+    return seconds, sum(cpu.values()), max(cpu.values())
+
+
+def main(data: Path) -> None:
+    vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "wikipedia.jsonl"
+        write_input(data, path)
+        best: dict[int, list[float]] = {}
+        for number, workers in enumerate(RUNS):
+            load = os.getloadavg()[0]
+            measured = measure(path, folder / f"out{number}", vocab_file, workers)
+            best[workers] = list(map(min, measured, best.get(workers, measured)))
+            print(
+                f"{workers} worker(s), {path.stat().st_size / 1e6:.0f} MB in one file: {measured[0]:.1f} s, CPU "
+                f"{measured[1]:.1f} s, busiest process {measured[2]:.1f} s; load before the run {load:.1f} on "
+                f"{os.cpu_count()} cores",
+                flush=True,
+            )
+        print(
+            f"two workers are {best[1][0] / best[2][0]:.2f} times as fast as one (wall clock), "
+            f"{best[1][2] / best[2][2]:.2f} times by the CPU seconds of the busiest process"
+        )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
