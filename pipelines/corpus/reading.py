@@ -195,8 +195,8 @@ class ReadSplit(beam.DoFn):
             require(summary, SplitSummary)
         except JsonError:
             return False
-        # After an error of a range that does not recur, the first split has the complete file, and the others are empty.
-        # Older versions, which do not record the start, read all files but dumps that way.
+        # After an error of a range that does not recur, one split has the text of all, and the others are empty. Older
+        # versions, which do not record the start, read all files but dumps that way.
         recorded = summary.get("start", list(BY_ITSELF if start == BY_ITSELF else WHOLE_FILE))
         if recorded != (start and list(start)):
             return False

@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input
+from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, SplitRead
 from pipelines.corpus.split_reads import locate_splits
 from pipelines.sources import ReadOptions, SourceError, frames, ranges, read_file, split_file
 from pipelines.sources.plain_text import bookcorpus, sentences
@@ -133,8 +133,8 @@ def edges_of(cuts: list[int], size: int) -> list[tuple[int, int | None]]:
     return list(zip(starts, [*starts[1:], None], strict=True))
 
 
-def by_index(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]):
-    """Read the ranges as the corpus job does: index each, locate all, read each."""
+def located(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]) -> list[SplitRead]:
+    """Find the starts of the ranges as the corpus job does: index each, then locate all."""
     try:
         reader = line_reader_of(path, options)
     except SourceError:
@@ -146,7 +146,12 @@ def by_index(path: str, options: ReadOptions, edges: list[tuple[int, int | None]
         except SourceError:
             index = None
         indexed.append((FileSplit(Input(path, 0, 0, "", 1.0), start, stop), reader, index))
-    for split, start in locate_splits(indexed[::-1]):
+    return list(locate_splits(indexed[::-1]))
+
+
+def by_index(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]):
+    """Read the ranges as the corpus job does."""
+    for split, start in located(path, options, edges):
         if start == WHOLE_FILE:
             yield from read_file(path, options)
         elif start:
@@ -293,6 +298,31 @@ def test_every_frame_is_read_by_the_range_in_which_it_begins(tmp_path):
         assert sum(counts) == 500, suffix
         assert max(counts) <= 150, suffix
         assert len(stored[0]) < len(content) / 5
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".zst", ".seekable.zst", ".pzstd.zst"])
+def test_as_many_ranges_as_frames_have_documents(tmp_path, suffix):
+    """Ranges without a frame are empty, and no range reads the complete file instead."""
+    parts = [b"".join(json_line(text=f"Document {n}-{m}.") + b"\n" for m in range(20)) for n in range(8)]
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(COMPRESSIONS[suffix](parts))
+    size = path.stat().st_size
+    starts = [start for _, start in located(str(path), ReadOptions(), edges_of(list(range(0, size, 20)), size))]
+    assert WHOLE_FILE not in starts
+    assert [start.line for start in starts if start] == [1, *range(22, 161, 20)]
+
+
+def test_a_frame_at_the_end_of_another_one(tmp_path):
+    """Raw blocks end with a valid frame, so that only the sequence of all frames shows that it is none of the file."""
+    texts = [random_text(seed, 400) + b"\n\n" + zst(b"One\n\nTwo\n\nThree\n\n") for seed in range(6)]
+    stored = [zst(text) for text in texts]
+    path = tmp_path / "a.zst"
+    path.write_bytes(b"".join(stored))
+    options = ReadOptions("sentences", "latin-1")
+    assert all(frame[-40:] in text for frame, text in zip(stored, texts, strict=True))
+    third = len(b"".join(stored[:3]))
+    edges = [(0, third - 100), (third - 100, third + 100), (third + 100, None)]
+    assert [start for _, start in located(str(path), options, edges)] == [WHOLE_FILE, None, None]
 
 
 @pytest.mark.parametrize("damage", ["bit", "end", "zeros after", "text after", "frame cut out"])
