@@ -133,12 +133,17 @@ def edges_of(cuts: list[int], size: int) -> list[tuple[int, int | None]]:
     return list(zip(starts, [*starts[1:], None], strict=True))
 
 
-def located(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]) -> list[SplitRead]:
-    """Find the starts of the ranges as the corpus job does: index each, then locate all."""
-    try:
-        reader = line_reader_of(path, options)
-    except SourceError:
+def located(
+    path: str, options: ReadOptions, edges: list[tuple[int, int | None]], reader: str | None = None
+) -> list[SplitRead]:
+    """Find the starts of the ranges as the corpus job does: index each, then locate all.
+
+    A given reader replaces the recognition of the format, which refuses binary data.
+    """
+    if reader is None:
         reader = ""
+        with contextlib.suppress(SourceError):
+            reader = line_reader_of(path, options)
     indexed = []
     for start, stop in edges:
         try:
@@ -322,7 +327,7 @@ def test_a_frame_at_the_end_of_another_one(tmp_path):
     assert all(frame[-40:] in text for frame, text in zip(stored, texts, strict=True))
     third = len(b"".join(stored[:3]))
     edges = [(0, third - 100), (third - 100, third + 100), (third + 100, None)]
-    assert [start for _, start in located(str(path), options, edges)] == [WHOLE_FILE, None, None]
+    assert [start for _, start in located(str(path), options, edges, "sentences")] == [WHOLE_FILE, None, None]
 
 
 @pytest.mark.parametrize("damage", ["bit", "end", "zeros after", "text after", "frame cut out"])
@@ -367,20 +372,8 @@ def test_bytes_inside_a_frame_that_look_like_a_frame(tmp_path, planted):
     # Without the check of the format, which refuses binary data.
     whole = list(sentences.read_documents(io.BytesIO(b"".join(texts)), str(path), options))
     edges_at = len(stored[0] + stored[1]) + stored[2].rindex(planted)
-    reader = "sentences"
-
-    def located(cut: int):
-        splits = []
-        for start, stop in ((0, cut), (cut, None)):
-            try:
-                index = index_range(str(path), "latin-1", reader, start, stop)
-            except SourceError:
-                index = None
-            splits.append((FileSplit(Input(str(path), 0, 0, "", 1.0), start, stop), reader, index))
-        return list(locate_splits(splits))
-
     for cut in range(edges_at - 3, edges_at + len(planted) + 3):
-        first, second = located(cut)
+        first, second = located(str(path), options, [(0, cut), (cut, None)], "sentences")
         if first.start == WHOLE_FILE:
             # The planted frame is valid up to the data after it.
             assert second.start is None
