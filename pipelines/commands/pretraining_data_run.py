@@ -298,7 +298,7 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
     if manifest.file_format != "tfrecord":
         print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
-    elif "://" in output:
-        print(f"\nNext: copy {output} to the training machine, or train on Cloud TPU with beambert submit tpu")
+    elif "://" in output and not output.startswith("gs://"):
+        print(f"\nNext: copy {output} to the training machine")
     else:
         print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")

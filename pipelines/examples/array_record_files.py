@@ -37,8 +37,7 @@ def require_package(subject: str = "--format array_record") -> None:
     """
     if not is_installed("array_record.python.array_record_module"):
         raise DatasetError(
-            f"{subject} requires the package array-record, which is not installed; "
-            "pip install 'beambert[array-record]'"
+            f"{subject} requires the package array-record, which is not installed; pip install 'beambert[array-record]'"
         )
 
 

@@ -84,8 +84,8 @@ def as_tf_dataset(
     - next_sentence_labels: int32 [B, K], K instances per row; also next_sentence_positions, int32 [B, K], and
       next_sentence_weights, float32 [B, K], if rows are packed
 
-    Features that the build did not write are missing. Names are those of google-research/bert, whatever the names in
-    the shards are (`--feature_names`). Records without padding (`--ragged`) are padded. Masks of a dataset without
+    Features that the build did not write are missing. Names are those of google-research/bert, for all
+    `--feature_names`. Records without padding (`--ragged`) are padded. Masks of a dataset without
     masks (`--masking dynamic`) depend on seed and position in the train split, and on the position in the validation
     split. A dataset with several sequence lengths (`--length_bins`) has batches of one length each; L and P are None in
     its element_spec.
