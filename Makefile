@@ -32,7 +32,7 @@ help:
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-wikipedia   words kept, remaining markup and speed on Wikipedia dumps in $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
-	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 5 minutes)"
+	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"

@@ -3,9 +3,10 @@
     make bench-splitting
     python benchmarks/splitting.py ../shared/data
 
-The input is one JSON lines file of 500 MB, English Wikipedia. The stage begins when the command starts, and ends with
-the completion marker of the last file split; then the command is interrupted. Other programs on the machine add much to
-wall time and little to CPU time, so the CPU seconds of the busiest process are printed too.
+The input is one JSON lines file of 500 MB, English Wikipedia, plain and as frames of zstandard. The stage begins when
+the command starts, and ends with the completion marker of the last file split; then the command is interrupted. Other
+programs on the machine add much to wall time and little to CPU time, so the CPU seconds of the busiest process are
+printed too.
 """
 
 import itertools
@@ -19,12 +20,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import zstandard
+
 from benchmarks.corpus import articles
+from pipelines.sources import ReadOptions, split_file
 
 BYTES = 500_000_000
+FRAME_BYTES = 4_000_000
 RUNS = (1, 2, 1, 2)
 _MARKER = re.compile(r"[0-9a-f]{24}\.json")
-_SPLIT_BYTES = 16 << 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -39,6 +43,13 @@ def write_input(data: Path, path: Path) -> None:
                 size += file.write(json.dumps(line) + "\n")
                 if size >= BYTES:
                     return
+
+
+def write_frames(path: Path, compressed: Path) -> None:
+    """Compress a file into frames of `FRAME_BYTES` of text, as pzstd does."""
+    with path.open("rb") as source, compressed.open("wb") as file:
+        while data := source.read(FRAME_BYTES):
+            file.write(zstandard.compress(data))
 
 
 def cpu_seconds(process: int) -> dict[int, float]:
@@ -57,7 +68,7 @@ def cpu_seconds(process: int) -> dict[int, float]:
 
 def measure(path: Path, output: Path, vocab_file: Path, workers: int) -> tuple[float, float, float]:
     """Return seconds, CPU seconds of all processes and CPU seconds of the busiest one until all splits are read."""
-    splits = -(-path.stat().st_size // _SPLIT_BYTES)
+    splits = len(split_file(str(path), path.stat().st_size, ReadOptions()))
     flags = ["--input", path, "--output", output, "--vocab_file", vocab_file, "--direct_num_workers", workers]
     argv = [sys.executable, "-m", "beambert", "corpus", *map(str, flags)]
     start = time.monotonic()
@@ -79,21 +90,30 @@ def main(data: Path) -> None:
         folder = Path(name)
         path = folder / "wikipedia.jsonl"
         write_input(data, path)
-        best: dict[int, list[float]] = {}
-        for number, workers in enumerate(RUNS):
-            load = os.getloadavg()[0]
-            measured = measure(path, folder / f"out{number}", vocab_file, workers)
-            best[workers] = list(map(min, measured, best.get(workers, measured)))
-            print(
-                f"{workers} worker(s), {path.stat().st_size / 1e6:.0f} MB in one file: {measured[0]:.1f} s, CPU "
-                f"{measured[1]:.1f} s, busiest process {measured[2]:.1f} s; load before the run {load:.1f} on "
-                f"{os.cpu_count()} cores",
-                flush=True,
-            )
+        report(path, vocab_file, folder)
+        compressed = folder / "wikipedia.jsonl.zst"
+        write_frames(path, compressed)
+        path.unlink()
+        report(compressed, vocab_file, folder)
+
+
+def report(path: Path, vocab_file: Path, folder: Path) -> None:
+    """Print the measurements of a file."""
+    best: dict[int, list[float]] = {}
+    for number, workers in enumerate(RUNS):
+        load = os.getloadavg()[0]
+        measured = measure(path, folder / f"{path.suffix}{number}", vocab_file, workers)
+        best[workers] = list(map(min, measured, best.get(workers, measured)))
         print(
-            f"two workers are {best[1][0] / best[2][0]:.2f} times as fast as one (wall clock), "
-            f"{best[1][2] / best[2][2]:.2f} times by the CPU seconds of the busiest process"
+            f"{path.name}, {path.stat().st_size / 1e6:.0f} MB, {workers} worker(s): {measured[0]:.1f} s, CPU "
+            f"{measured[1]:.1f} s, busiest process {measured[2]:.1f} s; load before the run {load:.1f} on "
+            f"{os.cpu_count()} cores",
+            flush=True,
         )
+    print(
+        f"{path.name}: two workers are {best[1][0] / best[2][0]:.2f} times as fast as one (wall clock), "
+        f"{best[1][2] / best[2][2]:.2f} times by the CPU seconds of the busiest process"
+    )
 
 
 if __name__ == "__main__":
