@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _MAX_SEED = 2**31
-
-
 # Examples that are read and parsed together where single examples are returned.
 _EXAMPLES_AT_ONCE = 64
 
@@ -85,10 +83,10 @@ def as_tf_dataset(
       next_sentence_weights, float32 [B, K], if rows are packed
 
     Features that the build did not write are missing. Names are those of google-research/bert, for all
-    `--feature_names`. Records without padding (`--ragged`) are padded. Masks of a dataset without
-    masks (`--masking dynamic`) depend on seed and position in the train split, and on the position in the validation
-    split. A dataset with several sequence lengths (`--length_bins`) has batches of one length each; L and P are None in
-    its element_spec.
+    `--feature_names`. Records without padding (`--ragged`) are padded. Masks of a dataset without masks (`--masking
+    dynamic`) depend on seed and position in the train split, and on the position in the validation split. A dataset
+    with several sequence lengths (`--length_bins`) has batches of one length each; L and P are None in its
+    element_spec.
 
     Records are read and parsed outside of TensorFlow's graph, so that tf.data service cannot distribute the dataset.
 

@@ -166,6 +166,7 @@ def _tensorflow_text_lines(differences: TokenizerDifferences) -> list[str]:
         "Some text has other ids than in training:",
         "",
         *(f"- {line}" for line in difference_lines(differences)),
+        f"- `{RECORD_NAME}` lists the code points in `tokenizer.differences`.",
         f"- Words of more than {MAX_WORD_CHARACTERS} characters and at most {MAX_WORD_BYTES} bytes have tokens instead "
         "of `[UNK]`.",
         "- A word with bytes that are not UTF-8 becomes `[UNK]`; in training, these bytes are removed.",

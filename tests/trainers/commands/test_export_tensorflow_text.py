@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 import beambert
+from tests.conftest import ROOT
 from tests.trainers.commands.test_export import CALLS, LABELS, LENGTH, LOADING, STRIDE, TASKS, close
 from tests.trainers.random_models import VOCABULARY, write_model
 from tokenizer.differences import find_differences
+from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.commands.export import save
 from trainers.inference import span_signatures
@@ -118,7 +121,36 @@ def test_the_command_reports_and_records_the_differences(folder, tmp_path, capsy
         assert f"{len(codes):,} of 1,112,064 code points differ" in text
         assert "\u03c2" in text
     assert "`import tensorflow_text`" in card
+    assert "`export.json` lists the code points" in card
     assert "| `serving_default` | `text` | `tokens`, `labels`" in card
+
+
+def test_the_command_with_cased_text_and_other_flags(folder, tmp_path):
+    import tensorflow as tf
+
+    command = ["export", str(folder / "pretraining"), str(tmp_path / "saved"), "--tokenizer", "tensorflow_text"]
+    flags = ["--do_lower_case", "false", "--max_seq_length", "12", "--top_k", "2", "--task", "pretraining"]
+    assert beambert.main([*command, *flags]) == 0
+    record = json.loads((tmp_path / "saved" / "export.json").read_text(encoding="utf-8"))
+    assert (record["max_seq_length"], record["tokenizer"]["do_lower_case"]) == (12, False)
+    # The final sigma differs for uncased models only.
+    codes = {code for text in record["tokenizer"]["differences"]["code_points"] for code in code_points(text)}
+    assert 0 < len(codes) < 1000
+    assert 0x03C2 not in codes
+    texts = ["All human", "\u00e9 e\u0301 gr\u00f6\u00dfe", "\u4eba\u6743 all rights \u3042", "a" * 40]
+    saved = tf.saved_model.load(tmp_path / "saved")
+    found = saved.signatures["tokens"](text=tf.constant(texts))["tokens"].numpy()
+    expected, uncased = ([row_of_tokens(text, do_lower_case) for text in texts] for do_lower_case in (False, True))
+    assert [[token.decode() for token in row] for row in found.tolist()] == expected
+    assert expected[2] == uncased[2] != expected[0]
+    assert (expected[0] != uncased[0], expected[1] != uncased[1]) == (True, True)
+    answer = saved.signatures["fill_mask"](text=tf.constant(["all [MASK]"]))
+    assert answer["ids"].shape == (1, 1, 2)
+
+
+def row_of_tokens(text, do_lower_case):
+    ids, mask, _ = Tokenizer(VOCABULARY, do_lower_case).encode(text, None, 12)
+    return [VOCABULARY.tokens[number] if real else "" for number, real in zip(ids, mask, strict=True)]
 
 
 def code_points(text):
@@ -161,4 +193,46 @@ def test_without_the_package(folder, tmp_path, capsys, monkeypatch):
     command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--tokenizer", "tensorflow_text"]
     assert beambert.main(command) == 1
     assert "pip install 'beambert[tensorflow-text]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_for_another_tensorflow_is_one_line(folder, tmp_path, capsys, monkeypatch):
+    """TensorFlow cannot load the libraries of such a package."""
+    package = tmp_path / "tensorflow_text"
+    package.mkdir()
+    (package / "operations.so").write_bytes(b"not a library")
+    code = "import pathlib, tensorflow\n"
+    code += "tensorflow.load_op_library(str(pathlib.Path(__file__).with_name('operations.so')))\n"
+    (package / "__init__.py").write_text(code)
+    monkeypatch.delitem(sys.modules, "tensorflow_text")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "models").mkdir()
+    destination = tmp_path / "models" / "out"
+    command = ["export", str(folder / "classification"), str(destination), "--tokenizer", "tensorflow_text"]
+    assert beambert.main(command) == 1
+    error = capsys.readouterr().err
+    assert "tensorflow-text cannot be loaded with TensorFlow" in error
+    assert "install the tensorflow-text of the same minor version" in error
+    assert error.count("\n") == 1
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_an_interrupt_during_the_comparison_leaves_nothing(folder, tmp_path):
+    command = ["export", folder / "classification", tmp_path / "out", "--tokenizer", "tensorflow_text"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "beambert", *command],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A shell that starts the tests in the background lets them ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("Comparing"):
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130, lines
+    assert "interrupted" in lines[-1]
     assert list(tmp_path.iterdir()) == []
