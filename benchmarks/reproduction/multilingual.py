@@ -82,5 +82,5 @@ def run(model: Path, work: Path) -> list[list[str]]:
         place = f"number {tokens.index(expected) + 1}" if expected in tokens else "not among the first three"
         rows.append([f"fill-mask, multi-cased, {language}: {text}", expected, shown, place])
     texts = [script_text(name) for name in SCRIPTS]
-    rows.append(hidden_states.row(f"hidden states, multi-cased, texts in {len(texts)} scripts", model, texts, work))
+    rows += hidden_states.rows(f"hidden states, multi-cased, texts in {len(texts)} scripts", model, texts, work)
     return rows

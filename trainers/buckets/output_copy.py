@@ -182,9 +182,12 @@ class BackgroundUploads:
         self._seconds = seconds
         self._warn = warn
         self._stopped = threading.Event()
+        self._uploaded_indexes: set[str] = set()
         self._thread = threading.Thread(target=self._run, name="uploads", daemon=True)
 
     def __enter__(self) -> "BackgroundUploads":
+        # Not in the thread: a checkpoint that is complete before the thread runs counts as new.
+        self._uploaded_indexes = self._indexes()
         self._thread.start()
         return self
 
@@ -195,10 +198,9 @@ class BackgroundUploads:
 
     def _run(self) -> None:
         uploaded, last_error = time.monotonic(), ""
-        indexes = self._indexes()
         while not self._stopped.wait(_POLL_SECONDS):
             now = self._indexes()
-            if now == indexes and time.monotonic() < uploaded + self._seconds:
+            if now == self._uploaded_indexes and time.monotonic() < uploaded + self._seconds:
                 continue
             try:
                 self._copy.upload()
@@ -210,7 +212,7 @@ class BackgroundUploads:
                 if str(error) != last_error:
                     self._warn(f"{error}; the next upload tries again")
                 last_error = str(error)
-            uploaded, indexes = time.monotonic(), now
+            uploaded, self._uploaded_indexes = time.monotonic(), now
 
     def _indexes(self) -> set[str]:
         return {path.name for path in self._directory.rglob("model.ckpt-*.index")}

@@ -62,8 +62,8 @@ def test_export(model, tmp_path, monkeypatch, capsys):
     parent = tmp_path / "parent"
     save = export.save
 
-    def saved(opened, directory, length, top_k):
-        lines = save(opened, directory, length, top_k)
+    def saved(opened, directory, *options):
+        lines = save(opened, directory, *options)
         shutil.rmtree(parent)
         return lines
 
@@ -77,8 +77,8 @@ def test_export(model, tmp_path, monkeypatch, capsys):
 def test_export_with_a_file_that_goes(name, model, tmp_path, monkeypatch, capsys):
     save = export.save
 
-    def saved(opened, directory, length, top_k):
-        lines = save(opened, directory, length, top_k)
+    def saved(opened, directory, *options):
+        lines = save(opened, directory, *options)
         (directory / name).unlink()
         return lines
 
