@@ -110,7 +110,7 @@ test-readers: .venv-readers/.installed
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@rm -rf .venv-readers
 	$(PYTHON) -m venv .venv-readers
-	.venv-readers/bin/python -m pip install --disable-pip-version-check --quiet -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest
+	.venv-readers/bin/python -m pip install --disable-pip-version-check --quiet -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest hypothesis
 	@touch $@
 
 # The TPU compiler needs no TPU. ARGS="--models base --steps train" selects rows of the report.
