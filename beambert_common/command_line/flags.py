@@ -110,6 +110,18 @@ def accept_old_values(renamed: Mapping[str, str]) -> Callable[[str], str]:
 positive_float = number(0.0, math.inf, least_too=False)
 fraction = number(0.0, 1.0, most_too=True)
 
+_DURATION = re.compile(r"(?=.)(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", re.ASCII)
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a duration such as "2h", "90m", "1h30m" or "45s", above 0."""
+    match = _DURATION.fullmatch(text)
+    parts = [0.0 if part is None else real_number(part) for part in match.groups()] if match else []
+    seconds = math.fsum(part * unit for part, unit in zip(parts, (86400, 3600, 60, 1), strict=False))
+    if not 0.0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a duration, such as 2h, 90m, 1h30m or 45s")
+    return seconds
+
 
 def boolean(text: str) -> bool:
     """Return the boolean of "true" or "false" in any case, as in the flags of google-research/bert."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from trainers.data.batches import Batches, InputShard
 from trainers.objective import Features, Objective, Ratios, Tensor
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.optimizer_options import OptimizerOptions
 
 # The input pipelines of the processes that train together, each of which reads its part of every batch.
@@ -30,7 +31,7 @@ class TrainConfig:
         num_warmup_steps: number of warm-up steps among them.
         learning_rate: peak learning rate.
         seed: dropout seed, below 2**31.
-        lr_decay_power: power of the polynomial decay to 0; 1 is linear.
+        lr_schedule: learning rate after warm-up.
         gradient_accumulation_steps: number of micro-batches per replica and step, computed in sequence.
         clip_per_replica: whether gradients are clipped on each replica before the sum, with a loss averaged over the
             replica's part of the batch, as the released code does on TPUs; otherwise the sum is clipped.
@@ -44,7 +45,7 @@ class TrainConfig:
     num_warmup_steps: int
     learning_rate: float
     seed: int
-    lr_decay_power: float = 1.0
+    lr_schedule: LearningRateSchedule = field(default_factory=LearningRateSchedule)
     gradient_accumulation_steps: int = 1
     clip_per_replica: bool = False
     skip_nonfinite: bool = False

@@ -78,10 +78,12 @@ class RetentionPolicy(NamedTuple):
     Attributes:
         last: number of recent checkpoints to keep; 0 keeps all.
         every_hours: interval in hours of training at which a checkpoint is kept permanently; None for none.
+        step: step whose checkpoint is kept permanently; None for none.
     """
 
     last: int = 5
     every_hours: float | None = None
+    step: int | None = None
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
@@ -235,7 +237,7 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
             hours = int(_seconds_trained(checkpoint) // (3600 * retention.every_hours))
             first_of_its_hours = hours > 0 and hours not in hours_begun
             hours_begun.add(hours)
-        if checkpoint.step == best_step or first_of_its_hours:
+        if checkpoint.step in (best_step, retention.step) or first_of_its_hours:
             continue
         try:
             _remove(checkpoint)

@@ -3,10 +3,11 @@
 import dataclasses
 from dataclasses import dataclass
 
-from beambert_common.typed_json import Positive
+from beambert_common.typed_json import NonNegative, Positive
 from bert_model.config import BertConfig
 from trainers.config.run_config import RunConfig
 
+DEFAULT_TRAIN_STEPS = 100_000
 LEAST_WARMUP_STEPS = 1000
 MOST_WARMUP_STEPS = 10_000
 
@@ -16,11 +17,12 @@ class PretrainConfig(RunConfig):
     """The configuration of a pretraining run; the defaults are those of the released run_pretraining.py."""
 
     data: tuple[str, ...]
-    num_train_steps: Positive = 100_000
+    max_train_time: NonNegative | None = None
     best_metric: str = "masked_lm_loss"
     recipe: str | None = None
     schedule: str | None = None
     batch_ramp: str | None = None
+    mask_rate_schedule: str | None = None
     max_eval_steps: Positive = 100
     verify: bool = False
     on_corrupt_record: str = "stop"
@@ -28,17 +30,24 @@ class PretrainConfig(RunConfig):
     causal_attention: bool = False
 
     def resolved(self, model: BertConfig, causal_attention: bool) -> "PretrainConfig":
-        """Return the configuration with all defaults that depend on the model.
+        """Return the configuration with all defaults that depend on the model or on the number of steps.
 
         Args:
             model: configuration of the model.
             causal_attention: whether the initial weights belong to a model with causal attention.
+
+        Raises:
+            TrainingError: warm-up and the decay of the learning rate overlap.
         """
+        assert self.num_train_steps is not None
         warmup, rate = self.num_warmup_steps, self.learning_rate
+        if warmup is None:
+            warmup = default_warmup_steps(self.num_train_steps)
+        self.learning_rate_schedule.check_steps(self.num_train_steps, warmup)
         return dataclasses.replace(
             self,
             learning_rate=default_learning_rate(model) if rate is None else rate,
-            num_warmup_steps=default_warmup_steps(self.num_train_steps) if warmup is None else warmup,
+            num_warmup_steps=warmup,
             causal_attention=self.causal_attention or causal_attention,
         )
 

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, get_type_hints
 
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.config.pretrain_config import PretrainConfig
+from trainers.config.run_config import RunConfig
 
 _TYPES = {**get_type_hints(PretrainConfig, include_extras=True), **get_type_hints(FinetuneConfig, include_extras=True)}
 # None in older records, and of a command that does not train.
@@ -35,5 +36,8 @@ def with_new_values(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, values in RENAMED_VALUES.items()
         if isinstance(options.get(name), str) and options[name] in values
     }
-    added = {"group_by_length": False} if "task" in options else {}
+    schedule = ("lr_schedule", "lr_decay_fraction", "lr_min_fraction")
+    added: dict[str, Any] = {name: getattr(RunConfig, name) for name in schedule}
+    if "task" in options:
+        added["group_by_length"] = False
     return {**added, **options, **renamed}

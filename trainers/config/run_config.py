@@ -14,6 +14,7 @@ from beambert_common.typed_json import Count, NonNegative, Number, Positive
 from trainers.buckets import cache
 from trainers.config.process_group import ProcessGroup, runs_several_processes
 from trainers.errors import TrainingError
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.optimizer_options import OptimizerOptions
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
@@ -37,7 +38,10 @@ class RunConfig(FlagConfig):
     learning_rate: NonNegative | None = None
     num_train_steps: Positive | None = None
     num_warmup_steps: Count | None = None
+    lr_schedule: str = "linear"
     lr_decay_power: NonNegative = 1.0
+    lr_decay_fraction: NonNegative = 0.2
+    lr_min_fraction: NonNegative = 0.0
 
     optimizer: str = "bert_adam"
     weight_decay: NonNegative = 0.01
@@ -81,8 +85,10 @@ class RunConfig(FlagConfig):
 
         Raises:
             TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes;
-                a flag that requires another backend.
+                a flag that requires another backend or learning-rate schedule.
         """
+        # Raises for an option of another schedule.
+        _ = self.learning_rate_schedule
         given = [name for name in _PROCESS_FLAGS if getattr(self, name) is not None]
         if given and self.backend == "tensorflow":
             raise TrainingError(f"invalid --{given[0]} with --backend tensorflow: it requires --backend jax")
@@ -124,6 +130,11 @@ class RunConfig(FlagConfig):
         if given == ProcessGroup() and self.strategy != "multi_worker" and not runs_several_processes(os.environ):
             return None
         return given
+
+    @property
+    def learning_rate_schedule(self) -> LearningRateSchedule:
+        """Return the learning-rate schedule. Raises TrainingError for an option of another schedule."""
+        return LearningRateSchedule(self.lr_schedule, self.lr_decay_power, self.lr_decay_fraction, self.lr_min_fraction)
 
     @property
     def optimizer_options(self) -> OptimizerOptions:

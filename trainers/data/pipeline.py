@@ -3,8 +3,10 @@
 This file imports neither Keras nor TensorFlow.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -27,8 +29,16 @@ from trainers.data.verification import check_sizes
 from trainers.optimization.schedule import Stage
 
 _Features = dict[str, np.ndarray]
-# A function from b records and their keys, uint64 [b], from which masks are drawn, to their features.
-ToFeatures = Callable[[list[bytes], np.ndarray], _Features]
+
+
+class ToFeatures(Protocol):
+    """A function from b records and their keys, uint64 [b], from which masks are drawn, to their features.
+
+    `masked_lm_prob` replaces that of the dataset in dynamic masking; None keeps it.
+    """
+
+    def __call__(self, records: list[bytes], keys: np.ndarray, masked_lm_prob: float | None = None) -> _Features:
+        """Return the features."""
 
 
 def train_batches(
@@ -43,6 +53,7 @@ def train_batches(
     local_replicas: int = 1,
     pad_rows: bool = False,
     corrupt_records: CorruptRecordPolicy | None = None,
+    mask_rate: Callable[[int], float | None] | None = None,
 ) -> Batches:
     """Return the batches of the training split from a step to the end of its stage.
 
@@ -59,6 +70,8 @@ def train_batches(
         first_replica, local_replicas: the replicas to read for, as in `InputShard`.
         pad_rows: whether to pad all sequences to the longest length, so that all batches have one shape.
         corrupt_records: action at corrupt records; None raises an error.
+        mask_rate: function of a step; returns the fraction of tokens to predict in dynamic masking, None for that of
+            the dataset.
 
     Returns:
         Dicts of features (`trainers.data.parsing.parser`), always with masked_lm_*: for each step, an element
@@ -93,7 +106,7 @@ def train_batches(
                 records = streams[length_index].read(first, part, number)
                 keys = stateless_hash(keys_of[length_index], first + np.arange(part))
                 try:
-                    features = to_features[length_index](records, keys)
+                    features = to_features[length_index](records, keys, mask_rate(number) if mask_rate else None)
                 except InvalidExampleError as error:
                     position = first + error.record
                     blocks = train_blocks(of_length, seed, position)
@@ -207,10 +220,12 @@ def records_to_features(
     def of_length(shard: Shard) -> ToFeatures:
         parse = parser(dataset, shard.max_seq_length, shard.max_predictions_per_seq)
 
-        def to_features(records: list[bytes], keys: np.ndarray) -> _Features:
+        def to_features(records: list[bytes], keys: np.ndarray, masked_lm_prob: float | None = None) -> _Features:
             features = parse(records)
             if masking is not None:
-                features = mask_batch(features, masking, shard.max_predictions_per_seq, keys)
+                rate = masking.masked_lm_prob if masked_lm_prob is None else masked_lm_prob
+                of_step = dataclasses.replace(masking, masked_lm_prob=rate)
+                features = mask_batch(features, of_step, shard.max_predictions_per_seq, keys)
             if pad_rows:
                 features = {
                     name: np.pad(values, [(0, 0), (0, longest[name] - values.shape[1])])

@@ -301,10 +301,12 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
             f"{config.num_train_epochs:g} epochs: use a smaller batch size or more epochs"
         )
     each_epoch = max(1, len(rows) // config.train_batch_size) if config.early_stopping else 0
+    warmup_steps = int(steps * config.warmup_proportion)
+    config.learning_rate_schedule.check_steps(steps, warmup_steps)
     config = dataclasses.replace(
         config,
         num_train_steps=steps,
-        num_warmup_steps=int(steps * config.warmup_proportion),
+        num_warmup_steps=warmup_steps,
         eval_steps=config.eval_steps or each_epoch,
     )
     return config, [Stage(0, config.train_batch_size, 0, steps, 0)]

@@ -13,6 +13,7 @@ lamb       u = m' / (sqrt(v') + e) + d w;  w -= r u |w| / |u|
            and for variables without weight decay, as in the authors' implementation.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ import numpy as np
 from keras import ops
 
 from bert_model.vocabulary_padding import is_padded, without_padding
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
 Tensor = Any
@@ -36,27 +38,49 @@ class OptimizerState(NamedTuple):
 
 
 def learning_rate_at(
-    step: Tensor, peak: float, num_train_steps: int, num_warmup_steps: int, power: float = 1.0
+    step: Tensor,
+    peak: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    schedule: LearningRateSchedule = LearningRateSchedule(),  # noqa: B008 (frozen)
 ) -> Tensor:
-    """Return the learning rate of a step: linear warm-up from 0, then polynomial decay to 0.
+    """Return the learning rate of a step: linear warm-up from 0, then the schedule.
 
-    As in the released code, step 0 of a run with warm-up has rate 0, and the decay starts at step 0, not after warm-up.
-    At step num_warmup_steps the rate drops from about `peak` to peak * (1 - num_warmup_steps / num_train_steps) **
-    power.
+    With step t, N training steps, W warm-up steps and peak r, the rate after warm-up is:
+
+    linear    r (1 - t / N)^p. As in the released code, the decay starts at step 0, so that the rate drops at step W
+              from about r to r (1 - W / N)^p.
+    cosine    r (m + (1 - m) (1 + cos(pi (t - W) / (N - W))) / 2), Loshchilov and Hutter 2017, without restarts.
+    constant  r.
+    wsd       r, then r (1 - sqrt((t - S) / (N - S))) from the start S of the decay: the 1-sqrt cooldown of Haegele et
+              al. 2024 ("Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", section 3).
+
+    Step 0 of a run with warm-up has rate 0.
 
     Args:
         step: int scalar, number of completed steps.
         peak: peak learning rate.
-        num_train_steps: step from which the rate is 0.
+        num_train_steps: number of training steps; at later steps, the rate is that of this step.
         num_warmup_steps: number of warm-up steps; 0 for none.
-        power: power of the decay, which is `tf.compat.v1.train.polynomial_decay` to 0 without cycles. 1 is linear;
-            lower powers decay later, higher powers earlier.
+        schedule: name of the schedule, and its options.
 
     Returns:
         float32 scalar.
     """
     done = ops.cast(ops.minimum(step, num_train_steps), "float32")
-    decayed = peak * ops.power(1.0 - done / num_train_steps, power)
+    start = schedule.decay_start(num_train_steps)
+    if start is not None:
+        progress = ops.maximum(done - start, 0.0) / (num_train_steps - start)
+        decayed = peak * (1.0 - ops.sqrt(progress))
+    elif schedule.name == "constant":
+        decayed = peak * ops.ones_like(done)
+    elif schedule.name == "cosine":
+        progress = ops.maximum(done - num_warmup_steps, 0.0) / max(num_train_steps - num_warmup_steps, 1)
+        least = schedule.min_fraction
+        decayed = peak * (least + (1.0 - least) * 0.5 * (1.0 + ops.cos(math.pi * progress)))
+    else:
+        # `tf.compat.v1.train.polynomial_decay` to 0 without cycles.
+        decayed = peak * ops.power(1.0 - done / num_train_steps, schedule.decay_power)
     if num_warmup_steps == 0:
         return decayed
     return ops.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)

@@ -1,5 +1,7 @@
 """Define the validated plan of a pretraining run."""
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +10,8 @@ from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
 from tokenizer.vocabulary import Vocabulary
 from trainers.config.pretrain_config import PretrainConfig
-from trainers.optimization.schedule import Stage
+from trainers.data.mask_rate_schedule import MaskRatePhase
+from trainers.optimization.schedule import Stage, plan_stages
 from trainers.training.run_manifest import RunRecord
 
 
@@ -16,6 +19,7 @@ class PretrainingPlan(NamedTuple):
     """The validated inputs of a run, before TensorFlow starts.
 
     Attributes:
+        requested: configuration before its defaults were resolved.
         config: resolved configuration.
         directories: the directories of --data.
         datasets: manifest of each directory.
@@ -26,9 +30,13 @@ class PretrainingPlan(NamedTuple):
         record: content of the new `run.json`.
         output: the run directory.
         initial: checkpoint with the initial weights of a new run, or None.
-        start: monotonic time at which the command started, in seconds.
+        mask_rates: phases of the masking rate; empty for the rate of the data.
+        start: time of the clock at which the command started, in seconds.
+        clock: monotonic clock in seconds.
+        needs_steps: whether the number of steps is provisional, until the speed is measured for --max_train_time.
     """
 
+    requested: PretrainConfig
     config: PretrainConfig
     directories: tuple[Path, ...]
     datasets: tuple[Dataset, ...]
@@ -39,4 +47,25 @@ class PretrainingPlan(NamedTuple):
     record: RunRecord
     output: Path
     initial: OpenCheckpoint | None
+    mask_rates: tuple[MaskRatePhase, ...]
     start: float
+    clock: Callable[[], float]
+    needs_steps: bool
+
+    def stages_of(self, num_train_steps: int) -> list[Stage]:
+        """Return the stages of a number of training steps. Raises TrainingError if a phase is shorter than a step."""
+        row_lengths = [dataset.max_seq_length for dataset in self.datasets]
+        config = self.requested
+        return plan_stages(num_train_steps, row_lengths, config.schedule, config.train_batch_size, config.batch_ramp)
+
+    def with_steps(self, num_train_steps: int) -> "PretrainingPlan":
+        """Return the plan with the final number of training steps.
+
+        Raises:
+            TrainingError: a phase is shorter than a step, or warm-up is not shorter than the training.
+        """
+        requested = dataclasses.replace(self.requested, num_train_steps=num_train_steps)
+        config = requested.resolved(self.model_config, self.config.causal_attention)
+        stages = self.stages_of(num_train_steps)
+        record = dataclasses.replace(self.record, stages=tuple(stages), options=config.to_json())
+        return self._replace(config=config, stages=stages, record=record, needs_steps=False)

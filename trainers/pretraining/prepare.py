@@ -6,7 +6,7 @@ TensorFlow is imported after the options are validated, so that errors are repor
 import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_model.checkpoints import native
@@ -21,11 +21,14 @@ from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
+from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import check_same_model
-from trainers.config.pretrain_config import PretrainConfig
+from trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
+from trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
 from trainers.data.verification import verify
 from trainers.errors import TrainingError
 from trainers.monitoring.training_progress import print_status
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.schedule import plan_stages
 from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretrain_flags import DEFAULT_MODEL
@@ -34,9 +37,16 @@ from trainers.training.run_files import model_of_run
 from trainers.training.run_lock import run_lock
 from trainers.training.run_manifest import RunRecord
 
+# Number of steps of a plan before the speed is measured; its stages are the inputs of the measurement.
+_PROVISIONAL_STEPS = 1_000_000
 
-def run_pretraining(config: PretrainConfig) -> int:
+
+def run_pretraining(config: PretrainConfig, clock: Callable[[], float] = time.monotonic) -> int:
     """Train and evaluate.
+
+    Args:
+        config: configuration of the command.
+        clock: monotonic clock in seconds, for the time budget and the monitor.
 
     Returns:
         0 on completion; 130 or 143 if stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
@@ -44,18 +54,23 @@ def run_pretraining(config: PretrainConfig) -> int:
     Raises:
         CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
-    start = time.monotonic()
+    start = clock()
+    if config.max_train_time is not None and config.num_train_steps is not None:
+        raise TrainingError(
+            f"invalid --max_train_time with --num_train_steps {config.num_train_steps}: the time determines the number "
+            "of steps; omit one of them"
+        )
     output = Path(config.output)
     # Checked before the lock file is written, and again under the lock, when no other process writes.
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     # Which process locks the directory depends on the backend.
     config = dataclasses.replace(config, backend=choose_backend(config.backend))
     with run_lock(output, config):
-        return _run(config, output, start)
+        return _run(config, output, start, clock)
 
 
-def _run(config: PretrainConfig, output: Path, start: float) -> int:
-    """Train and evaluate under the lock of --output; `start` is the monotonic time at which the command started."""
+def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[], float]) -> int:
+    """Train and evaluate under the lock of --output; `start` is the time of the clock when the command started."""
     config = dataclasses.replace(
         config,
         do_train=config.do_train or not config.do_eval,
@@ -72,22 +87,26 @@ def _run(config: PretrainConfig, output: Path, start: float) -> int:
             f"invalid --eval_steps {config.eval_steps}: every --data directory must have a validation split; build the "
             "data with a --validation_fraction above 0, or leave --eval_steps out"
         )
-    row_lengths = [dataset.max_seq_length for dataset in datasets]
-    stages = plan_stages(
-        config.num_train_steps, row_lengths, config.schedule, config.train_batch_size, config.batch_ramp
-    )
+    mask_rates = _mask_rates(config, directories, datasets)
     require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     old = run_manifest.load(output)
     if old is not None and old.options.get("task"):
         raise TrainingError(
             f"--output {output} contains a fine-tuning run of {old.options['task']}; give another --output"
         )
+    config, needs_steps = _with_steps(config, output, old)
+    row_lengths = [dataset.max_seq_length for dataset in datasets]
+    assert config.num_train_steps is not None
+    stages = plan_stages(
+        config.num_train_steps, row_lengths, config.schedule, config.train_batch_size, config.batch_ramp
+    )
     initial_path = config.init_checkpoint if config.do_train and run_manifest.last_step(output) is None else None
     with _initial(config, initial_path, datasets[0]) if initial_path else contextlib.nullcontext() as initial:
         model_config = _model_config(config.model, output, old, initial, datasets[0])
         # Initial weights with causal attention imply it, also when the run is resumed.
         inherited = initial is not None and initial.record is not None and initial.record.causal_attention
         resumed = config.init_checkpoint and old is not None and old.options.get("causal_attention")
+        requested = config
         config = config.resolved(model_config, causal_attention=bool(inherited or resumed))
         record = RunRecord(
             data_fingerprints=tuple(run_manifest.fingerprint(dataset) for dataset in datasets),
@@ -99,6 +118,7 @@ def _run(config: PretrainConfig, output: Path, start: float) -> int:
             versions=run_manifest.versions(config.backend),
         )
         plan = PretrainingPlan(
+            requested=requested,
             config=config,
             directories=directories,
             datasets=datasets,
@@ -109,7 +129,10 @@ def _run(config: PretrainConfig, output: Path, start: float) -> int:
             record=record,
             output=output,
             initial=initial,
+            mask_rates=mask_rates,
             start=start,
+            clock=clock,
+            needs_steps=needs_steps,
         )
         _check_model(plan)
         _check_old_run(plan, old)
@@ -121,6 +144,37 @@ def _run(config: PretrainConfig, output: Path, start: float) -> int:
         from trainers.pretraining.pretraining_run import train_and_evaluate
 
         return train_and_evaluate(plan)
+
+
+def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> tuple[PretrainConfig, bool]:
+    """Return the configuration with a number of training steps, and whether it is provisional.
+
+    Raises:
+        TrainingError: --max_train_time differs from that of a run in the directory that has a checkpoint.
+    """
+    if config.max_train_time is None:
+        return dataclasses.replace(config, num_train_steps=config.num_train_steps or DEFAULT_TRAIN_STEPS), False
+    steps = None if old is None else old.stages[-1].end_step
+    if old is not None and old.options.get("max_train_time") == config.max_train_time:
+        return dataclasses.replace(config, num_train_steps=steps), False
+    if run_manifest.last_step(output) is not None and config.do_train:
+        raise TrainingError(
+            f"invalid --max_train_time: {output} contains a run of {steps} steps, which were "
+            "fixed when it started; omit the flag, and give --num_train_steps to extend the run"
+        )
+    return dataclasses.replace(config, num_train_steps=_PROVISIONAL_STEPS), config.do_train
+
+
+def _mask_rates(
+    config: PretrainConfig, directories: Sequence[Path], datasets: Sequence[Dataset]
+) -> tuple[MaskRatePhase, ...]:
+    """Return the phases of --mask_rate_schedule. Raises TrainingError if the text or a dataset does not allow it."""
+    if config.mask_rate_schedule is None:
+        return ()
+    phases = parse_mask_rates(config.mask_rate_schedule)
+    for directory, dataset in zip(directories, datasets, strict=True):
+        check_predictions(phases, directory, dataset)
+    return tuple(phases)
 
 
 def _dataset(directory: Path) -> Dataset:
@@ -184,6 +238,7 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
         run_manifest.check_same_run(output, step, old, plan.record, old_config, plan.model_config)
         for line in run_manifest.changes(old, plan.record):
             print_status(line)
+        _print_decay(plan, old, step)
     elif not do_train and old is None:
         raise TrainingError(
             f"--output {output} contains no run to evaluate; train with --do_train, or give the --output of a run"
@@ -192,6 +247,19 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
         raise TrainingError(
             f"--output {output} and --data {plan.directories[0]} have different vocabularies; give data built with "
             f"{output / manifest.VOCAB_FILE_NAME}"
+        )
+
+
+def _print_decay(plan: PretrainingPlan, old: RunRecord, step: int) -> None:
+    """Print where the learning rate had decayed, if an extended run of schedule wsd returns to the peak."""
+    names = ("lr_schedule", "lr_decay_power", "lr_decay_fraction", "lr_min_fraction")
+    before = LearningRateSchedule(*(old.options[name] for name in names)).decay_start(old.stages[-1].end_step)
+    now = plan.config.learning_rate_schedule.decay_start(plan.stages[-1].end_step)
+    if before is not None and now is not None and before < step < now:
+        checkpoint = Checkpoint.of_step(plan.output / native.CHECKPOINTS_NAME, before)
+        print_status(
+            f"The learning rate had decayed since step {before}, and is at its peak again from step {step}; to resume "
+            f"from before the decay instead, remove the checkpoints after {checkpoint.prefix} and run again"
         )
 
 

@@ -8,6 +8,7 @@ import argparse
 from beambert_common.command_line.flags import (
     accept_old_name,
     batch_size,
+    duration,
     non_negative_int,
     positive_float,
     positive_int,
@@ -15,7 +16,7 @@ from beambert_common.command_line.flags import (
 )
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, MODEL_NAME_OR_PATH
 from bert_model.config import PRESETS
-from trainers.config.pretrain_config import LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
+from trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
 from trainers.pretraining.recipes import add_recipe_argument
 from trainers.training.optimizer_flags import add_optimizer_arguments
 from trainers.training.training_flags import add_training_arguments
@@ -111,15 +112,21 @@ def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--num_train_steps",
         type=positive_int,
-        default=PretrainConfig.num_train_steps,
         metavar="N",
-        help="Number of training steps (default: %(default)s; the BERT paper's: 1000000)",
+        help=f"Number of training steps (default: {DEFAULT_TRAIN_STEPS}; the BERT paper's: 1000000)",
+    )
+    group.add_argument(
+        "--max_train_time",
+        type=duration,
+        metavar="TIME",
+        help="Time for the whole command instead of --num_train_steps, such as 2h or 90m; the number of steps is "
+        "computed from the speed measured at the start, recorded, and kept when the run resumes (default: none)",
     )
     group.add_argument(
         "--num_warmup_steps",
         type=non_negative_int,
         metavar="N",
-        help="Steps of linear learning-rate warm-up, after which the rate decays to 0 (default: num_train_steps / 10, "
+        help="Steps of linear learning-rate warm-up, after which --lr_schedule applies (default: num_train_steps / 10, "
         f"from {LEAST_WARMUP_STEPS} to {MOST_WARMUP_STEPS} and at most num_train_steps / 2)",
     )
     group.add_argument(
@@ -142,6 +149,13 @@ def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZES",
         help="Smaller batch sizes at the start as SIZE:STEP; 32:1000,64:2000 uses 32 sequences until step 1000, 64 "
         "until step 2000, then --train_batch_size (default: none)",
+    )
+    group.add_argument(
+        "--mask_rate_schedule",
+        metavar="RATES",
+        help="Fraction of tokens to mask as RATE:STEP, for data built with --masking dynamic; 0.3:10000,0.15 masks 30% "
+        "until step 10000, then 15%; 0.3-0.15 decreases linearly over all steps; evaluations keep the rate of the data "
+        "(default: the rate of the data)".replace("%", "%%"),
     )
     group.add_argument(
         "--seed",

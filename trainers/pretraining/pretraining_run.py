@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.durations import format_duration
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.pretraining import BertForPretraining
-from trainers.backends.backend import Distribution, active_backend
+from trainers.backends.backend import Distribution, Trainer, active_backend
 from trainers.backends.rematerialization import set_activation_checkpointing
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import load_weights
 from trainers.data.batches import Batches, InputShard
+from trainers.data.mask_rate_schedule import mask_rate_at
 from trainers.data.pipeline import train_batches, validation_batches
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
@@ -29,6 +31,7 @@ from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
 from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
+from trainers.pretraining.time_budget import with_measured_steps
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
 from trainers.training.chief_checkpoints import last_checkpoint, restore
@@ -66,9 +69,13 @@ def train_and_evaluate(plan: PretrainingPlan) -> int:
     """
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
-    with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
+    with distribution.machine_errors():
         check_agreement(distribution, plan.record)
-        return PretrainingRun(plan, distribution).run()
+        run = PretrainingRun(plan, distribution)
+        if plan.needs_steps:
+            run.fix_steps()
+        with directory_errors(plan.output, run.plan.record, is_chief=distribution.is_chief):
+            return run.run()
 
 
 class PretrainingRun:
@@ -97,6 +104,7 @@ class PretrainingRun:
         )
         self.loop_config = loop_config_of(config, distribution)
         self.has_trained = False
+        self.trainer: Trainer | None = None
         # Of a run that trains; it also records the last evaluation.
         self.monitor: TrainingMonitor | None = None
         # By data index.
@@ -106,6 +114,16 @@ class PretrainingRun:
             lambda features: self.model(features).masked_lm, list(self.task.variables.values())
         )
         self.evaluations = [active_backend().evaluation_of(task, distribution) for task in self.tasks]
+
+    def fix_steps(self) -> None:
+        """Measure the speed, and fix the number of training steps. Raises TrainingError if the time is too short."""
+        self.trainer = self._new_trainer()
+        sources = [self._source(index) for index in range(len(self.plan.datasets))]
+        evaluate = self.evaluate if self.config.do_eval or self.config.eval_steps else None
+        self.plan = with_measured_steps(self.plan, self.trainer, sources, evaluate, self.loop_config)
+        self.config = self.plan.config
+        self.loop_config = loop_config_of(self.config, self.distribution)
+        self.trainer.config = train_config_of(self.config, self.distribution)
 
     def run(self) -> int:
         """Train, evaluate and write the output files; return the exit code."""
@@ -207,16 +225,16 @@ class PretrainingRun:
         """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
         config, plan = self.config, self.plan
         saved = last_checkpoint(self.distribution, self.checkpoint_directory)
-        if saved is not None and saved.step >= config.num_train_steps:
+        if saved is not None and saved.step >= plan.stages[-1].end_step:
             print_status(f"{self.output} is already trained to step {saved.step}; raise --num_train_steps to continue")
             return None
         self.has_trained = True
-        trainer = active_backend().make_trainer(
-            self.task, train_config_of(config, self.distribution), self.distribution
-        )
+        trainer = self.trainer or self._new_trainer()
         step, state = resume(trainer, self.output, self.loop_config)
         if state is None:
             self._begin()
+        elif config.max_train_time is not None:
+            self._print_time_left(step, state)
         model = native.load(self.output)
         if state is not None and model is not None and self.distribution.is_chief:
             # During training the model is the last checkpoint, whose metrics are not known yet.
@@ -235,6 +253,18 @@ class PretrainingRun:
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
         return stopped
+
+    def _new_trainer(self) -> Trainer:
+        config = train_config_of(self.config, self.distribution)
+        return active_backend().make_trainer(self.task, config, self.distribution)
+
+    def _print_time_left(self, step: int, state: Mapping) -> None:
+        left = self.plan.stages[-1].end_step - step
+        seconds = left * float(state.get("seconds", 0.0)) / step
+        print_status(
+            f"--max_train_time keeps the number of steps that was fixed at the start: {left} steps are left, about "
+            f"{format_duration(seconds)} at the speed so far"
+        )
 
     def _begin(self) -> None:
         """Load the weights of --init_checkpoint, and print a summary of the training to come."""
@@ -262,6 +292,10 @@ class PretrainingRun:
         directory, dataset = plan.directories[index], plan.datasets[index]
         rows = rows_of(dataset)
         has_lengths = len(plan.datasets) > 1
+        last_step = plan.stages[-1].end_step
+
+        def mask_rate(step: int) -> float | None:
+            return mask_rate_at(plan.mask_rates, step, last_step)
 
         def batches(stage: Stage, step: int, share: InputShard) -> Batches:
             own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
@@ -274,6 +308,7 @@ class PretrainingRun:
                 **share._asdict(),
                 pad_rows=self.distribution.is_tpu,
                 corrupt_records=self.corrupt_records,
+                mask_rate=mask_rate,
             )
 
         def work(stage: Stage) -> StepCost:
@@ -286,12 +321,13 @@ class PretrainingRun:
         output = self.output if self.distribution.is_chief else None
         return TrainingMonitor(
             output,
-            self.config.num_train_steps,
+            self.plan.stages[-1].end_step,
             SHOWN_METRICS,
             state,
             step=step,
             peak_flops=peak_flops_of(self.config, self.distribution),
             start=start,
+            clock=self.plan.clock,
         )
 
     def _last_checkpoint(self) -> Checkpoint:

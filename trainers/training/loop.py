@@ -37,7 +37,7 @@ class LoopConfig:
 
     Attributes:
         iterations_per_loop: maximum number of steps per call into the graph; metrics are read between calls.
-        save_checkpoints_steps: steps between checkpoints.
+        save_checkpoints_steps: steps between checkpoints; one is also saved at `retention.step`.
         eval_steps: steps between evaluations; 0 for none.
         retention: checkpoint retention policy.
         best_metric: evaluation metric that selects the best checkpoint.
@@ -205,7 +205,8 @@ class _Run:
 
     def checkpoint_due(self, step: int) -> bool:
         """Return whether to save after a step."""
-        return step % self.config.save_checkpoints_steps == 0 or step == self.num_train_steps
+        config = self.config
+        return step % config.save_checkpoints_steps == 0 or step in (self.num_train_steps, config.retention.step)
 
     def save(self, step: int, evaluation: Mapping[str, float] | None) -> Path:
         """Save a checkpoint, or wait for the chief to save it, and return its path without `.index`."""
@@ -253,7 +254,11 @@ def _flops_after(stage: Stage, stages: Sequence[Stage], sources: Sequence[TrainD
 def _next_stop(step: int, config: LoopConfig, monitor: TrainingMonitor) -> int:
     """Return the next step at which a report, checkpoint or evaluation is due, or `iterations_per_loop` ends."""
     periods = (config.iterations_per_loop, config.save_checkpoints_steps, config.eval_steps)
-    return min(monitor.next_report(step), *((step // period + 1) * period for period in periods if period))
+    ends = [(step // period + 1) * period for period in periods if period]
+    kept = config.retention.step
+    if kept is not None and kept > step:
+        ends.append(kept)
+    return min(monitor.next_report(step), *ends)
 
 
 def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:

@@ -6,11 +6,12 @@ import re
 
 from beambert_common.command_line.flags import number, shortened
 from trainers.config.run_config import RunConfig
+from trainers.optimization.learning_rate_schedule import LR_SCHEDULES
 from trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
 
 
 def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the optimizer and of the learning-rate decay."""
+    """Add the flags of the optimizer and of the learning-rate schedule."""
     group = parser.add_argument_group("optimizer")
 
     def add(name: str, help: str, **options: object) -> None:
@@ -82,13 +83,39 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="REGEX=FACTOR",
     )
-    add(
+    _add_schedule_arguments(parser)
+
+
+def _add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("learning-rate schedule")
+    group.add_argument(
+        "--lr_schedule",
+        choices=LR_SCHEDULES,
+        default=RunConfig.lr_schedule,
+        help="Learning rate after warm-up: linear, decay to 0 as in the released BERT; cosine; constant; wsd, "
+        "warmup-stable-decay: constant, then a 1-sqrt decay to 0 in the last steps (default: %(default)s)",
+    )
+    group.add_argument(
         "--lr_decay_power",
-        "Power of the polynomial learning-rate decay after warm-up; 1 is linear, lower values decay later "
-        "(default: %(default)s)",
         type=number(0.0, math.inf, least_too=False),
         default=RunConfig.lr_decay_power,
         metavar="POWER",
+        help="Power of the polynomial decay of --lr_schedule linear; 1 is linear, lower values decay later "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--lr_decay_fraction",
+        type=number(0.0, 1.0, least_too=False, most_too=True),
+        default=RunConfig.lr_decay_fraction,
+        metavar="FRACTION",
+        help="Fraction of the steps in the decay of --lr_schedule wsd (default: %(default)s)",
+    )
+    group.add_argument(
+        "--lr_min_fraction",
+        type=number(0.0, 1.0, most_too=True),
+        default=RunConfig.lr_min_fraction,
+        metavar="FRACTION",
+        help="Final learning rate of --lr_schedule cosine, as a fraction of the peak (default: %(default)s)",
     )
 
 

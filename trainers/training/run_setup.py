@@ -58,7 +58,7 @@ def train_config_of(config: RunConfig, distribution: Distribution) -> TrainConfi
         num_warmup_steps=config.num_warmup_steps,
         learning_rate=config.learning_rate,
         seed=config.seed,
-        lr_decay_power=config.lr_decay_power,
+        lr_schedule=config.learning_rate_schedule,
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         clip_per_replica=optimizer.clip == "per_shard",
         skip_nonfinite=config.on_nonfinite == "skip",
@@ -71,11 +71,13 @@ def train_config_of(config: RunConfig, distribution: Distribution) -> TrainConfi
 def loop_config_of(config: RunConfig, distribution: Distribution) -> LoopConfig:
     """Return the configuration of the training loop; the best metric must be resolved."""
     assert config.best_metric is not None
+    steps = config.num_train_steps
+    decay_start = None if steps is None else config.learning_rate_schedule.decay_start(steps)
     return LoopConfig(
         iterations_per_loop=config.iterations_per_loop or (100 if distribution.is_accelerated else 1),
         save_checkpoints_steps=config.save_checkpoints_steps,
         eval_steps=config.eval_steps,
-        retention=RetentionPolicy(config.keep_checkpoint_max, config.keep_checkpoint_every_n_hours),
+        retention=RetentionPolicy(config.keep_checkpoint_max, config.keep_checkpoint_every_n_hours, decay_start),
         best_metric=config.best_metric,
     )
 

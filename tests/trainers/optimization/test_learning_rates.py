@@ -1,15 +1,34 @@
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainers.errors import TrainingError
+from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
 from trainers.optimization.optimizers import learning_rate_at
 
 
 def rates(steps, peak, num_train_steps, num_warmup_steps, **options):
+    schedule = LearningRateSchedule(**options)
     return [
-        float(learning_rate_at(tf.constant(step, tf.int64), peak, num_train_steps, num_warmup_steps, **options))
+        float(learning_rate_at(tf.constant(step, tf.int64), peak, num_train_steps, num_warmup_steps, schedule))
         for step in steps
     ]
+
+
+def plain_rate(step, peak, steps, warmup, name, fraction=0.2, least=0.0):
+    """The formulas of the help, in Python's float64, without the schedule's own code."""
+    if step < warmup:
+        return peak * step / warmup
+    if name == "constant":
+        return peak
+    if name == "cosine":
+        halved = (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+        return peak * least + peak * (1 - least) * halved
+    decay = max(1, round(steps * fraction))
+    stable = steps - decay
+    return peak if step < stable else peak * (1 - math.sqrt((step - stable) / decay))
 
 
 def test_the_released_shape():
@@ -30,12 +49,76 @@ def test_decay_is_tensorflows_polynomial_decay(num_train_steps, num_warmup_steps
         else peak * step / num_warmup_steps
         for step in steps
     ]
-    assert rates(steps, peak, num_train_steps, num_warmup_steps, power=power) == pytest.approx(
+    assert rates(steps, peak, num_train_steps, num_warmup_steps, decay_power=power) == pytest.approx(
         oracle, rel=1e-6, abs=1e-12
     )
 
 
 def test_plain_numbers():
     # (1 - 3/4)^2 = 1/16; (1 - 3/4)^0.5 = 1/2.
-    assert rates([3], 1.0, 4, 0, power=2.0) == [0.0625]
-    assert rates([3], 1.0, 4, 0, power=0.5) == [0.5]
+    assert rates([3], 1.0, 4, 0, decay_power=2.0) == [0.0625]
+    assert rates([3], 1.0, 4, 0, decay_power=0.5) == [0.5]
+
+
+@pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (7, 3), (100, 10), (997, 0)])
+def test_every_step_has_the_rate_of_the_plain_formula(name, steps, warmup):
+    expected = [plain_rate(step, 3e-4, steps, warmup, name) for step in range(steps + 1)]
+    assert rates(range(steps + 1), 3e-4, steps, warmup, name=name) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+def test_the_options_of_cosine_and_wsd():
+    expected = [plain_rate(step, 1.0, 50, 5, "cosine", least=0.1) for step in range(51)]
+    assert rates(range(51), 1.0, 50, 5, name="cosine", min_fraction=0.1) == pytest.approx(expected, rel=1e-5)
+    assert expected[-1] == pytest.approx(0.1)
+    expected = [plain_rate(step, 1.0, 50, 5, "wsd", fraction=0.5) for step in range(51)]
+    assert rates(range(51), 1.0, 50, 5, name="wsd", decay_fraction=0.5) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    # sqrt(1/4) = 1/2, a quarter of the way through the decay from step 20 to step 100.
+    assert rates([19, 20, 40, 100], 1.0, 100, 0, name="wsd", decay_fraction=0.8) == [1.0, 1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
+def test_warm_up_meets_the_peak_without_a_jump(name):
+    before, at, after = rates([999, 1000, 1001], 1.0, 10_000, 1000, name=name)
+    assert before == pytest.approx(0.999)
+    assert at == 1.0
+    assert after == pytest.approx(1.0, abs=1e-5)
+
+
+def test_longer_runs_of_constant_and_wsd_share_their_first_steps():
+    """What an extended run resumes: the same rates until the decay of the shorter run."""
+    assert rates(range(80), 1.0, 100, 10, name="wsd") == rates(range(80), 1.0, 200, 10, name="wsd")
+    assert rates([80, 100, 159], 1.0, 200, 10, name="wsd") == [1.0, 1.0, 1.0]
+    assert rates(range(100), 1.0, 100, 10, name="constant") == rates(range(100), 1.0, 200, 10, name="constant")
+
+
+def test_rates_after_the_last_step_stay_those_of_the_last_step():
+    for name in LR_SCHEDULES:
+        assert rates([100, 101, 1000], 1.0, 100, 10, name=name) == rates([100] * 3, 1.0, 100, 10, name=name)
+
+
+def test_the_decay_of_wsd_starts_where_its_fraction_begins():
+    assert LearningRateSchedule("wsd").decay_start(1000) == 800
+    assert LearningRateSchedule("wsd", decay_fraction=1e-9).decay_start(1000) == 999
+    assert LearningRateSchedule("wsd", decay_fraction=1.0).decay_start(1000) == 0
+    assert [LearningRateSchedule(name).decay_start(1000) for name in ("linear", "cosine", "constant")] == [None] * 3
+
+
+def test_a_decay_within_warm_up_is_an_error():
+    schedule = LearningRateSchedule("wsd", decay_fraction=0.5)
+    schedule.check_steps(100, 50)
+    with pytest.raises(TrainingError, match=r"--lr_decay_fraction 0.5: the decay would start at step 50 of 100"):
+        schedule.check_steps(100, 51)
+
+
+@pytest.mark.parametrize(
+    ("options", "flag", "schedule"),
+    [
+        ({"name": "wsd", "decay_power": 2.0}, "--lr_decay_power 2", "linear"),
+        ({"name": "linear", "decay_fraction": 0.1}, "--lr_decay_fraction 0.1", "wsd"),
+        ({"name": "wsd", "min_fraction": 0.1}, "--lr_min_fraction 0.1", "cosine"),
+    ],
+)
+def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
+    with pytest.raises(TrainingError, match=f"invalid {flag} with .*requires --lr_schedule {schedule}"):
+        LearningRateSchedule(**options)

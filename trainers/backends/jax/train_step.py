@@ -147,7 +147,7 @@ class Trainer:
         clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
         clipped = clip_by_norm(list(gradients.values()), norm, clip_norm)
         rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
+            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
         )
         sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0)
         new_state = dict(state)

@@ -105,7 +105,7 @@ class Trainer:
         clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
         factor = clip_factor(norm, clip_norm) if clip_norm else tf.constant(1.0)
         rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
+            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
         )
         sums, is_finite = sums_of_step(
             sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0 / replicas
