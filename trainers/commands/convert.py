@@ -4,8 +4,11 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from beambert_common.command_line.flags import WholeNumber
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
+from bert_model.checkpoints.averaging import averaged
+from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
 from pipelines.io.directory_lock import lock_destination
@@ -14,6 +17,7 @@ from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
+from trainers.training.averaged_checkpoints import last_checkpoints
 
 DESCRIPTION = """Convert a model between TF1 checkpoints, Hugging Face directories and native directories.
 
@@ -21,7 +25,8 @@ SRC is a directory, a TF1 checkpoint or a zip archive of the released BERT; its 
 directory."""
 EXAMPLE = """beambert convert run bert-hf --to huggingface
 beambert convert uncased_L-12_H-768_A-12.zip bert-base --to native
-beambert convert run bert-tf1 --to tf1 --optimizer keep"""
+beambert convert run bert-tf1 --to tf1 --optimizer keep
+beambert convert run averaged --to native --average 5"""
 COMMON_FLAGS = ()
 _KIND_WORDS = {
     "tf1": "TF1 checkpoint",
@@ -42,6 +47,15 @@ class ConvertConfig(ModelConfig):
     to: str
     task: str | None = None
     optimizer: str = "drop"
+    average: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the flags against each other. Raises CheckpointError if they contradict each other."""
+        if self.average is not None and self.optimizer == "keep":
+            raise CheckpointError(
+                "invalid --average with --optimizer keep: averaged weights have no optimizer state; use --optimizer "
+                "drop"
+            )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,11 +79,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
         "(default: as detected)",
     )
-    parser.add_argument_group("checkpoints").add_argument(
+    group = parser.add_argument_group("checkpoints")
+    group.add_argument(
         "--optimizer",
         choices=("keep", "drop"),
         default=ConvertConfig.optimizer,
         help="Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints",
+    )
+    group.add_argument(
+        "--average",
+        type=WholeNumber(2, 1000),
+        metavar="N",
+        help="Average the weights of the last N checkpoints of SRC, the output directory of a training run; the run "
+        "must keep as many (--keep_checkpoint_max)",
     )
     add_model_arguments(parser)
 
@@ -97,6 +119,7 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     keep = config.optimizer == "keep"
     bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
     model_loading.check_model(Path(config.source), **config.model_options)
+    saved = last_checkpoints(Path(config.source), config.average) if config.average else []
     with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, config.vocab_file)
         do_lower_case = config.do_lower_case
@@ -107,6 +130,9 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
             print_status(
                 f"Note      {_CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
             )
+        if saved:
+            checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
+            print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
         left_out = writer.write(
             checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )

@@ -220,12 +220,18 @@ def words(flags: Mapping[str, str]) -> list[str]:
 def with_recipe(argv: Sequence[str]) -> list[str]:
     """Return the arguments with the flags of `--recipe NAME` first, so that the other flags override them.
 
-    The parser of the command reports an unknown name.
+    `--max_train_time` overrides the number of steps. The parser of the command reports an unknown name.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--recipe", nargs="?")
-    name = parser.parse_known_args(argv)[0].recipe
-    return [*(words(RECIPES[name].flags) if name in RECIPES else []), *argv]
+    parser.add_argument("--max_train_time", nargs="?", const="")
+    known = parser.parse_known_args(argv)[0]
+    if known.recipe not in RECIPES:
+        return list(argv)
+    flags = dict(RECIPES[known.recipe].flags)
+    if known.max_train_time is not None:
+        del flags["num_train_steps"]
+    return [*words(flags), *argv]
 
 
 class _RecipeAction(argparse.Action):

@@ -18,6 +18,12 @@ from beambert_common.command_line import flags
         (flags.fraction, {"0": 0.0, "1": 1.0, ".5": 0.5}, ["-0.1", "1.1", "nan"], "is not a number from 0 to 1"),
         (flags.number(0, 1), {"0": 0.0, "0.999": 0.999}, ["1", "-0.1"], "is not a number from 0 to below 1"),
         (flags.number(0, math.inf), {"0": 0.0, "1e9": 1e9}, ["inf", "-1"], "is not a number from 0"),
+        (
+            flags.duration,
+            {"2h": 7200.0, "90m": 5400.0, "1h30m": 5400.0, "45s": 45.0, "1.5h": 5400.0, "1d2h3m4s": 93784.0},
+            ["", "2", "h", "2x", "-2h", "0s", "1m1h", "2 h", "1..5h", "1e3s", "9" * 400 + "h", "nanh"],
+            "is not a duration, such as 2h, 90m, 1h30m or 45s",
+        ),
         (flags.boolean, {"true": True, "False": False}, ["1", "yes", ""], "is neither true nor false"),
     ],
 )

@@ -21,9 +21,10 @@ def jax_results(tmp_path_factory):
     assert answer.returncode == 0, answer.stderr
     with np.load(path) as stored:
         results = {key: stored[key] for key in stored.files}
+    names = {**{case: str(number) for number, case in enumerate(CASES)}, "rates": "rates"}
     return {
-        case: {key.split("/", 1)[1]: value for key, value in results.items() if key.startswith(f"{number}/")}
-        for number, case in enumerate(CASES)
+        case: {key.split("/", 1)[1]: value for key, value in results.items() if key.startswith(f"{name}/")}
+        for case, name in names.items()
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from tests.trainers.optimization.optimizer_problem import PEAK_RATE, STEPS, WARMUP_STEPS, gradients, initial_weights
+from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
 from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
 
@@ -77,6 +78,12 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
     return {"norms": np.array(norms), **results}
 
 
+def rates_of(name: str) -> np.ndarray:
+    """Return the compiled learning rate of every step of a short run, and of one after it: [22], float32."""
+    rate = compiled(lambda name, step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
+    return np.array([float(rate(name, ops.cast(step, "int32"))) for step in range(22)], np.float32)
+
+
 CASES = list(product(OPTIMIZERS, CHANGES, (False, True)))
 
 if __name__ == "__main__":
@@ -85,4 +92,5 @@ if __name__ == "__main__":
         **{
             f"{number}/{key}": value for number, case in enumerate(CASES) for key, value in weights_after(*case).items()
         },
+        **{f"rates/{name}": rates_of(name) for name in LR_SCHEDULES},
     )

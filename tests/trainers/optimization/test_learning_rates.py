@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.trainers.optimization.optimizer_steps import rates_of
 from trainers.errors import TrainingError
 from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
 from trainers.optimization.optimizers import learning_rate_at
@@ -75,6 +76,13 @@ def test_the_options_of_cosine_and_wsd():
     assert rates(range(51), 1.0, 50, 5, name="wsd", decay_fraction=0.5) == pytest.approx(expected, rel=1e-5, abs=1e-6)
     # sqrt(1/4) = 1/2, a quarter of the way through the decay from step 20 to step 100.
     assert rates([19, 20, 40, 100], 1.0, 100, 0, name="wsd", decay_fraction=0.8) == [1.0, 1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
+def test_both_backends_compute_the_plain_formula_in_the_compiled_step(name, jax_results):
+    expected = [plain_rate(min(step, 20), 1e-3, 20, 4, name) for step in range(22)]
+    assert rates_of(name) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+    assert jax_results["rates"][name] == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])

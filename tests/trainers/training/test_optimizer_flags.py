@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from trainers.config.run_config import RunConfig
+from trainers.errors import TrainingError
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.training.optimizer_flags import add_optimizer_arguments
 
@@ -31,7 +33,7 @@ def test_without_flags_it_is_the_released_optimizer():
         layerwise_lr_decay=1.0,
         lr_multipliers=(),
     )
-    assert parsed().lr_decay_power == 1.0
+    assert config().learning_rate_schedule == LearningRateSchedule("linear", 1.0, 0.2, 0.0)
 
 
 def test_every_flag_arrives():
@@ -51,7 +53,16 @@ def test_every_flag_arrives():
         layerwise_lr_decay=0.9,
         lr_multipliers=(("bert/embeddings/", 0.0), ("^a=b$", 2.5)),
     )
-    assert parsed(*flags.split()).lr_decay_power == 0.5
+    assert config(*flags.split()).learning_rate_schedule == LearningRateSchedule("linear", 0.5)
+    wsd = config("--lr_schedule=wsd", "--lr_decay_fraction=0.1").learning_rate_schedule
+    assert wsd == LearningRateSchedule("wsd", decay_fraction=0.1)
+    cosine = config("--lr_schedule=cosine", "--lr_min_fraction=0.1").learning_rate_schedule
+    assert cosine == LearningRateSchedule("cosine", min_fraction=0.1)
+
+
+def test_an_option_of_another_schedule_is_named():
+    with pytest.raises(TrainingError, match=r"invalid --lr_decay_fraction 0.1 with --lr_schedule linear: it requires"):
+        config("--lr_decay_fraction=0.1")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +83,9 @@ def test_every_flag_arrives():
         ("--lr_multiplier=(=2", "'(' is not a valid regular expression"),
         ("--lr_multiplier=bias=-2", "'-2' is not a number from 0"),
         ("--lr_decay_power=0", "'0' is not a number above 0"),
+        ("--lr_schedule=step", "invalid choice: 'step'"),
+        ("--lr_decay_fraction=0", "'0' is not a number above 0 to 1"),
+        ("--lr_min_fraction=1.1", "'1.1' is not a number from 0 to 1"),
     ],
 )
 def test_a_mistake_is_named(flag, message, capsys):

@@ -186,9 +186,23 @@ def test_a_record_without_sharded_optimizer_state_had_none(tmp_path):
     assert refused(tmp_path, 50, old, sharded) is None
 
 
+def test_a_record_without_learning_rate_schedule_decayed_linearly(tmp_path):
+    old = record()
+    for name in ("lr_schedule", "lr_decay_fraction", "lr_min_fraction", "mask_rate_schedule"):
+        del old.options[name]
+    (tmp_path / "run.json").write_text(old.to_json())
+    loaded = load(tmp_path)
+    assert changes(loaded, record()) == []
+    assert changes(loaded, record("--lr_schedule", "cosine", "--mask_rate_schedule", "0.3")) == [
+        "Changed training options: lr_schedule linear to cosine, mask_rate_schedule None to 0.3"
+    ]
+
+
 def test_every_option_is_ruled_on():
     """An option that is added must be put among those that may or may not change."""
     free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
+    # Another time is an error before runs are compared (trainers/pretraining/prepare.py).
+    free |= {"max_train_time"}
     free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
     free |= {"coordinator_address", "num_processes", "process_id"}
     free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}

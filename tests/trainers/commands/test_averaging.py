@@ -1,0 +1,80 @@
+"""`beambert convert --average`: the mean of a run's last checkpoints, in every format."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import beambert
+from bert_model.checkpoints import safetensors
+from bert_model.checkpoints.reader import open_checkpoint
+from trainers.commands import pretrain
+
+
+@pytest.fixture
+def run(tmp_path, options):
+    """A run with checkpoints at steps 2, 4 and 6."""
+    output = tmp_path / "run"
+    pretrain.run(options("--output", str(output), "--save_checkpoints_steps", "2", "--learning_rate", "0.01"))
+    return output
+
+
+def convert(capsys, *argv):
+    """Exit code, standard output and standard error of the command."""
+    capsys.readouterr()
+    code = beambert.main(["convert", *map(str, argv)])
+    return code, *capsys.readouterr()
+
+
+def means(run, steps):
+    """The means of all variables, computed in float64."""
+    readers = [tf.train.load_checkpoint(str(run / f"checkpoints/model.ckpt-{step}")) for step in steps]
+    return {
+        name: np.mean([reader.get_tensor(name).astype(np.float64) for reader in readers], axis=0)
+        for name in readers[0].get_variable_to_shape_map()
+    }
+
+
+def test_weights_and_heads_are_the_means(tmp_path, run, capsys):
+    code, said, _ = convert(capsys, run, tmp_path / "mean", "--to", "native", "--average", 2)
+    assert code == 0
+    assert "Averaged  2 checkpoints, of steps 4, 6\n" in said
+    expected = means(run, (4, 6))
+    last = means(run, (6,))
+    with open_checkpoint(tmp_path / "mean") as checkpoint:
+        assert not checkpoint.optimizer
+        assert "cls/predictions/output_bias" in checkpoint.tensors
+        assert len(checkpoint.tensors) == 46
+        for name, tensor in checkpoint.tensors.items():
+            assert tensor.read().dtype == np.float32
+            np.testing.assert_array_equal(tensor.read(), expected[name].astype(np.float32))
+    assert not np.array_equal(expected["cls/predictions/output_bias"], last["cls/predictions/output_bias"])
+    record = json.loads((tmp_path / "mean/beambert.json").read_text(encoding="utf-8"))
+    assert (record["steps"], record["metrics"]) == (6, {})
+    assert record["origin"] == "average of the checkpoints at steps 4, 6"
+
+
+def test_other_formats_have_the_same_means(tmp_path, run, capsys):
+    assert convert(capsys, run, tmp_path / "hf", "--to", "huggingface", "--average", 3)[0] == 0
+    stored = safetensors.read(tmp_path / "hf/model.safetensors")
+    name = "bert/embeddings/word_embeddings"
+    expected = means(run, (2, 4, 6))[name].astype(np.float32)
+    np.testing.assert_array_equal(stored["bert.embeddings.word_embeddings.weight"].read(), expected)
+
+
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, run, capsys):
+    convert(capsys, run, tmp_path / "native", "--to", "native")
+    for source, flags, message in [
+        (run, ("--average", 4), f"invalid --average 4: {run / 'checkpoints'} has 3 checkpoints"),
+        (run, ("--average", 6), f"invalid --average 6: {run} was trained with --keep_checkpoint_max 5"),
+        (run, ("--average", 2, "--optimizer", "keep"), "invalid --average with --optimizer keep"),
+        (tmp_path / "native", ("--average", 2), "is not the output directory of a training run (run.json is missing)"),
+    ]:
+        code, _, error = convert(capsys, source, tmp_path / "out", "--to", "native", *flags)
+        assert (code, error.count("\n")) == (1, 1)
+        assert message in error
+        assert not (tmp_path / "out").exists()
+    with pytest.raises(SystemExit):
+        convert(capsys, run, tmp_path / "out", "--to", "native", "--average", 1)
+    assert "'1' is not a whole number from 2" in capsys.readouterr().err

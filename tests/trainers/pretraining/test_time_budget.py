@@ -1,0 +1,110 @@
+"""`--max_train_time`: the number of steps follows from measured times, and is then that of any other run."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainers.errors import TrainingError
+from trainers.optimization.schedule import Stage
+from trainers.pretraining.prepare import run_pretraining
+from trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
+
+COSTS = RunCosts({(0, 8): StageCost(0.5, 3.0), (1, 4): StageCost(2.0, 7.0)}, 1.0, 10.0)
+
+
+def ticking(seconds):
+    """A clock that advances by the same time at every reading."""
+    return (reading * seconds for reading in itertools.count()).__next__
+
+
+def test_the_time_of_a_run_is_the_sum_of_its_parts():
+    one = [Stage(0, 8, 0, 100, 0)]
+    # Checkpoints at steps 40, 80 and 100; a single evaluation at the end.
+    assert run_seconds(one, COSTS, save_steps=40, eval_steps=0) == 3 + 50 + 3 * 1 + 10
+    # Evaluations at 30, 60, 90 and 100, of which the first three save too.
+    assert run_seconds(one, COSTS, save_steps=40, eval_steps=30) == 3 + 50 + 6 * 1 + 4 * 10
+    both = [Stage(0, 8, 0, 90, 0), Stage(1, 4, 90, 100, 0)]
+    assert run_seconds(both, COSTS, save_steps=100, eval_steps=0) == 3 + 45 + 7 + 20 + 1 + 10
+
+
+@pytest.mark.parametrize("seconds", [0.0, 13.9, 14.5, 20.0, 63.0, 500.0])
+def test_the_largest_number_of_steps_is_that_of_a_search_one_by_one(seconds):
+    def seconds_of(steps):
+        return run_seconds([Stage(0, 8, 0, steps, 0)], COSTS, 40, 0)
+
+    expected = max((steps for steps in range(1, 1000) if seconds_of(steps) <= seconds), default=0)
+    assert steps_within(seconds, seconds_of) == expected
+
+
+def test_many_steps_are_rounded_down_to_three_digits():
+    assert steps_within(12_399.5, lambda steps: float(steps)) == 12_300
+    assert steps_within(999.0, lambda steps: float(steps)) == 999
+    assert steps_within(1_239_999.0, lambda steps: float(steps)) == 1_230_000
+
+
+def variables(output, step):
+    reader = tf.train.load_checkpoint(str(output / f"checkpoints/model.ckpt-{step}"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def test_a_run_is_that_of_the_number_of_steps_that_it_recorded(tmp_path, options, capsys):
+    """Weights, optimizer state and metrics, bit by bit, although steps were made and undone before."""
+    budget = options("--output", str(tmp_path / "timed"), "--max_train_time", "20s", "--save_checkpoints_steps", "4")
+    budget = without_steps(budget)
+    assert run_pretraining(budget, ticking(0.5)) == 0
+    said = capsys.readouterr().out
+    record = json.loads((tmp_path / "timed/run.json").read_text(encoding="utf-8"))
+    steps = record["options"]["num_train_steps"]
+    assert 4 < steps < 40
+    assert f"--max_train_time 20 s: {steps} steps, from" in said
+    assert record["options"]["max_train_time"] == 20.0
+    assert record["options"]["num_warmup_steps"] == steps // 2
+    assert record["stages"] == [{"data": 0, "batch_size": 4, "first_step": 0, "end_step": steps, "first_example": 0}]
+    assert not list((tmp_path / "timed").glob(".*"))
+
+    straight = options("--output", str(tmp_path / "straight"), "--num_train_steps", str(steps))
+    assert run_pretraining(straight) == 0
+    first, second = variables(tmp_path / "timed", steps), variables(tmp_path / "straight", steps)
+    assert first.keys() == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    results = [(tmp_path / name / "eval_results.txt").read_text(encoding="utf-8") for name in ("timed", "straight")]
+    assert results[0] == results[1]
+
+    # Resumed from an earlier checkpoint on a machine whose clock runs a hundred times faster.
+    for path in (tmp_path / "timed/checkpoints").glob(f"model.ckpt-{steps}.*"):
+        path.unlink()
+    assert run_pretraining(budget, ticking(50.0)) == 0
+    said = capsys.readouterr().out
+    assert "keeps the number of steps that was fixed at the start" in said
+    assert "Changed training options" not in said
+    again = variables(tmp_path / "timed", steps)
+    assert all(np.array_equal(again[name], second[name]) for name in second)
+
+    # Another time would be another schedule.
+    with pytest.raises(TrainingError, match=rf"contains a run of {steps} steps, .* give --num_train_steps to extend"):
+        run_pretraining(without_steps(options("--output", str(tmp_path / "timed"), "--max_train_time", "30s")))
+    longer = options("--output", str(tmp_path / "timed"), "--num_train_steps", str(steps + 2), "--do_train")
+    assert run_pretraining(longer) == 0
+    assert (tmp_path / f"timed/checkpoints/model.ckpt-{steps + 2}.index").exists()
+
+
+def without_steps(config):
+    """The flags of the fixture, without --num_train_steps."""
+    return dataclasses.replace(config, num_train_steps=None)
+
+
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, options):
+    with pytest.raises(TrainingError, match=r"invalid --max_train_time with --num_train_steps 6: .* omit one of them"):
+        run_pretraining(options("--max_train_time", "2h"))
+    with pytest.raises(TrainingError, match=r"invalid --max_train_time 5 s: start, measurement and one step take lon"):
+        run_pretraining(without_steps(options("--max_train_time", "5s")), ticking(1.0))
+    warmup = without_steps(options("--max_train_time", "20s", "--num_warmup_steps", "1000"))
+    with pytest.raises(
+        TrainingError, match=r"invalid --num_warmup_steps 1000: --max_train_time 20 s suffices for \d+ "
+    ):
+        run_pretraining(warmup, ticking(0.5))
+    assert not list((tmp_path / "output").glob("*"))
