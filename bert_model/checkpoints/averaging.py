@@ -17,7 +17,7 @@ def averaged(checkpoint: Checkpoint, prefixes: Sequence[Path], steps: Sequence[i
     Sums are float64, results float32. Tensors are read one after the other, when they are needed.
 
     Args:
-        checkpoint: an open native checkpoint of the run.
+        checkpoint: an open native checkpoint.
         prefixes: paths of the checkpoints to average, without `.index`, oldest first.
         steps: their training steps.
 

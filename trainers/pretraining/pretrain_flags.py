@@ -153,9 +153,8 @@ def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mask_rate_schedule",
         metavar="RATES",
-        help="Fraction of tokens to mask as RATE:STEP, for data built with --masking dynamic; 0.3:10000,0.15 masks 30% "
-        "until step 10000, then 15%; 0.3-0.15 decreases linearly over all steps; evaluations keep the rate of the data "
-        "(default: the rate of the data)".replace("%", "%%"),
+        help="Fractions of tokens to mask as RATE:STEP, for data with dynamic masks; 0.3:10000,0.15 masks 30%% until "
+        "step 10000, then 15%%; 0.3-0.15 decreases over all steps (default: the rate of the data)",
     )
     group.add_argument(
         "--seed",

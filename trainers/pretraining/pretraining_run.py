@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
-from beambert_common.durations import format_duration
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.pretraining import BertForPretraining
@@ -31,7 +30,7 @@ from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
 from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
-from trainers.pretraining.time_budget import with_measured_steps
+from trainers.pretraining.time_budget import print_time_left, with_measured_steps
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
 from trainers.training.chief_checkpoints import last_checkpoint, restore
@@ -234,7 +233,7 @@ class PretrainingRun:
         if state is None:
             self._begin()
         elif config.max_train_time is not None:
-            self._print_time_left(step, state)
+            print_time_left(step, plan.stages[-1].end_step, state.get("seconds", 0.0))
         model = native.load(self.output)
         if state is not None and model is not None and self.distribution.is_chief:
             # During training the model is the last checkpoint, whose metrics are not known yet.
@@ -257,14 +256,6 @@ class PretrainingRun:
     def _new_trainer(self) -> Trainer:
         config = train_config_of(self.config, self.distribution)
         return active_backend().make_trainer(self.task, config, self.distribution)
-
-    def _print_time_left(self, step: int, state: Mapping) -> None:
-        left = self.plan.stages[-1].end_step - step
-        seconds = left * float(state.get("seconds", 0.0)) / step
-        print_status(
-            f"--max_train_time keeps the number of steps that was fixed at the start: {left} steps are left, about "
-            f"{format_duration(seconds)} at the speed so far"
-        )
 
     def _begin(self) -> None:
         """Load the weights of --init_checkpoint, and print a summary of the training to come."""

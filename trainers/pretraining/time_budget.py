@@ -130,13 +130,17 @@ def with_measured_steps(
         return run_seconds(stages, costs, loop.save_checkpoints_steps, loop.eval_steps)
 
     def fixed_steps() -> int:
-        return steps_within(_PLANNED_FRACTION * (budget - (plan.clock() - plan.start)), seconds_of)
+        elapsed = plan.clock() - plan.start
+        steps = steps_within(_PLANNED_FRACTION * (budget - elapsed), seconds_of)
+        if not steps:
+            raise TrainingError(
+                f"invalid {flag}: start and measurement took {format_duration(elapsed)}, and compilation, one step, a "
+                f"checkpoint and the evaluation take {format_duration(seconds_of(1))}; give more time, or "
+                "--num_train_steps"
+            )
+        return steps
 
     steps = decided_by_chief(trainer.distribution, fixed_steps)
-    if not steps:
-        raise TrainingError(
-            f"invalid {flag}: start, measurement and one step take longer; give more time, or --num_train_steps"
-        )
     final = plan.with_steps(steps)
     if final.config.num_warmup_steps is not None and final.config.num_warmup_steps >= steps:
         raise TrainingError(
@@ -149,6 +153,21 @@ def with_measured_steps(
         f"{costs.evaluation_seconds:.2g} s per evaluation; the number is recorded and kept when the run resumes"
     )
     return final
+
+
+def print_time_left(step: int, last_step: int, seconds: float) -> None:
+    """Print the remaining steps of a resumed run, and their estimated time.
+
+    Args:
+        step: number of completed steps, at least 1.
+        last_step: number of training steps.
+        seconds: time of the completed steps.
+    """
+    left = last_step - step
+    print_status(
+        f"--max_train_time keeps the number of steps that was fixed at the start: {left} steps are left, about "
+        f"{format_duration(left * seconds / step)} at the speed so far"
+    )
 
 
 @contextlib.contextmanager

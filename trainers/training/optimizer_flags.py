@@ -83,11 +83,10 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="REGEX=FACTOR",
     )
-    _add_schedule_arguments(parser)
+    _add_schedule_arguments(group)
 
 
-def _add_schedule_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("learning-rate schedule")
+def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--lr_schedule",
         choices=LR_SCHEDULES,

@@ -100,7 +100,7 @@ def without_steps(config):
 def test_mistakes_are_one_line_and_leave_nothing(tmp_path, options):
     with pytest.raises(TrainingError, match=r"invalid --max_train_time with --num_train_steps 6: .* omit one of them"):
         run_pretraining(options("--max_train_time", "2h"))
-    with pytest.raises(TrainingError, match=r"invalid --max_train_time 5 s: start, measurement and one step take lon"):
+    with pytest.raises(TrainingError, match=r"invalid --max_train_time 5 s: start and measurement took \d+ s, and "):
         run_pretraining(without_steps(options("--max_train_time", "5s")), ticking(1.0))
     warmup = without_steps(options("--max_train_time", "20s", "--num_warmup_steps", "1000"))
     with pytest.raises(
