@@ -54,15 +54,15 @@ def plain_loop(forward: Callable[[dict[str, np.ndarray]], Any], rows: list[np.nd
     return np.array(sums)
 
 
-def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds that a function takes, and its result."""
-    start = time.perf_counter()
+def seconds(run: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Return the seconds that a function takes, the CPU seconds of all its threads, and its result."""
+    start, cpu_start = time.perf_counter(), time.process_time()
     result = run()
-    return time.perf_counter() - start, result
+    return time.perf_counter() - start, time.process_time() - cpu_start, result
 
 
 def measure(model: InferenceModel, pairs_directory: str, loop_pairs: int, pairs: int) -> None:
-    """Print tokens per second of both loops and of the batched scorer, medians of alternating rounds."""
+    """Print the masked tokens per second of the loops and of the batched scorer, medians of alternating rounds."""
     tokenizer = Tokenizer(model.vocabulary, model.do_lower_case)
     all_pairs = read_pairs("DATA", [pairs_directory])
     few = encode_pairs(sample_pairs(all_pairs, loop_pairs), tokenizer, 512).rows
@@ -85,18 +85,22 @@ def measure(model: InferenceModel, pairs_directory: str, loop_pairs: int, pairs:
     compiled = backend.compiled(forward, variables)
     plain_loop(compiled, few[:2], model.vocabulary.mask_id)
     scorer.token_log_probabilities(few[:64])
-    speeds: dict[str, list[float]] = {name: [] for name in runs}
+    speeds: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     results = {}
     for _ in range(ROUNDS):
         for name, (run, rows) in runs.items():
-            taken, results[name] = seconds(run)
-            speeds[name].append(sum(len(row) - 2 for row in rows) / taken)
+            taken, cpu, results[name] = seconds(run)
+            tokens = sum(len(row) - 2 for row in rows)
+            speeds[name].append((tokens / taken, tokens / cpu))
     ours = np.array([scores.sum(dtype=np.float64) for scores in scorer.token_log_probabilities(few)])
     difference = np.abs(ours - results["plain loop"]).max()
-    best = statistics.median(speeds["beambert evaluate"])
-    print(f"{'':24}{'tokens/s':>10}{'ratio':>8}")
-    for name, values in speeds.items():
-        print(f"{name:24}{statistics.median(values):10,.1f}{best / statistics.median(values):8.1f}")
+    medians = {
+        name: [statistics.median(column) for column in zip(*rounds, strict=True)] for name, rounds in speeds.items()
+    }
+    best, best_cpu = medians["beambert evaluate"]
+    print(f"{'':24}{'tokens/s':>10}{'ratio':>8}{'per CPU s':>12}{'ratio':>8}")
+    for name, (speed, cpu) in medians.items():
+        print(f"{name:24}{speed:10,.1f}{best / speed:8.1f}{cpu:12,.1f}{best_cpu / cpu:8.1f}")
     print(f"largest difference of a sum of log-probabilities: {difference:.1e}", flush=True)
 
 
