@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -36,6 +36,7 @@ help:
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
+	@echo "make bench-evaluate   speed of beambert evaluate on BLiMP compared with a plain loop, on $(DATA); MODELS=\"tiny base\" (about 10 minutes)"
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
@@ -177,6 +178,10 @@ bench-features: setup
 # MODEL is a model in any format, such as the released base; ARGS="--precisions bfloat16 --count 512".
 bench-inference: .venv-parity/.installed
 	PYTHONPATH=. .venv-parity/bin/python benchmarks/inference.py $(DATA) $(MODEL) $(ARGS)
+
+# MODELS are sizes with random weights or directories; ARGS="--pairs 6700 --loop_pairs 40".
+bench-evaluate: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/evaluation.py $(DATA) $(MODELS) $(ARGS)
 
 bench-input: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)

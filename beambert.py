@@ -38,6 +38,7 @@ COMMAND_GROUPS = {
         "tune": ("trainers.commands.tune", "Search batch size, learning rate and epochs of finetune"),
     },
     "Models": {
+        "evaluate": ("trainers.commands.evaluate", "Evaluate a pretrained model on text and on minimal pairs"),
         "fill-mask": ("trainers.commands.fill_mask", "Predict the [MASK] tokens of a text"),
         "predict": ("trainers.commands.predict", "Predict with a fine-tuned model"),
         "features": ("trainers.commands.features", "Extract hidden states for each line of a text file"),

@@ -14,6 +14,7 @@ deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
 deploy.tpu.accelerators
 trainers.__init__
 trainers.commands
+trainers.evaluation
 trainers.inference
 trainers.pretraining trainers.finetuning
 trainers.run_report

@@ -34,6 +34,7 @@ RESUMED = {
     "vocab": set(),
     "predict": set(),
     "features": set(),
+    "evaluate": set(),
 }
 DIRECTORIES = ("dataset", "corpus", "run", "finetuned", "runs", "converted", "hugging_face", "tf1", "foreign")
 # Files that a resumed run with nothing left to do may write again.
@@ -117,6 +118,7 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
             ],
             "--output_file",
         ],
+        "evaluate": ["evaluate", str(folder / "run"), "--texts", str(inputs / "lines.txt"), "--output"],
         "export": ["export", str(folder / "run")],
         "convert native": ["convert", "--to", "native", str(folder / "run")],
         "convert tf1": ["convert", "--to", "tf1", str(folder / "run")],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
-from tests.fuzz import finetuning, flags, inputs, stored
+from tests.fuzz import evaluation, finetuning, flags, inputs, stored
 from tests.fuzz.base import Base
 from tests.fuzz.case import Case, judge
 from tests.fuzz.process import Child, preload
@@ -26,7 +26,8 @@ _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
     "shards": (0.05, stored.shard),
     "checkpoints": (0.04, stored.checkpoint),
     "vocabularies": (0.03, stored.vocabulary),
-    "fine-tuning": (0.03, finetuning.task_file),
+    "fine-tuning": (0.02, finetuning.task_file),
+    "evaluation": (0.01, evaluation.pair_file),
 }
 
 

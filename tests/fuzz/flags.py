@@ -56,6 +56,7 @@ _WORKING = {
         *("--output_file", "out.jsonl"),
     ),
     "predict": ("predict", "finetuned", "a ||| b"),
+    "evaluate": ("evaluate", "native", "--texts", "inputs/lines.txt"),
 }
 _STOPPING = {
     "build": ("build", "--input", "missing", "--output", "out"),
@@ -70,6 +71,7 @@ _STOPPING = {
     "features": (
         *("features", "--init_checkpoint", "missing", "--input_file", "inputs/lines.txt", "--output_file", "out.jsonl"),
     ),
+    "evaluate": ("evaluate", "missing", "--texts", "inputs/lines.txt"),
     "export": ("export", "missing", "out"),
     "fill-mask": ("fill-mask", "missing", "the [MASK] rose"),
     "convert": ("convert", "--to", "native", "missing", "out"),

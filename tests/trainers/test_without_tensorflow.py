@@ -58,6 +58,7 @@ def folder(tmp_path_factory):
     write_model(folder / "pretraining")
     texts = ["a " * (number % 70) for number in range(150)]
     (folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    (folder / "pairs.tsv").write_text("all human rights\trights human all\nhuman\thumans\n", encoding="utf-8")
     (folder / "model.json").write_text(RUN_CONFIG.to_json(), encoding="utf-8")
     write_dataset(folder / "data")
     (folder / "rte").mkdir()
@@ -74,6 +75,11 @@ def features(folder, name, backend):
     return [*argv, "--init_checkpoint", f"{folder}/pretraining", "--max_seq_length", "64", *FEATURES[name]]
 
 
+def evaluate(folder, backend):
+    argv = ["evaluate", f"{folder}/pretraining", "--texts", f"{folder}/span.txt", "--pairs", f"{folder}/pairs.tsv"]
+    return [*argv, "--output", f"{folder}/{backend}-evaluation.json"]
+
+
 @pytest.fixture(scope="module")
 def results(folder):
     """The result of every command in the process without TensorFlow, by name."""
@@ -88,6 +94,7 @@ def results(folder):
         "resume": [*pretrain, "6"],
         "fill_masks": ["fill_masks", f"{folder}/run", *MASKED],
         "fill-mask": ["fill-mask", f"{folder}/run", *MASKED],
+        "evaluate": evaluate(folder, "jax"),
         "finetune": [*finetune, "--num_train_epochs", "1"],
         "fine-tuned": ["predict", f"{folder}/rte-model", "a b ||| c", "--json"],
         "convert": ["convert", f"{folder}/rte-model", f"{folder}/converted", "--to", "huggingface"],
@@ -130,6 +137,18 @@ def test_predictions_of_every_head(results, folder, capsys, name):
     assert_close(found, wanted)
     # Of the lengths 32 and 64, and for multiple choice of every size of a chunk.
     assert 1 <= results[name]["programs"] <= 3
+
+
+def test_evaluation(results, folder):
+    assert results["evaluate"]["code"] == 0
+    assert beambert.main(evaluate(folder, "tensorflow")) == 0
+    found, wanted = (
+        json.loads((folder / f"{backend}-evaluation.json").read_text(encoding="utf-8"))
+        for backend in ("jax", "tensorflow")
+    )
+    assert_close(found, wanted)
+    # Lengths from 8 on, for one or several labels, and for masked windows.
+    assert 1 <= results["evaluate"]["programs"] <= 12
 
 
 @pytest.mark.parametrize("name", FEATURES)

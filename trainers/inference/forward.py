@@ -27,6 +27,8 @@ LENGTH_MULTIPLE = 8
 # Under JAX, to a power of two from the first on, or three quarters of one from the second on.
 LEAST_STATIC_LENGTH = 32
 LEAST_THREE_QUARTERS = 96
+# For short texts, both from this length on.
+LEAST_SHORT_LENGTH = 8
 
 Features = dict[str, np.ndarray]
 
@@ -41,6 +43,8 @@ class TextForward:
         max_seq_length: maximum number of positions.
         batch_size: maximum batch size in texts; None for `TOKENS_A_BATCH` tokens on a CPU, and `TEXTS_A_BATCH` texts on
             other devices.
+        short_texts: whether most texts are shorter than `LEAST_STATIC_LENGTH` tokens. Widths are then rounded up less,
+            with more compilations under JAX.
     """
 
     def __init__(
@@ -49,12 +53,15 @@ class TextForward:
         function: Callable[[Any], Any],
         max_seq_length: int,
         batch_size: int | None = None,
+        *,
+        short_texts: bool = False,
     ) -> None:
         on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
         self.max_seq_length = max_seq_length
         self.batch_size = batch_size if batch_size or on_cpu else TEXTS_A_BATCH
         self._pad_id = inference_model.vocabulary.pad_id
         self._static = keras.backend.backend() == "jax"
+        self._short_texts = short_texts
         variables = list(variables_by_tf1_name(inference_model.model).values())
         self._compiled = active_backend().compiled(function, variables)
         self._once = active_backend().compiled(function, variables, once=True)
@@ -69,6 +76,7 @@ class TextForward:
         rows: Sequence[np.ndarray],
         segments: Sequence[np.ndarray],
         positions: Sequence[np.ndarray] | None = None,
+        labels: Sequence[np.ndarray] | None = None,
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield the indices of the texts of each batch, and the outputs, a structure of numpy arrays [B or more, ...].
 
@@ -76,6 +84,7 @@ class TextForward:
             rows: token ids of N texts, int32 [S_i].
             segments: segment ids of N texts, int32 [S_i].
             positions: masked_lm_positions of N texts, int [P_i]; outputs at their padding are undefined.
+            labels: masked_lm_ids of N texts, int [K_i], padded the same way.
         """
         batches = list(batches_by_length([len(row) for row in rows], self._texts_of_length))
         # A single batch, as for a text on the command line, takes less time than compiling a graph for it.
@@ -83,10 +92,11 @@ class TextForward:
         self._calls += 1
         for batch in batches:
             features = self.features([rows[i] for i in batch], [segments[i] for i in batch])
-            if positions is not None:
-                chosen = [positions[i] for i in batch]
-                most = max(map(len, chosen))
-                features["masked_lm_positions"] = padded(chosen, width=power_of_two(most) if self._static else most)
+            for name, values in (("masked_lm_positions", positions), ("masked_lm_ids", labels)):
+                if values is not None:
+                    chosen = [values[i] for i in batch]
+                    most = max(map(len, chosen))
+                    features[name] = padded(chosen, width=power_of_two(most) if self._static else most)
             if self._static:
                 texts = self._texts_of_length(len(rows[batch[-1]]))
                 extra = padded_batch_size(len(batch), texts, len(rows)) - len(batch)
@@ -97,11 +107,14 @@ class TextForward:
         """Return the maximum size of a batch whose longest text has a number of tokens."""
         if self.batch_size is not None:
             return self.batch_size
-        return max(1, TOKENS_A_BATCH // padded_length(length, self.max_seq_length, static=self._static))
+        return max(1, TOKENS_A_BATCH // self._width(length))
+
+    def _width(self, length: int) -> int:
+        return padded_length(length, self.max_seq_length, static=self._static, short_texts=self._short_texts)
 
     def features(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> Features:
         """Return input_ids, input_mask and segment_ids, int32 [B, S], for B rows and their segment ids, int32 [S_i]."""
-        width = padded_length(max(map(len, rows)), self.max_seq_length, static=self._static)
+        width = self._width(max(map(len, rows)))
         input_mask = np.arange(width) < np.array([[len(row)] for row in rows])
         return {
             "input_ids": padded(rows, self._pad_id, width),
@@ -144,19 +157,22 @@ def batches_by_length(lengths: Sequence[int], batch_size: Callable[[int], int]) 
         yield batch
 
 
-def padded_length(length: int, limit: int, *, static: bool) -> int:
+def padded_length(length: int, limit: int, *, static: bool, short_texts: bool = False) -> int:
     """Return the number of positions of a batch.
 
     Args:
         length: length of the longest text.
         limit: maximum number of positions, at least `length`.
         static: whether to return one of few lengths: a power of two, or three quarters of one.
+        short_texts: whether to round less: without `static` not at all, with it from `LEAST_SHORT_LENGTH` on.
     """
     if not static:
-        return min(-(-length // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, limit)
-    power = max(power_of_two(length), LEAST_STATIC_LENGTH)
+        multiple = 1 if short_texts else LENGTH_MULTIPLE
+        return min(-(-length // multiple) * multiple, limit)
+    power = max(power_of_two(length), LEAST_SHORT_LENGTH if short_texts else LEAST_STATIC_LENGTH)
     three_quarters = power * 3 // 4
-    return min(three_quarters if max(length, LEAST_THREE_QUARTERS) <= three_quarters else power, limit)
+    least = LEAST_SHORT_LENGTH if short_texts else LEAST_THREE_QUARTERS
+    return min(three_quarters if max(length, least) <= three_quarters else power, limit)
 
 
 def padded_batch_size(count: int, batch_size: int, total: int) -> int:

@@ -76,13 +76,15 @@ class TextProgress:
     """Print the number of processed texts, their rate and the ETA to standard error.
 
     Args:
-        size: size of the input in bytes; None if unknown.
+        size: size of the input in bytes, or in any other unit of work; None if unknown.
+        things: name of the processed things, in the plural.
     """
 
     SECONDS_BETWEEN_LINES = 10.0
 
-    def __init__(self, size: int | None) -> None:
+    def __init__(self, size: int | None, things: str = "texts") -> None:
         self.size = size
+        self.things = things
         self.texts = 0
         self.is_terminal = sys.stderr.isatty()
         self.start = self.shown = time.monotonic()
@@ -94,7 +96,7 @@ class TextProgress:
         if not self.is_terminal and now - self.shown < self.SECONDS_BETWEEN_LINES:
             return
         self.shown = now
-        line = f"{self.texts:,} texts, {self.texts / (now - self.start):,.0f} texts/s"
+        line = f"{self.texts:,} {self.things}, {self.texts / (now - self.start):,.0f} {self.things}/s"
         if self.size and bytes_read:
             line += f", ETA {format_duration((now - self.start) / bytes_read * (self.size - bytes_read))}"
         print(
@@ -108,7 +110,7 @@ class TextProgress:
         """Print a last line, with the overall rate."""
         rate = self.texts / max(time.monotonic() - self.start, 1e-9)
         start = "\r\x1b[K" if self.is_terminal else ""
-        print(f"{start}{line}, {rate:,.0f} texts/s", file=sys.stderr, flush=True)
+        print(f"{start}{line}, {rate:,.0f} {self.things}/s", file=sys.stderr, flush=True)
 
 
 def print_status(line: str) -> None:

@@ -1,0 +1,135 @@
+"""`beambert evaluate` as a command: outputs, terminal, mistakes."""
+
+import json
+import os
+
+import pytest
+
+import beambert
+from tests.conftest import ROOT
+from tests.trainers.random_models import write_model
+
+FIXTURES = ROOT / "tests/fixtures/hugging_face"
+MODEL = FIXTURES / "pretraining_erf"
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    folder = tmp_path / "inputs"
+    folder.mkdir()
+    rows = "".join(
+        f"the {name} is near\tthe {name} is nears\ta_very_long_name_of_a_paradigm_{n % 3}_<b>\tfield_{n % 2}\n"
+        for n, name in enumerate(("sea", "sun", "rain", "train", "tie", "tin"))
+    )
+    (folder / "pairs.tsv").write_text(rows, encoding="utf-8")
+    (folder / "text.txt").write_text("rain on the sea\n\na tin train is near the sea on a tie\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def evaluate(inputs, tmp_path):
+    def run(*flags, model=MODEL):
+        return beambert.main(["evaluate", str(model), *map(str, flags)])
+
+    return run
+
+
+def test_json_and_report(evaluate, inputs, tmp_path, capsys):
+    flags = ("--pairs", inputs / "pairs.tsv", "--texts", inputs)
+    outputs = ("--output", tmp_path / "out.json", "--report", tmp_path / "out.html")
+    # The directory of --texts has a file of pairs, which is no .txt.
+    assert evaluate(*flags, *outputs) == 0
+    content = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert (content["format"], content["format_version"]) == ("beambert-evaluation", 1)
+    assert content["pairs"]["pairs"] == 6
+    assert sorted(content["pairs"]["fields"]) == ["field_0", "field_1"]
+    assert content["text"]["windows"] <= content["text"]["masked_lm_loss"]["tokens"] < content["text"]["tokens"]
+    assert content["text"]["pseudo_perplexity"]["tokens"] == content["text"]["tokens"] == content["text"]["all_tokens"]
+    page = (tmp_path / "out.html").read_text(encoding="utf-8")
+    assert "a_very_long_name_of_a_paradigm_0_&lt;b&gt;" in page
+    assert "<b>" not in page
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inputs", "out.html", "out.json"]
+    # The same bytes again, in any batches; nothing is replaced without --overwrite.
+    first = (tmp_path / "out.json").read_bytes()
+    capsys.readouterr()
+    assert evaluate(*flags, *outputs) == 1
+    assert "out.html already exists; use --overwrite" in capsys.readouterr().err
+    assert evaluate(*flags, *outputs, "--overwrite") == 0
+    assert (tmp_path / "out.json").read_bytes() == first
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_the_table_fits_the_terminal(evaluate, inputs, monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert evaluate("--pairs", inputs / "pairs.tsv", "--texts", inputs / "text.txt") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for part in ("masked_lm_loss", "masked_lm_accuracy", "pseudo_perplexity", "field_0", "mean of 6 paradigms"):
+        assert part in text
+    assert ("_paradigm_0_<b>" in text) == (width == 120 or "..." in text)
+    numbers = next(line for line in lines if line.startswith("mean of 2 fields"))
+    assert numbers.split()[-1] == "6"
+
+
+def test_the_variant_and_the_samples(evaluate, inputs, tmp_path):
+    results = {}
+    for name, flags in {
+        "all": (),
+        "words": ("--whole_word",),
+        "sample": ("--max_pairs", "3", "--max_tokens", "10"),
+        "short": ("--max_seq_length", "18", "--text_unit", "document", "--batch_size", "2"),
+        "bfloat16": ("--precision", "bfloat16"),
+    }.items():
+        flags = (*flags, "--pairs", inputs / "pairs.tsv", "--texts", inputs / "text.txt")
+        assert evaluate(*flags, "--output", tmp_path / f"{name}.json") == 0
+        results[name] = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    perplexity = {name: result["text"]["pseudo_perplexity"]["mean"] for name, result in results.items()}
+    assert perplexity["words"] != pytest.approx(perplexity["all"], rel=1e-3)
+    assert results["words"]["text"]["masked_lm_loss"] == results["all"]["text"]["masked_lm_loss"]
+    assert results["sample"]["pairs"]["pairs"] == 3
+    assert results["sample"]["pairs"]["all_pairs"] == 6
+    assert results["sample"]["text"]["tokens"] <= 18 < results["sample"]["text"]["all_tokens"]
+    assert perplexity["short"] == pytest.approx(perplexity["all"], rel=1e-4)
+    assert perplexity["bfloat16"] != perplexity["all"]
+    assert perplexity["bfloat16"] == pytest.approx(perplexity["all"], rel=0.2)
+
+
+def test_other_kinds_of_models(evaluate, inputs, tmp_path, capsys):
+    for kind in ("native", "tf1"):
+        assert beambert.main(["convert", str(MODEL), str(tmp_path / kind), "--to", kind]) == 0
+    capsys.readouterr()
+    printed = set()
+    for model in (MODEL, tmp_path / "native", tmp_path / "tf1"):
+        assert evaluate("--pairs", inputs / "pairs.tsv", model=model) == 0
+        printed.add(capsys.readouterr().out)
+    assert len(printed) == 1
+    for model in (FIXTURES / "classification", write_model(tmp_path / "headless", without=("cls/predictions/",))):
+        assert evaluate("--pairs", inputs / "pairs.tsv", model=model) == 1
+        assert capsys.readouterr().err.endswith("has no masked-LM head; give a pretrained model\n")
+
+
+def test_mistakes_are_one_line_and_leave_nothing(evaluate, inputs, tmp_path, capsys):
+    (inputs / "empty.txt").write_bytes(b"")
+    (inputs / "long.tsv").write_text(f"{'a ' * 30}\tb\n", encoding="utf-8")
+    pairs = ("--pairs", inputs / "pairs.tsv")
+    before = sorted(tmp_path.rglob("*"))
+    for flags, message in (
+        ((), "give --pairs, --texts, or both"),
+        (("--pairs", inputs / "none.tsv"), "does not exist"),
+        (("--texts", inputs / "empty.txt"), "empty.txt has no text"),
+        (("--pairs", inputs / "empty.txt"), "has no minimal pairs"),
+        (("--pairs", inputs / "long.tsv"), "long.tsv, line 1: a sentence has 32 tokens"),
+        ((*pairs, "--max_seq_length", "19"), "invalid --max_seq_length 19: must be 3 to 18"),
+        ((*pairs, "--output", inputs / "pairs.tsv", "--overwrite"), "is the same file as --pairs"),
+        ((*pairs, "--report", MODEL / "vocab.txt", "--overwrite"), "is a file of DIR"),
+        ((*pairs, "--output", tmp_path / "none/out.json"), "directory"),
+        ((*pairs, "--output", tmp_path / "o", "--report", tmp_path / "o"), "is the same file as --report"),
+        ((*pairs, "--vocab_file", tmp_path / "none.txt"), "none.txt"),
+    ):
+        assert evaluate(*flags) == 1, message
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+    assert os.environ.get("KERAS_BACKEND") == "tensorflow"

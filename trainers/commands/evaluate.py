@@ -1,0 +1,219 @@
+"""Define `beambert evaluate`, which measures a pretrained model on text and on minimal pairs."""
+
+import argparse
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from beambert_common import file_errors
+from beambert_common.command_line.flags import batch_size, positive_int, sequence_length
+from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
+from pipelines.io.output_file import OutputFile, check_output_file
+from tokenizer.tokenizer import Tokenizer
+from trainers.backends.startup import choose_backend, start_backend
+from trainers.commands.model_flags import ModelConfig, add_model_arguments
+from trainers.errors import TrainingError
+from trainers.evaluation.input_files import find_files
+from trainers.evaluation.minimal_pairs import LAYOUTS, read_pairs, sample_pairs
+from trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
+from trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
+from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+
+DESCRIPTION = """Evaluate a pretrained model without training.
+
+On text: masked-LM loss, accuracy and pseudo-perplexity. On minimal pairs, such as BLiMP: accuracy by paradigm and
+field. The model must have a masked-LM head."""
+EXAMPLE = """beambert evaluate run --texts held-out.txt
+beambert evaluate run --pairs blimp/data --output blimp.json --report blimp.html"""
+COMMON_FLAGS = ("--pairs", "--texts", "--max_pairs", "--max_tokens", "--whole_word", "--output", "--report")
+_TEXT_SUFFIXES = (".txt",)
+# Minimum window: [CLS], a token and [SEP].
+_LEAST_LENGTH = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig(ModelConfig):
+    """The configuration of `beambert evaluate`; the help of each flag describes it."""
+
+    directory: str
+    pairs: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    pairs_layout: str | None = None
+    text_unit: str = "line"
+    output: str | None = None
+    report: str | None = None
+    overwrite: bool = False
+    whole_word: bool = False
+    max_pairs: int | None = None
+    max_tokens: int | None = None
+    max_seq_length: int | None = None
+    batch_size: int | None = None
+    backend: str = "auto"
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Check that there is something to evaluate on. Raise TrainingError otherwise."""
+        if not self.pairs and not self.texts:
+            raise TrainingError("give --pairs, --texts, or both")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "directory",
+        type=ANY_PATH,
+        metavar="DIR",
+        help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
+    )
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--pairs",
+        type=ANY_PATH,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="Files of minimal pairs, directories of them, or quoted glob patterns",
+    )
+    group.add_argument(
+        "--pairs_layout",
+        choices=LAYOUTS,
+        help="Layout of --pairs: blimp, JSON Lines with sentence_good and sentence_bad; zorro, text with the bad "
+        "sentence on odd lines and the good one on even lines; tsv, columns good, bad, paradigm, field (default: by "
+        "suffix, .jsonl, .txt or .tsv)",
+    )
+    group.add_argument(
+        "--texts",
+        type=ANY_PATH,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="UTF-8 text files, directories of .txt files, or quoted glob patterns",
+    )
+    group.add_argument(
+        "--text_unit",
+        choices=TEXT_UNITS,
+        default=EvaluateConfig.text_unit,
+        help="Texts of --texts: each line, or the lines up to a blank line (default: %(default)s)",
+    )
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output", type=ANY_OUTPUT_FILE, metavar="FILE", help="Output file of all scores as JSON, written atomically"
+    )
+    group.add_argument("--report", type=LOCAL_OUTPUT_FILE, metavar="FILE", help="Output file of an HTML report")
+    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output or --report")
+    group = parser.add_argument_group("evaluation")
+    group.add_argument(
+        "--whole_word",
+        action="store_true",
+        help="Mask the later tokens of the same word too when a token is scored (Kauf and Ivanova 2023)",
+    )
+    group.add_argument(
+        "--max_pairs",
+        type=positive_int,
+        metavar="N",
+        help="Maximum number of pairs, a fixed sample spread evenly over the paradigms (default: all)",
+    )
+    group.add_argument(
+        "--max_tokens",
+        type=positive_int,
+        metavar="N",
+        help="Maximum number of tokens of --texts, a fixed sample of their windows (default: all)",
+    )
+    group.add_argument(
+        "--max_seq_length",
+        type=sequence_length,
+        metavar="N",
+        help="Maximum sequence length in tokens; longer texts are divided into windows (default: the training length, "
+        "else the model's limit)",
+    )
+    group.add_argument(
+        "--batch_size",
+        type=batch_size,
+        metavar="N",
+        help="Maximum batch size in masked copies (default: 2,048 tokens per batch on a CPU, otherwise 32 copies)",
+    )
+    add_inference_precision_argument(parser.add_argument_group("numerics"), EvaluateConfig.precision)
+    add_backend_argument(parser.add_argument_group("devices"), EvaluateConfig.backend)
+    add_model_arguments(parser)
+
+
+def configure(args: argparse.Namespace) -> EvaluateConfig:
+    """Return the configuration of parsed flags."""
+    return EvaluateConfig.from_args(args)
+
+
+def run(config: EvaluateConfig) -> int:
+    """Evaluate a model, print the scores and write the output files.
+
+    Raises:
+        CheckpointError, ConfigError, OutputFileError, TaskDataError, TrainingError, VocabularyError: a one-line
+            message.
+    """
+    _check_outputs(config)
+    all_pairs = read_pairs("--pairs", config.pairs, config.pairs_layout) if config.pairs else []
+    files = find_files("--texts", config.texts, _TEXT_SUFFIXES) if config.texts else []
+    backend = choose_backend(config.backend)
+    check_model(Path(config.directory), **config.model_options)
+    start_backend(backend)
+    inference_model = load_model(Path(config.directory), precision=config.precision, **config.model_options)
+    if not inference_model.has(MASKED_LM):
+        raise TrainingError(f"{config.directory} has no masked-LM head; give a pretrained model")
+    limit = inference_model.max_seq_length if config.max_seq_length is None else config.max_seq_length
+    check_max_seq_length(limit, inference_model.config, _LEAST_LENGTH)
+    from trainers.evaluation.evaluation_results import EvaluationResults
+    from trainers.evaluation.evaluation_run import encode_pairs, evaluate_pairs, evaluate_text
+    from trainers.evaluation.evaluation_tables import results_lines, results_page
+    from trainers.inference.masked_scoring import MaskedScorer
+
+    tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+    # Both inputs are encoded first: a mistake in one of them is reported before hours of computation.
+    encoded = encode_pairs(sample_pairs(all_pairs, config.max_pairs), tokenizer, limit)
+    windows = text_windows(read_texts(files, config.text_unit), tokenizer, limit)
+    if files and not windows.rows:
+        raise TrainingError(f"--texts {' '.join(config.texts)} has no text: check the files")
+    scorer = MaskedScorer(inference_model, limit, config.batch_size)
+    results = EvaluationResults(
+        model=config.directory,
+        vocabulary_sha256=inference_model.vocabulary.sha256,
+        do_lower_case=inference_model.do_lower_case,
+        max_seq_length=limit,
+        precision=config.precision,
+        whole_word=config.whole_word,
+        text=evaluate_text(scorer, windows, config.max_tokens, config.whole_word) if files else None,
+        pairs=evaluate_pairs(scorer, encoded, len(all_pairs), config.whole_word) if all_pairs else None,
+    )
+    content = json.dumps(results.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    _write("--output", config.output, content, config.overwrite)
+    _write("--report", config.report, results_page(results), config.overwrite)
+    print("\n".join(results_lines(results, shutil.get_terminal_size().columns)))
+    return 0
+
+
+def _check_outputs(config: EvaluateConfig) -> None:
+    """Check that the outputs do not exist and are not inputs of the command.
+
+    Raises:
+        OutputFileError: the check failed.
+    """
+    inputs = [("DIR", config.directory), *config.model_paths]
+    inputs += [("--pairs", path) for path in config.pairs] + [("--texts", path) for path in config.texts]
+    if config.report is not None:
+        check_output_file("--report", config.report, inputs, overwrite=config.overwrite)
+        inputs.append(("--report", config.report))
+    if config.output is not None:
+        check_output_file("--output", config.output, inputs, overwrite=config.overwrite)
+        if config.output == config.report:
+            raise TrainingError(f"--output {config.output} is the same file as --report: give two names")
+
+
+def _write(flag: str, path: str | None, content: str, overwrite: bool) -> None:
+    """Write an output file atomically, unless the flag is not set."""
+    if path is None:
+        return
+    with (
+        file_errors.writing(f"{flag} {path}"),
+        OutputFile(flag, path, overwrite=overwrite) as output,
+        output.path.open("a", encoding="utf-8") as file,
+    ):
+        file.write(content)

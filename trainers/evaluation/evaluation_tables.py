@@ -1,0 +1,181 @@
+"""Show the results of an evaluation as text for the terminal, and as an HTML page."""
+
+from collections.abc import Sequence
+from html import escape
+
+from beambert_common.terminal import printable, without_middle
+from pipelines.reporting.page import page, tiles
+from pipelines.reporting.tables import table
+from trainers.evaluation.evaluation_results import EvaluationResults, PairResults, TextResults
+from trainers.evaluation.pair_scores import Accuracy
+from trainers.evaluation.published_pair_scores import PublishedAccuracy, published_accuracies
+from trainers.evaluation.text_scores import MeanScore
+
+# Columns of an accuracy, its standard error and a number of pairs.
+_NUMBERS = "{:>8}{:>7}{:>9}"
+_NUMBERS_WIDTH = 24
+_LEAST_NAME, _MOST_NAME = 16, 54
+# Columns from which on notes and sources are shown.
+_WIDE = 100
+_TIE_RULE = "A pair is correct if the good sentence has the strictly higher score; a tie is wrong."
+
+
+def results_lines(results: EvaluationResults, width: int) -> list[str]:
+    """Return the results as lines for a terminal with a number of columns."""
+    lines: list[str] = []
+    if results.text is not None:
+        lines += _text_lines(results.text, results, width)
+    if results.pairs is not None:
+        lines += [*([""] if lines else []), *_pair_lines(results.pairs, width)]
+    return [line[:width].rstrip() for line in lines]
+
+
+def _text_lines(text: TextResults, results: EvaluationResults, width: int) -> list[str]:
+    wide = width >= _WIDE
+    rows = [(name, value, of) if wide else (name, value) for name, value, of in _text_rows(text)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    heading = f"Text: {_text_summary(text, results)}"
+    cells = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows]
+    return [*_wrapped(heading, width), *(f"  {line}" for line in cells)]
+
+
+def _text_summary(text: TextResults, results: EvaluationResults) -> str:
+    part = "" if text.tokens == text.all_tokens else f" of {text.all_tokens:,} (--max_tokens)"
+    return (
+        f"{text.tokens:,} tokens{part}, {text.unknown_tokens:,} of them [UNK], in "
+        f"{text.windows:,} windows of at most {results.max_seq_length} tokens"
+    )
+
+
+def _text_rows(text: TextResults) -> list[tuple[str, str, str]]:
+    masked = f"15% of the tokens: {text.masked_lm.loss.tokens:,}"
+    return [
+        ("masked_lm_loss", _mean(text.masked_lm.loss, 3), masked),
+        ("masked_lm_accuracy", _mean(text.masked_lm.accuracy, 4), masked),
+        ("pseudo_perplexity", _mean(text.pseudo_perplexity, 2), f"each token in turn: {text.tokens:,}"),
+    ]
+
+
+def _mean(score: MeanScore, decimals: int) -> str:
+    error = "" if score.standard_error is None else f" ± {score.standard_error:,.{decimals}f}"
+    return f"{score.mean:,.{decimals}f}{error}"
+
+
+def _pair_lines(results: PairResults, width: int) -> list[str]:
+    scores = results.scores
+    shown = _pair_rows(results)
+    name_width = min(max(_LEAST_NAME, *(len(name) for name, _ in shown)), _MOST_NAME, width - _NUMBERS_WIDTH)
+    lines = [
+        *_wrapped(f"Minimal pairs: {_pair_summary(results)}", width),
+        *_wrapped(_TIE_RULE, width),
+        "",
+        "paradigm".ljust(name_width) + _NUMBERS.format("accuracy", "±", "pairs"),
+    ]
+    lines += [without_middle(printable(name), name_width).ljust(name_width) + numbers for name, numbers in shown]
+    benchmark, published = published_accuracies(scores.fields, len(scores.paradigms))
+    if published:
+        lines += ["", f"published, {benchmark}".ljust(name_width) + f"{'accuracy':>8}  mean of"]
+        lines += [_published_line(line, name_width, width) for line in published]
+    return lines
+
+
+def _published_line(line: PublishedAccuracy, name_width: int, width: int) -> str:
+    name = without_middle(line.model, name_width).ljust(name_width)
+    source = f" ({line.source})" if width >= _WIDE else ""
+    return f"{name}{line.accuracy:>8.1f}  {line.mean_of}{source}"
+
+
+def _pair_summary(results: PairResults) -> str:
+    scores = results.scores
+    pairs = scores.mean_of_paradigms.pairs
+    part = "" if pairs == results.all_pairs else f" of {results.all_pairs:,} (--max_pairs)"
+    return (
+        f"{pairs:,} pairs{part} of {len(scores.paradigms)} paradigms; ties: {scores.ties:,}, pairs with [UNK]: "
+        f"{results.unknown:,}"
+    )
+
+
+def _pair_rows(results: PairResults) -> list[tuple[str, str]]:
+    """Return names and numbers of fields, each followed by its paradigms, and of the means."""
+    scores = results.scores
+    rows = []
+    field = None
+    for paradigm in scores.paradigms:
+        if scores.fields and paradigm.field != field:
+            field = paradigm.field
+            rows.append((field, _numbers(scores.fields[field])))
+        rows.append((f"  {paradigm.name}" if scores.fields else paradigm.name, _numbers(paradigm.score)))
+    rows += [(name, _numbers(score)) for name, score in _means(results)]
+    if scores.error_between_paradigms is not None:
+        rows.append(
+            ("standard error between paradigms", _NUMBERS.format("", _points(scores.error_between_paradigms), ""))
+        )
+    return rows
+
+
+def _means(results: PairResults) -> list[tuple[str, Accuracy]]:
+    scores = results.scores
+    rows = [(f"mean of {len(scores.paradigms)} paradigms", scores.mean_of_paradigms)]
+    if scores.mean_of_fields is not None:
+        rows.append((f"mean of {len(scores.fields)} fields", scores.mean_of_fields))
+    return rows
+
+
+def _numbers(score: Accuracy) -> str:
+    return _NUMBERS.format(_points(score.accuracy), _points(score.standard_error), f"{score.pairs:,}")
+
+
+def _points(fraction: float) -> str:
+    return f"{100 * fraction:.1f}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the words of a text in lines of at most a number of columns."""
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
+
+
+def results_page(results: EvaluationResults) -> str:
+    """Return the results as an HTML page without scripts."""
+    numbers: list[tuple[str, str]] = []
+    sections = []
+    if results.text is not None:
+        numbers += [(name.replace("_", " "), value) for name, value, _ in _text_rows(results.text)]
+        rows = [(name, value, of) for name, value, of in _text_rows(results.text)]
+        content = f"<p>{escape(_text_summary(results.text, results))}</p>{table(('metric', 'value', 'of'), rows)}"
+        sections.append(("text", "Text", content))
+    if results.pairs is not None:
+        scores = results.pairs.scores
+        numbers += [(name, f"{score.accuracy:.1%}") for name, score in _means(results.pairs)]
+        header = ("accuracy in percent", "standard error", "pairs")
+        means = [(name, *_cells(score)) for name, score in _means(results.pairs)]
+        content = f"<p>{escape(_pair_summary(results.pairs))}. {_TIE_RULE} Chance is 50.</p>"
+        content += table(("mean", *header), means)
+        if scores.error_between_paradigms is not None:
+            error = _points(scores.error_between_paradigms)
+            content += f"<p>Standard error of the mean of paradigms, with paradigms as a sample: {error}.</p>"
+        sections.append(("pairs", "Minimal pairs", content))
+        benchmark, published = published_accuracies(scores.fields, len(scores.paradigms))
+        if published:
+            sections.append(("published", f"Published scores, {benchmark}", _published_table(published)))
+        if scores.fields:
+            rows_of_fields = [(name, *_cells(score)) for name, score in scores.fields.items()]
+            sections.append(("fields", "Fields", table(("field", *header), rows_of_fields)))
+        paradigms = [(line.name, line.field, *_cells(line.score)) for line in scores.paradigms]
+        sections.append(("paradigms", "Paradigms", table(("paradigm", "field", *header), paradigms)))
+    variant = "later tokens of the same word masked too" if results.whole_word else "one token masked at a time"
+    head = f'<p class="soft">{escape(results.model)}, {results.precision}, {variant}</p>'
+    return page("Evaluation", head + tiles(numbers), sections)
+
+
+def _published_table(published: Sequence[PublishedAccuracy]) -> str:
+    rows = [(line.model, f"{line.accuracy:.1f}", line.mean_of, line.source) for line in published]
+    return table(("model", "accuracy in percent", "mean of", "source"), rows)
+
+
+def _cells(score: Accuracy) -> tuple[str, str, str]:
+    return _points(score.accuracy), _points(score.standard_error), f"{score.pairs:,}"
