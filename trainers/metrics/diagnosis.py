@@ -33,6 +33,7 @@ _HIGHEST_UPDATE = 0.12
 # The same, relative to the learning rate. Adam's steps are 0.2 to 0.3 of the rate after their first hundreds, and
 # without bias correction several times longer before (`trainers.optimization.optimizers`).
 _LONGEST_STEP = 0.6
+_USUAL_STEP = 0.3
 # Fraction of a run after which a level is not a phase of its beginning.
 _PLAIN_AFTER = 0.5
 # Log lines over which the loss of a run is averaged, and with fewer of which a run is not diagnosed.
@@ -211,7 +212,9 @@ def _updates(facts: RunFacts) -> Iterator[Finding]:
         f"at step {longest.step:,} an update had {longest.ratio:.1%} of the length of the weights, and "
         f"{longest.rms / facts.initial_rms:.0%} of that of the initial weights"
     )
-    if longest.rms > _LONGEST_STEP * longest.learning_rate:
+    # A longer warm-up helps only if the usual updates of the peak rate are short enough.
+    is_rate = _USUAL_STEP * facts.learning_rate > _HIGHEST_UPDATE * facts.initial_rms
+    if not is_rate and longest.rms > _LONGEST_STEP * longest.learning_rate:
         yield Finding(
             WARMUP,
             f"The warm-up of {facts.num_warmup_steps:,} steps is too short: {figure}",

@@ -75,7 +75,7 @@ def test_a_learning_rate_that_is_too_high(tmp_path, capsys):
     [
         (LEARNING_RATE, (*GOOD, "--learning_rate", "0.3", "--num_warmup_steps", "30", *STEPS)),
         (LEARNING_RATE, (*BERT_ADAM, "--learning_rate", "0.1", "--num_warmup_steps", "150", *STEPS)),
-        (WARMUP, (*BERT_ADAM, "--learning_rate", "0.01", "--num_warmup_steps", "0", *STEPS)),
+        (WARMUP, (*BERT_ADAM, "--learning_rate", "5e-3", "--num_warmup_steps", "0", *STEPS)),
         (TOO_FEW, (*GOOD, "--learning_rate", "1e-3", "--num_warmup_steps", "20", "--num_train_steps", "60")),
     ],
 )
