@@ -17,6 +17,7 @@ from trainers.data.batches import Batches, InputShard
 from trainers.objective import Features, Objective, Ratios, Tensor
 from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.optimizer_options import OptimizerOptions
+from trainers.optimization.optimizers import Optimizer
 
 # The input pipelines of the processes that train together, each of which reads its part of every batch.
 MakeBatches = Callable[[InputShard], Batches]
@@ -119,12 +120,14 @@ class Trainer(Protocol):
             variables.
         config: configuration of the training steps.
         distribution: the devices.
+        optimizer: the optimizer with its slots.
         saved_variables: weights and optimizer slots by their names in checkpoints.
     """
 
     task: Objective
     config: TrainConfig
     distribution: Distribution
+    optimizer: Optimizer
     saved_variables: dict[str, keras.Variable]
 
     def checkpoint_values(self) -> Mapping[str, keras.Variable | np.ndarray]:

@@ -17,7 +17,7 @@ from trainers.optimization.schedule import Stage, stages_before
 # Maximum size of a block in tokens of padded rows, about 180 MB of records; a larger shard is a block of its own.
 BLOCK_POSITIONS = 1 << 25
 # Purposes of random numbers, so that no two purposes use the same numbers.
-ORDER, TRAIN_MASKS, VALIDATION_MASKS = range(3)
+ORDER, TRAIN_MASKS, VALIDATION_MASKS, BASELINE_MASKS = range(4)
 # 2**32 divided by the golden ratio: multiples of it, modulo 2**32, fall evenly (Knuth, TAOCP 3, section 6.4).
 _GOLDEN = 2_654_435_769
 

@@ -12,7 +12,9 @@ from beambert_common.durations import format_duration
 from beambert_common.typed_json import Count, NonNegative, Number
 from pipelines.dataset import SPLITS
 from trainers.errors import TrainingError
+from trainers.metrics.baseline_record import LevelFields
 from trainers.metrics.chance_levels import with_level
+from trainers.metrics.standing import standing
 from trainers.monitoring import metrics_jsonl
 from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, resumed_seconds
 from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
@@ -72,6 +74,9 @@ class TrainingMonitor:
         clock: monotonic clock in seconds.
         start: time of the clock at which the command started, which begins the wall time of the goodput; None for the
             first stage. Without a stage, as in an evaluation alone, no time is counted.
+        levels: masked-LM levels by name, of which the progress line names the last one passed.
+        measure: function of a step; returns further metrics of the model, for a line of the log.
+        observe: called with each training line of the log.
     """
 
     def __init__(
@@ -85,6 +90,9 @@ class TrainingMonitor:
         peak_flops: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         start: float | None = None,
+        levels: Mapping[str, LevelFields] | None = None,
+        measure: Callable[[int], Mapping[str, float]] | None = None,
+        observe: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.output = output
         self.last_step = last_step
@@ -92,6 +100,7 @@ class TrainingMonitor:
         self.step = step
         self.peak_flops = peak_flops
         self.clock = clock
+        self.levels, self.measure, self.observe = levels or {}, measure, observe
         self.report_steps = steps_a_report(last_step)
         self.examples = int(state.get("examples", 0))
         self.tokens = float(state.get("tokens", 0.0))
@@ -266,6 +275,9 @@ class TrainingMonitor:
         self.sums, self.timed = {}, []
         if self.log is None:
             return
+        if self.measure is not None:
+            with self.pause("evaluation_seconds"):
+                metrics |= self.measure(self.step)
         timing = {"seconds": round(self.seconds, 3), **{name: float(f"{rate:.4g}") for name, rate in rates.items()}}
         timing |= self.timer.fields()
         if self.corrupt:
@@ -273,6 +285,8 @@ class TrainingMonitor:
         assert timing.keys() <= TIMING_FIELDS
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
         self.events["train"].write(self.step, {**metrics, **rates, GOODPUT: self.goodput.goodput})
+        if self.observe is not None:
+            self.observe({"split": "train", "step": self.step, **metrics, **self._counts()})
 
     def _remember(self, metric_sums: MetricSums, timed: TimedSteps | None, steps: int) -> None:
         """Keep the last steps, as many as between two lines of the log."""
@@ -312,11 +326,13 @@ class TrainingMonitor:
         return parts
 
     def _shown(self, metrics: Mapping[str, float]) -> list[str]:
-        return [
+        shown = [
             with_level(f"{label} {metrics[name]:.3f}", name, metrics)
             for name, label in self.shown_metrics.items()
             if name in metrics
         ]
+        passed = standing(metrics, self.levels)
+        return shown if passed is None else [*shown, passed]
 
     def _seconds_left(self, timed: Sequence[TimedSteps]) -> float:
         """Return the remaining seconds, at the rate of the last steps."""

@@ -189,15 +189,32 @@ class Optimizer:
             norm: Euclidean norm of a tensor of the variable's shape; None for the norm without vocabulary padding.
         """
         options = self.options
-        rate = rate * self._rate_factors[name]
         m = options.beta_1 * state.m + (1.0 - options.beta_1) * gradient
         v = options.beta_2 * state.v + (1.0 - options.beta_2) * ops.square(gradient)
+        return OptimizerState(state.weight - self.step_of(name, OptimizerState(state.weight, m, v), rate, step, norm), m, v)
+
+    def step_of(
+        self,
+        name: str,
+        state: OptimizerState,
+        rate: Tensor,
+        step: Tensor,
+        norm: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Return what a step subtracts from a variable, float32 of its shape.
+
+        Args:
+            name, rate, step, norm: as for `updated`.
+            state: the variable before the step, and its slots after it.
+        """
+        options = self.options
+        rate = rate * self._rate_factors[name]
         if options.name == "bert_adam":
-            update = m / (ops.sqrt(v) + options.epsilon)
+            update = state.m / (ops.sqrt(state.v) + options.epsilon)
         else:
             t = ops.cast(step, "float32") + 1.0
-            corrected_m = m / (1.0 - ops.power(options.beta_1, t))
-            corrected_v = v / (1.0 - ops.power(options.beta_2, t))
+            corrected_m = state.m / (1.0 - ops.power(options.beta_1, t))
+            corrected_v = state.v / (1.0 - ops.power(options.beta_2, t))
             update = corrected_m / (ops.sqrt(corrected_v) + options.epsilon)
         if is_decayed(name):
             update = update + options.weight_decay * state.weight
@@ -206,7 +223,7 @@ class Optimizer:
                 weight_norm, update_norm = norm(state.weight), norm(update)
                 positive = ops.logical_and(weight_norm > 0, update_norm > 0)
                 rate = rate * ops.where(positive, weight_norm / update_norm, 1.0)
-        return OptimizerState(state.weight - rate * update, m, v)
+        return rate * update
 
 
 def _norm(values: Tensor) -> Tensor:

@@ -11,10 +11,13 @@ from bert_model.size import parameter_counts
 from pipelines import dataset as manifest
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.metrics.chance_levels import with_level
+from trainers.metrics.standing import passed_at
 from trainers.monitoring.goodput import GoodputSeconds, summary
 from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.pretraining.plan import PretrainingPlan
+from trainers.run_report.finished_run import read_run
+from trainers.run_report.run_facts import findings_of
 from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
 from trainers.run_report.run_warnings import score_warnings
 from trainers.training import run_manifest
@@ -76,6 +79,12 @@ def print_summary(
         print_status(f"Evaluation   {output / 'eval_results.txt'}: {scores}")
         for line in score_warnings(results, {}):
             warn(line)
+    run = read_run(output)
+    for line in findings_of(run):
+        warn(line)
+    if (steps := passed_at(run.train, run.levels)) or run.levels:
+        passed = ", ".join(f"{name} at step {step:,}" for name, step in steps.items())
+        print_status(f"Levels       passed: {passed or 'none'}")
     if goodput is not None:
         print_status(f"Goodput      {summary(goodput)}")
     print_status(f"Report       {output / 'report.html'}")

@@ -20,6 +20,8 @@ from trainers.data.mask_rate_schedule import mask_rate_at
 from trainers.data.pipeline import train_batches, validation_batches
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
+from trainers.metrics import baseline_record
+from trainers.metrics.baseline_record import BaselineRecord
 from trainers.metrics.chance_levels import pretraining_levels
 from trainers.monitoring.mlm_samples import mlm_samples
 from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
@@ -27,9 +29,11 @@ from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.objective import Objective
 from trainers.optimization.schedule import Stage, check_batch_sizes
+from trainers.pretraining.baselines import baselines_of
 from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
 from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
+from trainers.pretraining.run_observer import RunObserver
 from trainers.pretraining.time_budget import print_time_left, with_measured_steps
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
@@ -106,6 +110,8 @@ class PretrainingRun:
         self.trainer: Trainer | None = None
         # Of a run that trains; it also records the last evaluation.
         self.monitor: TrainingMonitor | None = None
+        # Of the chief.
+        self.baselines = baseline_record.load(plan.output) if distribution.is_chief else None
         # By data index.
         self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
@@ -130,6 +136,7 @@ class PretrainingRun:
         if config.do_train:
             if self.distribution.is_chief:
                 self._write_run_files()
+                self.baselines = self.baselines or self._write_baselines()
             stopped = self._train()
             if stopped is not None:
                 if self.distribution.is_chief:
@@ -220,6 +227,20 @@ class PretrainingRun:
                 ),
             )
 
+    def _write_baselines(self) -> BaselineRecord | None:
+        """Compute the baselines of the data of the first stage, and write them to the run directory."""
+        plan, index = self.plan, self.plan.stages[0].data
+        record = baselines_of(
+            plan.directories[index],
+            plan.datasets[index],
+            plan.vocabulary,
+            causal=plan.causal_attention,
+            next_sentence=not self.config.no_next_sentence,
+        )
+        if record is not None:
+            record.write(self.output)
+        return record
+
     def _train(self) -> int | None:
         """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
         config, plan = self.config, self.plan
@@ -244,7 +265,7 @@ class PretrainingRun:
         )
         if shortage and self.distribution.is_chief:
             warn(shortage)
-        self.monitor = self._monitor(step, state or {}, plan.start)
+        self.monitor = self._monitor(step, state or {}, plan.start, trainer)
         with self.monitor as monitor:
             stopped = train(
                 trainer, step, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
@@ -308,8 +329,13 @@ class PretrainingRun:
 
         return TrainData(self.tasks[index], batches, work, self.corrupt_records.num_replaced_before)
 
-    def _monitor(self, step: int, state: Mapping, start: float | None = None) -> TrainingMonitor:
+    def _monitor(
+        self, step: int, state: Mapping, start: float | None = None, trainer: Trainer | None = None
+    ) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
+        observer = RunObserver(self.plan, self.baselines, trainer, step) if output and trainer else None
+        if observer:
+            observer.warn()
         return TrainingMonitor(
             output,
             self.plan.stages[-1].end_step,
@@ -319,6 +345,9 @@ class PretrainingRun:
             peak_flops=peak_flops_of(self.config, self.distribution),
             start=start,
             clock=self.plan.clock,
+            levels=self.baselines.levels if self.baselines else None,
+            measure=observer.measure if observer else None,
+            observe=observer.observe if observer else None,
         )
 
     def _last_checkpoint(self) -> Checkpoint:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -11,6 +11,12 @@ import numpy as np
 from pipelines.reporting import axes
 
 MOST_POINTS = 152  # Two SVG units per point.
+# Rules of the horizontal lines of levels, for the page.
+STYLE = """
+.level { stroke: var(--fine); stroke-width: 1.2; stroke-dasharray: 5 3; fill: none; }
+svg .level-name { fill: var(--fine); }
+"""
+_TEXT_HEIGHT = 11
 
 
 class Point(NamedTuple):
@@ -38,6 +44,7 @@ def curve(
     train: Sequence[tuple[int, float]],
     validation: Sequence[tuple[int, float]],
     shown: Callable[[float], str],
+    levels: Mapping[str, float] | None = None,
 ) -> str:
     """Return a figure as HTML; "" without finite values.
 
@@ -46,7 +53,9 @@ def curve(
         train, validation: (step, value) pairs. Training is a line, with a range band if it has many points; validation
             is a line with dots.
         shown: function that formats a value, for tooltips.
+        levels: finite values of named horizontal lines.
     """
+    levels = levels or {}
     series = {
         name: thinned([(step, value) for step, value in values if math.isfinite(value)])
         for name, values in (("train", train), ("validation", validation))
@@ -58,7 +67,8 @@ def curve(
     first, last = min(point.step for point in all_points), max(point.step for point in all_points)
     start = 0.0 if first < last / 4 else first
     x_end = last if last > start else start + 1
-    bottom, top = _range(min(point.low for point in all_points), max(point.high for point in all_points))
+    values = [*levels.values(), *(value for point in all_points for value in (point.low, point.high))]
+    bottom, top = _range(min(values), max(values))
 
     def x_of(step: float) -> float:
         return axes.LEFT + axes.PLOT_WIDTH * (step - start) / (x_end - start)
@@ -68,6 +78,7 @@ def curve(
 
     body = [axes.horizontal(y_of(tick), axes.number(tick)) for tick in axes.ticks(top, bottom)]
     body += [axes.vertical(x_of(tick), axes.number(tick)) for tick in _steps(x_end, start)]
+    body += _levels(levels, y_of, shown)
     if "train" in series:
         body += _line(series["train"], x_of, y_of, shown)
     if "validation" in series:
@@ -75,7 +86,26 @@ def curve(
     names = list(series) if len(series) > 1 else []
     splits = " and ".join(series)
     label = title if "train" in series else f"{title}, validation"
-    return axes.figure(body, "step", label, f"{title} of {splits} by step", names)
+    described = ", ".join(f"{name} {shown(value)}" for name, value in levels.items())
+    description = f"{title} of {splits} by step" + (f"; levels: {described}" if described else "")
+    return axes.figure(body, "step", label, description, names)
+
+
+def _levels(levels: Mapping[str, float], y_of: Callable[[float], float], shown: Callable[[float], str]) -> list[str]:
+    """Return horizontal lines with their names above them, or below where the line above is near."""
+    body = []
+    above = -math.inf
+    for name, value in sorted(levels.items(), key=lambda level: -level[1]):
+        y = y_of(value)
+        # The name of the line above may be below that line only if this line leaves room for both.
+        baseline = y - 3 if y - above > _TEXT_HEIGHT + 3 else y + _TEXT_HEIGHT
+        above = max(y, baseline)
+        body.append(
+            f'<path class="level" d="M{axes.LEFT},{y:.1f}H{axes.WIDTH - axes.RIGHT}"/>'
+            f'<text class="level-name" x="{axes.WIDTH - axes.RIGHT}" y="{baseline:.1f}" text-anchor="end">'
+            f"{escape(name)} {escape(shown(value))}</text>"
+        )
+    return body
 
 
 def _line(

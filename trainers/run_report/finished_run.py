@@ -7,6 +7,8 @@ from typing import Any
 
 from bert_model.checkpoints import native
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
+from trainers.metrics import baseline_record
+from trainers.metrics.baseline_record import BaselineRecord, LevelFields
 from trainers.monitoring import metrics_jsonl
 from trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
 from trainers.training import run_manifest
@@ -26,6 +28,7 @@ class Run:
         checkpoints: (step, size in bytes) of the complete checkpoints, oldest first.
         initial: lines of init_checkpoint.txt, which initial weights were loaded.
         evaluation: content of evaluation.json, the predictions of a fine-tuned model.
+        baselines: content of baselines.json; None for fine-tuning and for runs of older versions.
     """
 
     record: Mapping[str, Any]
@@ -38,6 +41,12 @@ class Run:
     checkpoints: Sequence[tuple[int, int]]
     initial: Sequence[str]
     evaluation: Mapping[str, Any]
+    baselines: BaselineRecord | None = None
+
+    @property
+    def levels(self) -> Mapping[str, LevelFields]:
+        """Return the masked-LM levels of the training text by name."""
+        return self.baselines.levels if self.baselines else {}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -78,6 +87,7 @@ def read_run(output: Path) -> Run:
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
         evaluation=json_in(output / EVALUATION_NAME),
+        baselines=baseline_record.load(output),
     )
 
 

@@ -22,10 +22,13 @@ from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_o
 from trainers.monitoring.goodput import LABELS, latest_seconds
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from trainers.monitoring.mlm_samples import FILLED
-from trainers.run_report import task_sections
+from trainers.metrics.standing import LOSS as MASKED_LM_LOSS
+from trainers.run_report import curves, task_sections
 from trainers.run_report.curves import curve
 from trainers.run_report.finished_run import Run, read_run
+from trainers.run_report.levels_section import levels_section
 from trainers.run_report.published_scores import IN_PERCENT
+from trainers.run_report.run_facts import findings_of
 from trainers.run_report.run_warnings import score_warnings, warnings_of
 from trainers.run_report.task_style import STYLE
 
@@ -50,6 +53,8 @@ _LABELS = {
     "next_sentence_accuracy": "next-sentence accuracy",
     "learning_rate": "learning rate",
     "gradient_norm": "gradient norm before clipping",
+    "update_ratio": "update-to-weight ratio",
+    "weight_rms": "root mean square of the weights",
     "sequences_per_second": "sequences per second",
     "tokens_per_second": "tokens per second, with padding",
     "unpadded_tokens_per_second": "tokens per second, without padding",
@@ -78,11 +83,13 @@ def render(run: Run) -> str:
     metrics = run.results or (run.validation[-1] if run.validation else {})
     warnings = [
         *warnings_of(run.options, run.train, run.validation),
+        *findings_of(run),
         *score_warnings(metrics, run.evaluation),
     ]
     sections = [
         ("warnings", "Warnings", warning_list(warnings)),
         *task_sections.sections(run.evaluation, run.results),
+        ("levels", "Levels", levels_section(run)),
         ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
         ("speed", "Throughput", _curves(run, _SPEEDS)),
         ("goodput", "Goodput", _goodput(run)),
@@ -95,7 +102,8 @@ def render(run: Run) -> str:
         ("versions", "Versions", _facts(run.record.get("versions", {}))),
     ]
     title = f"Fine-tuning: {run.task}" if run.task else "Pretraining run"
-    return page(title, _head(run), [section for section in sections if section[2]], STYLE if run.task else "")
+    style = STYLE if run.task else curves.STYLE
+    return page(title, _head(run), [section for section in sections if section[2]], style)
 
 
 def _head(run: Run) -> str:
@@ -161,10 +169,24 @@ def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
 
 def _curves(run: Run, names: Sequence[str]) -> str:
     figures = [
-        curve(_label(name), _series(run.train, name), _series(run.validation, name), partial(_shown, name))
+        curve(
+            _label(name),
+            _series(run.train, name),
+            _series(run.validation, name),
+            partial(_shown, name),
+            _levels_of(run, name),
+        )
         for name in names
     ]
     return f'<div class="figures">{"".join(figures)}</div>' if any(figures) else ""
+
+
+def _levels_of(run: Run, name: str) -> dict[str, float]:
+    """Return the levels to draw in the figure of a metric."""
+    if name not in (MASKED_LM_LOSS, "masked_lm_accuracy"):
+        return {}
+    is_loss = name == MASKED_LM_LOSS
+    return {level: fields.loss if is_loss else fields.accuracy for level, fields in run.levels.items()}
 
 
 def _series(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:

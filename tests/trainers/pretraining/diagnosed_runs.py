@@ -1,0 +1,38 @@
+"""Pretrains small models, and returns what the diagnosis says of the runs."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import NamedTuple
+
+from bert_model.config import BertConfig
+from trainers.commands import pretrain
+from trainers.config.pretrain_config import PretrainConfig
+from trainers.metrics.diagnosis import findings_of_run, is_on_plateau
+from trainers.pretraining.pretrain_flags import add_arguments
+from trainers.run_report.finished_run import Run, read_run
+from trainers.run_report.run_facts import facts_of
+
+# Learns a toy language, and most of the real texts.
+GOOD = ("--optimizer", "adamw", "--learning_rate", "3e-3", "--train_batch_size", "64", "--no_next_sentence")
+
+
+class Diagnosed(NamedTuple):
+    """A run: its files, the causes found, and whether it ended on the level of token frequencies."""
+
+    run: Run
+    causes: list[str]
+    is_stuck: bool
+
+
+def pretrained(folder: Path, data: Path, model: BertConfig, *flags: str) -> Diagnosed:
+    """Pretrain a model in `folder`/run, and return its diagnosis."""
+    (folder / "model.json").write_text(model.to_json(), encoding="utf-8")
+    parser = ArgumentParser()
+    add_arguments(parser)
+    output = folder / "run"
+    files = ["--data", str(data), "--output", str(output), "--model", str(folder / "model.json")]
+    assert pretrain.run(PretrainConfig.from_args(parser.parse_args([*files, *flags]))) == 0
+    run = read_run(output)
+    facts = facts_of(run.options, run.config, run.baselines, run.train)
+    assert facts is not None
+    return Diagnosed(run, [finding.cause for finding in findings_of_run(facts)], is_on_plateau(facts))

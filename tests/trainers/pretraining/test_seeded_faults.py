@@ -1,0 +1,99 @@
+"""Each fault put into a small run is named by the diagnosis, and by nothing else."""
+
+import pytest
+
+from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
+from tests.trainers.pretraining.toy_language import Language, write_language
+from trainers.metrics.diagnosis import (
+    LABELS,
+    LEARNING_RATE,
+    ONE_CLASS,
+    REPETITION,
+    TOO_FEW,
+    VOCABULARY,
+    WARMUP,
+    findings_of_text,
+)
+from trainers.pretraining.baselines import baselines_of
+from trainers.pretraining.prepare import read_vocabulary
+
+from pipelines import dataset as manifest
+
+TEXT_FAULTS = {
+    "repeated lines": REPETITION,
+    "shuffled labels": LABELS,
+    "no masks": LABELS,
+    "one class": ONE_CLASS,
+    "large vocabulary": VOCABULARY,
+}
+BERT_ADAM = ("--train_batch_size", "64", "--no_next_sentence")
+STEPS = ("--num_train_steps", "300")
+
+
+def language_with(fault):
+    return Language(unused=200) if fault == "large vocabulary" else Language()
+
+
+def findings(directory):
+    dataset = manifest.load(directory)
+    vocabulary = read_vocabulary(directory, dataset)
+    record = baselines_of(directory, dataset, vocabulary, causal=False, next_sentence=True)
+    return findings_of_text(record.text, {name: level.loss for name, level in record.levels.items()})
+
+
+@pytest.mark.parametrize(("fault", "cause"), TEXT_FAULTS.items())
+def test_a_fault_of_the_text_is_named_before_the_first_step(tmp_path, fault, cause):
+    write_language(tmp_path / "data", language_with(fault), fault)
+    assert [finding.cause for finding in findings(tmp_path / "data")] == [cause]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_alarm_on_healthy_text(tmp_path, seed):
+    language = Language(seed, words=(40, 80, 160)[seed % 3], successors=(2, 3, 5)[seed // 3 % 3])
+    write_language(tmp_path / "data", language)
+    assert findings(tmp_path / "data") == []
+
+
+def test_a_learning_rate_that_is_too_high(tmp_path, capsys):
+    language = Language()
+    write_language(tmp_path / "data", language)
+    flags = (*GOOD, "--learning_rate", "0.1", "--num_warmup_steps", "60", "--num_train_steps", "150")
+    result = pretrained(tmp_path, tmp_path / "data", language.model(), *flags)
+    assert result.is_stuck
+    assert result.causes == [LEARNING_RATE]
+    # Once during the run, and in the summary after the last checkpoint.
+    printed = capsys.readouterr().err
+    assert printed.count("warning: The learning rate is too high") == 2
+    report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "The learning rate is too high" in report
+    assert "No warnings." not in report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cause", "flags"),
+    [
+        (LEARNING_RATE, (*GOOD, "--learning_rate", "0.3", "--num_warmup_steps", "30", *STEPS)),
+        (LEARNING_RATE, (*BERT_ADAM, "--learning_rate", "0.1", "--num_warmup_steps", "150", *STEPS)),
+        (WARMUP, (*BERT_ADAM, "--learning_rate", "5e-3", "--num_warmup_steps", "0", *STEPS)),
+        (TOO_FEW, (*GOOD, "--learning_rate", "1e-3", "--num_warmup_steps", "20", "--num_train_steps", "60")),
+    ],
+)
+def test_a_fault_of_the_optimizer_is_named(tmp_path, cause, flags):
+    language = Language()
+    write_language(tmp_path / "data", language)
+    result = pretrained(tmp_path, tmp_path / "data", language.model(), *flags)
+    assert result.is_stuck
+    assert result.causes == [cause]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "cause"), TEXT_FAULTS.items())
+def test_a_fault_of_the_text_is_in_the_summary_of_a_run(tmp_path, capsys, fault, cause):
+    language = language_with(fault)
+    write_language(tmp_path / "data", language, fault)
+    flags = [flag for flag in GOOD if flag != "--no_next_sentence"]
+    result = pretrained(tmp_path, tmp_path / "data", language.model(32), *flags, "--num_train_steps", "40")
+    assert cause in result.causes
+    # At the start of the run and in its summary.
+    assert capsys.readouterr().err.count("warning: ") >= 2

@@ -1,0 +1,49 @@
+"""State which masked-LM levels a run has passed.
+
+A level is passed where masked_lm_loss is below the loss of the level. This file imports neither Keras nor TensorFlow.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+LOSS = "masked_lm_loss"
+
+
+class _Level(Protocol):
+    @property
+    def loss(self) -> float: ...
+
+
+def in_order(levels: Mapping[str, _Level]) -> list[str]:
+    """Return the names of the levels in the order in which a run passes them, by descending loss."""
+    return sorted(levels, key=lambda name: -levels[name].loss)
+
+
+def standing(metrics: Mapping[str, Any], levels: Mapping[str, _Level]) -> str | None:
+    """Return the last level passed, such as "above bigram", or "below unigram" if none; None without levels or loss.
+
+    Args:
+        metrics: metrics of training steps or of an evaluation.
+        levels: levels by name.
+    """
+    loss, order = metrics.get(LOSS), in_order(levels)
+    if not order or not isinstance(loss, int | float):
+        return None
+    passed = [name for name in order if loss < levels[name].loss]
+    return f"above {passed[-1]}" if passed else f"below {order[0]}"
+
+
+def passed_at(lines: Iterable[Mapping[str, Any]], levels: Mapping[str, _Level]) -> dict[str, int]:
+    """Return the first step at which each level was passed, without levels that were not.
+
+    Args:
+        lines: lines of metrics.jsonl of one split, by step.
+        levels: levels by name.
+    """
+    steps: dict[str, int] = {}
+    for line in lines:
+        loss = line.get(LOSS)
+        for name, level in levels.items():
+            if isinstance(loss, int | float) and loss < level.loss:
+                steps.setdefault(name, line["step"])
+    return {name: steps[name] for name in in_order(levels) if name in steps}

@@ -1,0 +1,85 @@
+"""Collect the facts of a pretraining run for its diagnosis, from the files of its directory."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_model.config import BertConfig, ConfigError
+from bert_model.size import parameter_counts
+from trainers.metrics.baseline_record import BaselineRecord
+from trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
+from trainers.metrics.standing import LOSS
+from trainers.run_report.finished_run import Run
+
+_INITIALIZER_RANGE = 0.02
+
+
+def facts_of(
+    options: Mapping[str, Any],
+    config: Mapping[str, Any],
+    baselines: BaselineRecord | None,
+    lines: Sequence[Mapping[str, Any]],
+    parameters: int | None = None,
+) -> RunFacts | None:
+    """Return the facts of a run; None if the options lack the schedule, as those of a corrupt file do.
+
+    Args:
+        options: options of run.json.
+        config: content of bert_config.json.
+        baselines: content of baselines.json; None if it is missing.
+        lines: training lines of metrics.jsonl, by step.
+        parameters: number of parameters; None if unknown.
+    """
+    steps, warmup, rate = (options.get(name) for name in ("num_train_steps", "num_warmup_steps", "learning_rate"))
+    if not isinstance(steps, int) or not isinstance(warmup, int) or not isinstance(rate, int | float) or steps < 1:
+        return None
+    power = options.get("lr_decay_power", 1.0)
+    power = power if isinstance(power, int | float) else 1.0
+    updates = [
+        Update(line["step"], ratio, ratio * rms, learning_rate_of(line["step"] - 1, rate, steps, warmup, power))
+        for line in lines
+        if _is_number(ratio := line.get(UPDATE_RATIO)) and _is_number(rms := line.get(WEIGHT_RMS))
+    ]
+    initial = config.get("initializer_range", _INITIALIZER_RANGE)
+    if options.get("init_checkpoint") and lines:
+        initial = lines[0].get(WEIGHT_RMS)
+    last = lines[-1] if lines else {}
+    return RunFacts(
+        step=last.get("step", 0),
+        num_train_steps=steps,
+        num_warmup_steps=warmup,
+        learning_rate=rate,
+        initial_rms=initial if _is_number(initial) and initial > 0 else _INITIALIZER_RANGE,
+        losses=[(line["step"], line[LOSS]) for line in lines if _is_number(line.get(LOSS))],
+        updates=updates,
+        levels={name: level.loss for name, level in baselines.levels.items()} if baselines else {},
+        text=baselines.text if baselines else None,
+        tokens=round(last["tokens"]) if _is_number(last.get("tokens")) else 0,
+        parameters=parameters,
+    )
+
+
+def findings_of(run: Run) -> list[str]:
+    """Return the findings of `trainers.metrics.diagnosis` about a pretraining run, one line each."""
+    if run.task is not None:
+        return []
+    facts = facts_of(run.options, run.config, run.baselines, run.train, _parameters(run.config))
+    return [str(finding) for finding in findings_of_run(facts)] if facts else []
+
+
+def _parameters(config: Mapping[str, Any]) -> int | None:
+    try:
+        return parameter_counts(BertConfig.from_json(json.dumps(config))).total
+    except ConfigError:
+        return None
+
+
+def learning_rate_of(step: int, peak: float, num_train_steps: int, num_warmup_steps: int, power: float) -> float:
+    """Return the learning rate of a step, as `trainers.optimization.optimizers.learning_rate_at` without Keras."""
+    if step < num_warmup_steps:
+        return peak * step / num_warmup_steps
+    return peak * (1.0 - min(step, num_train_steps) / num_train_steps) ** power
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
