@@ -52,6 +52,9 @@ def with_positions(checkpoint: Checkpoint, count: int, method: str) -> Checkpoin
     record = checkpoint.record
     if record and record.max_seq_length and record.max_seq_length > count:
         record = dataclasses.replace(record, max_seq_length=count)
+    if record and method != "tile":
+        # Outputs change at every position, so the recorded metrics do not hold.
+        record = dataclasses.replace(record, metrics={})
     return dataclasses.replace(
         checkpoint,
         config=dataclasses.replace(checkpoint.config, max_position_embeddings=count),

@@ -13,20 +13,18 @@ BIAS = "cls/predictions/output_bias"
 POSITIONS = "bert/embeddings/position_embeddings"
 
 
-def test_rows_are_copied_averaged_or_drawn():
+def test_rows_are_copied_bit_for_bit_or_averaged():
     generator = np.random.default_rng(0)
     # Bits of all kinds: a copy through a float operation would change the NaN with its payload.
     matrix = generator.normal(0, 1, (6, 5)).astype(np.float32)
     matrix[2] = np.frombuffer(bytes.fromhex("010000800000807f230180ff000000800100c07f"), np.float32)
-    tokens = ["a", "b", "c", "d", "e"]
-    sources = [(5,), (2,), (0, 1, 1), (), (3, 4)]
-    rows = embedding_rows.rows_from(matrix, sources, tokens)
-    assert (rows.shape, rows.dtype) == ((5, 5), np.float32)
+    rows = embedding_rows.rows_from(matrix, [(5,), (2,), (0, 1, 1), (3, 4)], ["a", "b", "c", "d"])
+    assert (rows.shape, rows.dtype) == ((4, 5), np.float32)
     assert rows[0].tobytes() == matrix[5].tobytes()
     assert rows[1].tobytes() == matrix[2].tobytes()
     exact = (matrix[0].astype(np.float64) + 2 * matrix[1]) / 3
     np.testing.assert_array_equal(rows[2], exact.astype(np.float32))
-    np.testing.assert_array_equal(rows[4], ((matrix[3].astype(np.float64) + matrix[4]) / 2).astype(np.float32))
+    np.testing.assert_array_equal(rows[3], ((matrix[3].astype(np.float64) + matrix[4]) / 2).astype(np.float32))
 
 
 def test_drawn_rows_depend_on_the_token_only_and_are_distributed_as_the_others():
@@ -94,9 +92,13 @@ def test_one_position_is_repeated():
 def test_a_recorded_length_is_at_most_the_number_of_positions(tmp_path):
     write_release(tmp_path / "a")
     with open_checkpoint(tmp_path / "a") as checkpoint:
-        recorded = dataclasses.replace(checkpoint, record=ModelRecord(task="pretraining", max_seq_length=9))
+        recorded = dataclasses.replace(
+            checkpoint, record=ModelRecord(task="pretraining", max_seq_length=9, metrics={"loss": 1.0})
+        )
         for count, length in ((6, 6), (9, 9), (40, 9)):
             resized = embedding_rows.with_positions(recorded, count, "tile")
             assert resized.record.max_seq_length == length
+            assert resized.record.metrics == {"loss": 1.0}
             assert resized.config.max_position_embeddings == count
             assert resized.tensors[POSITIONS].shape == resized.tensors[POSITIONS].read().shape
+        assert embedding_rows.with_positions(recorded, 40, "interpolate").record.metrics == {}
