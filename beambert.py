@@ -42,7 +42,7 @@ COMMAND_GROUPS = {
         "predict": ("trainers.commands.predict", "Predict with a fine-tuned model"),
         "features": ("trainers.commands.features", "Extract hidden states for each line of a text file"),
         "convert": ("trainers.commands.convert", "Convert between TF1, Hugging Face and beambert models"),
-        "extend-vocab": ("adaptation.extend_vocab", "Add the words of a text to the vocabulary of a model"),
+        "extend-vocab": ("adaptation.commands.extend_vocab", "Add the words of a text to the vocabulary of a model"),
         "export": ("trainers.commands.export", "Export a SavedModel, ONNX or LiteRT model"),
     },
     "Deployment": {

@@ -77,20 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DST",
         help="Output directory; must be new or empty",
     )
-    parser.add_argument_group("output").add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
-    parser.add_argument_group("task").add_argument(
-        "--task",
-        choices=(PRETRAINING, *TASKS),
-        help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
-        "(default: as detected)",
-    )
-    parser.add_argument_group("checkpoints").add_argument(
-        "--optimizer",
-        choices=("keep", "drop"),
-        default=ConvertConfig.optimizer,
-        help="Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints",
-    )
-    group = parser.add_argument_group("positions")
+    group = parser.add_argument_group("output")
+    group.add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
     group.add_argument(
         "--max_position_embeddings",
         type=sequence_length,
@@ -103,6 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=POSITION_METHODS,
         help="Initial values of the position embeddings: tile repeats those of SRC, interpolate stretches them over "
         f"all positions (default: {POSITION_METHODS[0]})",
+    )
+    parser.add_argument_group("task").add_argument(
+        "--task",
+        choices=(PRETRAINING, *TASKS),
+        help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
+        "(default: as detected)",
+    )
+    parser.add_argument_group("checkpoints").add_argument(
+        "--optimizer",
+        choices=("keep", "drop"),
+        default=ConvertConfig.optimizer,
+        help="Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints",
     )
     add_model_arguments(parser)
 
