@@ -126,7 +126,8 @@ def _print_effect(text: TextWords, former: Vocabulary, vocabulary: Vocabulary) -
         "fewer tokens": changes.fewer,
         "other tokens of the same number": changes.as_many,
         "more tokens": changes.more,
-        "become [UNK]": changes.unknown,
+        "no longer [UNK]": changes.known,
+        "now [UNK]": changes.unknown,
     }
     for name, changed in kinds.items():
         if changed:
@@ -136,12 +137,13 @@ def _print_effect(text: TextWords, former: Vocabulary, vocabulary: Vocabulary) -
 
 
 def _print_rows(result: NewVocabulary, former: Vocabulary, former_rows: int) -> None:
-    sizes = [len(source) for source in result.sources]
+    kept = sum(token in former.ids for token in result.vocabulary.tokens)
+    drawn = sum(not source for source in result.sources)
+    size = len(result.sources)
     unused = former_rows - len(former)
     without = f", {unused:,} former rows without tokens dropped" if unused else ""
     print_status(
-        f"Rows      {len(sizes):,}: {sizes.count(1):,} copied, {sum(size > 1 for size in sizes):,} means of former "
-        f"tokens, {sizes.count(0):,} drawn{without}"
+        f"Rows      {size:,}: {kept:,} kept, {size - kept - drawn:,} means of former tokens, {drawn:,} drawn{without}"
     )
 
 

@@ -36,12 +36,14 @@ class TokenizationChanges:
             occurrences.
         as_many: the same for words with other tokens of the same number.
         more: the same for words with more tokens.
+        known: the same for words that were "[UNK]".
         unknown: the same for words that became "[UNK]".
     """
 
     fewer: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
     as_many: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
     more: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
+    known: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
     unknown: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
 
 
@@ -113,6 +115,8 @@ def compare_tokenization(
         old, new = split_word(word, before), split_word(word, after)
         if new == [UNKNOWN] != old:
             changes.unknown.append((word, old, new))
+        elif old == [UNKNOWN] != new and len(new) > 1:
+            changes.known.append((word, old, new))
         elif old != new and len(new) > 1:
             kinds = (changes.fewer, changes.as_many, changes.more)
             kinds[1 + (len(new) > len(old)) - (len(new) < len(old))].append((word, old, new))

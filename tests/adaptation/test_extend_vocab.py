@@ -55,7 +55,7 @@ def test_the_words_that_are_split_most_are_added(release, tmp_path, capsys):
         "Added     2 words: abb (a ##b ##b), bab (b ##a ##b)",
         "After     1.3333 tokens per word, 60.00% of words are one token, 6.667% [UNK]",
         "Changed   1 other word, fewer tokens, such as abba: a ##b ##b ##a -> abb ##a",
-        "Rows      17: 15 copied, 2 means of former tokens, 0 drawn",
+        "Rows      17: 15 kept, 2 means of former tokens, 0 drawn",
         f"Wrote     native model {tmp_path / 'new'}: 46 tensors",
     ]
     config, values = stored(tmp_path / "new")
@@ -139,7 +139,7 @@ def test_another_vocabulary_takes_over_the_rows_of_its_tokens(release, tmp_path,
     argv = [tmp_path / "uncased", "--replace", tmp_path / "other.txt", "--output", tmp_path / "new"]
     code, said, _ = extend(capsys, *argv)
     assert code == 0
-    assert "Rows      13: 8 copied, 3 means of former tokens, 2 drawn" in said
+    assert "Rows      13: 7 kept, 4 means of former tokens, 2 drawn" in said
     values = stored(tmp_path / "new")[1]
     sources = [published_pieces(token, set(PIECES)) for token in ("ab", "aba")]
     for number, token in enumerate(tokens):

@@ -23,7 +23,8 @@ _AGAIN = 4
 CASE_NAME = "case"
 REFERENCES_NAME = "references"
 _REMOVE = re.compile(
-    r"(?:remove|delete) (?:the (?:file|directory) )?(?!it\b)(\S+?)[;,.:]?(?=\s|$)|(\S+) already exists; .*remove it first"
+    r"(?:remove|delete) (?:the (?:file|directory) )?(?!it\b)(\S+?)[;,.:]?(?=\s|$)"
+    r"|(\S+) already exists; .*remove it first"
 )
 
 

@@ -108,6 +108,8 @@ def test_changes_of_other_words_are_counted_by_kind():
     assert changes.more == changes.unknown == []
     more = compare_tokenization({"abca": 1}, {"a", "##bca", "##c", "##a"}, {"a", "ab", "##bca", "##c", "##a"})
     assert more.more == [("abca", ["a", "##bca"], ["ab", "##c", "##a"])]
+    known = compare_tokenization({"da": 1, "d": 1}, {"a", "##a"}, {"a", "##a", "d"})
+    assert known.known == [("da", ["[UNK]"], ["d", "##a"])]
     unknown = compare_tokenization({"abd": 1}, {"a", "##bd"}, {"a", "##bd", "ab"})
     assert unknown.unknown == [("abd", ["a", "##bd"], ["[UNK]"])]
 
