@@ -43,6 +43,7 @@ COMMAND_GROUPS = {
         "predict": ("trainers.commands.predict", "Predict with a fine-tuned model"),
         "features": ("trainers.commands.features", "Extract hidden states for each line of a text file"),
         "convert": ("trainers.commands.convert", "Convert between TF1, Hugging Face and beambert models"),
+        "extend-vocab": ("adaptation.commands.extend_vocab", "Add the words of a text to the vocabulary of a model"),
         "export": ("trainers.commands.export", "Export a SavedModel, ONNX or LiteRT model"),
     },
     "Deployment": {
@@ -161,6 +162,7 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
             _require_cloud_storage(command)
             return command, functools.partial(_run_with_buckets, command)
     else:
+        _require_local_paths(command)
         _require_packages(command)
         _require_engine(command)
         _require_access(command)
@@ -242,6 +244,13 @@ def _require_access(command: Command) -> None:
         from pipelines.io import cloud_access
 
         cloud_access.require_access(command.path_arguments, command.beam_flags)
+
+
+def _require_local_paths(command: Command) -> None:
+    """End the program with a line for a remote path where only a local one is possible."""
+    for flag, path, kind in command.paths:
+        if "://" in path and not kind.remote:
+            command.parser.error(f"{flag} {path} is not supported; give a local path")
 
 
 def _require_cloud_storage(command: Command) -> None:

@@ -68,7 +68,15 @@ setup(
     packages=find_packages(
         include=[
             f"{package}{suffix}"
-            for package in ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+            for package in (
+                "beambert_common",
+                "tokenizer",
+                "bert_model",
+                "pipelines",
+                "trainers",
+                "adaptation",
+                "deploy",
+            )
             for suffix in ("", ".*")
         ]
     ),

@@ -17,7 +17,7 @@ _INSTALLED_BY = {
     "grpc": "apache-beam",
     "packaging": "apache-beam",
 }
-_OURS = ("__main__", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+_OURS = ("__main__", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
 _REPLACES = "to install a version that beambert supports"
 # Error of `from google.cloud import storage` where the module of the namespace package is not installed.
 _FROM_NAMESPACE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)' \(unknown location\)")

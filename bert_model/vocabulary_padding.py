@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_model.checkpoints.variable_names import TOKEN_VARIABLES
+
 MULTIPLE = 128
-# TF1 names of the variables with one row per token; optimizer slots have these names as prefixes.
-PADDED_VARIABLES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
 
 
 def padded_size(vocab_size: int) -> int:
@@ -21,7 +21,7 @@ def padded_size(vocab_size: int) -> int:
 
 def is_padded(tf1_name: str) -> bool:
     """Return whether a variable, or its slot `adam_m` or `adam_v`, has one row per token."""
-    return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in PADDED_VARIABLES
+    return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in TOKEN_VARIABLES
 
 
 def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:

@@ -297,7 +297,7 @@ def documents() -> list[Path]:
 
 def modules() -> list[Path]:
     """Return the Python files that users and contributors read, without tests."""
-    folders = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+    folders = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
     return [ROOT / "beambert.py", *(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))]
 
 

@@ -275,7 +275,7 @@ def test_flags_have_the_values_that_argparse_gives_them(argv):
 def test_every_package_is_installed_and_in_the_images():
     """Installed and in an image, beambert has all its packages."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages >= {"beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy"}
+    assert packages >= {"beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy"}
     packed = re.search(r"for package in \(([^)]+)\)", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
     assert set(re.findall(r'"(\w+)"', packed)) == packages
     for image in ("Dockerfile", "tpu.Dockerfile"):

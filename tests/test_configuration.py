@@ -29,7 +29,7 @@ EXCEPTIONS = {
 
 def product_files() -> Iterator[Path]:
     yield ROOT / "beambert.py"
-    for package in ("beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
+    for package in ("adaptation", "beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
         yield from sorted((ROOT / package).rglob("*.py"))
 
 

@@ -22,7 +22,7 @@ from trainers.finetuning import sweep
 from trainers.monitoring.training_monitor import MonitorState
 from trainers.training import run_manifest
 
-_OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
+_OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "adaptation.", "deploy.")
 
 
 def read_hugging_face(directory: Path) -> object:

@@ -199,7 +199,17 @@ def test_python_blocks_of_the_documents_are_python():
 
 def test_files_that_the_documents_name_exist():
     """Files with their folders or by name alone, folders, and modules, whose last part may be a name in them."""
-    folders = ("beambert_common", "benchmarks", "bert_model", "deploy", "pipelines", "tests", "tokenizer", "trainers")
+    folders = (
+        "adaptation",
+        "beambert_common",
+        "benchmarks",
+        "bert_model",
+        "deploy",
+        "pipelines",
+        "tests",
+        "tokenizer",
+        "trainers",
+    )
     roots = "|".join(folders)
     names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
     names |= {"beambert.py", "setup.py", *RELEASED_SCRIPTS}

@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 _INTERNAL = {"BEAMBERT_CHAOS_PROCESS"}
 _OURS = re.compile(r"\bBEAMBERT_[A-Z]+(?:_[A-Z]+)*\b")
 _READ = re.compile(r"os\.environ(?:\.get\(|\.setdefault\(|\[)\"([A-Z_]+)\"|\"([A-Z_]+)\" (?:not )?in os\.environ")
-_FOLDERS = ("beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers")
+_FOLDERS = ("adaptation", "beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers")
 
 
 def test_the_page_lists_every_variable():

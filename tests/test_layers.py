@@ -12,6 +12,7 @@ beambert
 deploy.__init__ deploy.images
 deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
 deploy.tpu.accelerators
+adaptation
 trainers.__init__
 trainers.commands
 trainers.evaluation

@@ -30,6 +30,7 @@ RESUMED = {
     "convert native": set(),
     "convert tf1": set(),
     "convert huggingface": set(),
+    "extend-vocab": set(),
     "export": set(),
     "vocab": set(),
     "predict": set(),
@@ -120,6 +121,10 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
         ],
         "evaluate": ["evaluate", str(folder / "run"), "--texts", str(inputs / "lines.txt"), "--output"],
         "export": ["export", str(folder / "run")],
+        "extend-vocab": [
+            *["extend-vocab", str(folder / "run"), "--input", str(inputs / "lines.txt"), "--num_tokens", "1"],
+            *["--min_count", "1", "--output"],
+        ],
         "convert native": ["convert", "--to", "native", str(folder / "run")],
         "convert tf1": ["convert", "--to", "tf1", str(folder / "run")],
         "convert huggingface": ["convert", "--to", "huggingface", str(folder / "run")],

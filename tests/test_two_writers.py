@@ -18,7 +18,7 @@ from pipelines.io.output_directory import LOCK_NAME
 from tests.test_output_matrix import command_of, outputs, tree_of  # noqa: F401
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")
-BESIDE = ("convert native", "convert tf1", "convert huggingface", "export")
+BESIDE = ("convert native", "convert tf1", "convert huggingface", "extend-vocab", "export")
 REFUSED = (
     r"beambert [a-z-]+: error: {} {} is in use by process {} on \S+ since [^;]+; wait for it, or choose another {}\n"
 )

@@ -73,6 +73,7 @@ def models(folder: Path) -> list[tuple[list[str], str]]:
         ["export", "{}", f"{folder}/new"],
         ["fill-mask", "{}", "a [MASK]"],
         ["convert", "{}", f"{folder}/new", "--to", "tf1"],
+        ["extend-vocab", "{}", "--input", f"{folder}/text.txt", "--num_tokens", "1", "--output", f"{folder}/new"],
         ["finetune", "csv", "--data_dir", f"{folder}/task", "--init_checkpoint", "{}", "--output", f"{folder}/run"],
         ["tune", "csv", "--data_dir", f"{folder}/task", "--init_checkpoint", "{}", "--output", f"{folder}/runs"],
     ]

@@ -235,6 +235,10 @@ class Vocabulary:
         special = [i for i, token in enumerate(self.tokens) if token in SPECIAL_TOKENS or _RESERVED.fullmatch(token)]
         return np.array(special, dtype=np.int32)
 
+    def unused_ids(self) -> list[int]:
+        """Return the ids of the "[unusedN]" tokens, ascending."""
+        return [number for number, token in enumerate(self.tokens) if _RESERVED.fullmatch(token)]
+
     def text_ids(self) -> np.ndarray:
         """Return the ids of all tokens except `special_ids`: int32 [V - K], ascending."""
         return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())

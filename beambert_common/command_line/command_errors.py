@@ -31,7 +31,7 @@ def error_line(error: Exception, extras: str, output: str) -> str | None:
         extras: extras of the package that the command needs, for a missing package.
         output: output of the command, for errors that contain no file name.
     """
-    ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "deploy.")
+    ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "adaptation.", "deploy.")
     if isinstance(error, ImportError):
         return packages.import_failure(error, extras)
     if str(error).startswith("Unable to get filesystem from specified path"):

@@ -20,6 +20,9 @@ TASKS: dict[str, int | None] = {
 PRETRAINING = "pretraining"
 # The feature-based approach (`feature_based.py`), for which transformers has no class.
 FEATURE_BASED = "token_classification_bilstm"
+# TF1 names of the variables with one row per token.
+TOKEN_VARIABLES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
+POSITION_EMBEDDINGS = "bert/embeddings/position_embeddings"
 FEATURE_LAYERS = 4
 BILSTM_LAYERS = 2
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from beambert_common import file_errors
@@ -24,6 +24,7 @@ def write(
     vocabulary: bytes,
     do_lower_case: bool,
     keep_optimizer: bool = False,
+    further_files: Mapping[str, bytes] | None = None,
 ) -> list[str]:
     """Write a checkpoint atomically: the directory is complete or absent.
 
@@ -34,6 +35,7 @@ def write(
         vocabulary: content of `vocab.txt`.
         do_lower_case: whether text is lower-cased before WordPiece; the TF1 format does not record it.
         keep_optimizer: whether to write global_step and the slots, which the Hugging Face format cannot store.
+        further_files: content of further files by name.
 
     Returns:
         TF1 names of weights that the format cannot store, and which were not written.
@@ -46,7 +48,8 @@ def write(
     if keep_optimizer and kind == "huggingface":
         raise CheckpointError("the Hugging Face format cannot store the optimizer state; use --optimizer drop")
     with new_directory(destination) as unfinished:
-        (unfinished / native.VOCAB_FILE_NAME).write_bytes(vocabulary)
+        for name, content in {native.VOCAB_FILE_NAME: vocabulary, **(further_files or {})}.items():
+            (unfinished / name).write_bytes(content)
         left_out: list[str] = []
         if kind == "tf1":
             _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
@@ -57,7 +60,7 @@ def write(
         else:
             left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
             names = [hugging_face_config.CONFIG_FILE_NAME, hugging_face_config.TOKENIZER_CONFIG_FILE_NAME]
-        require_files(unfinished, [native.VOCAB_FILE_NAME, *names])
+        require_files(unfinished, [native.VOCAB_FILE_NAME, *(further_files or {}), *names])
     return left_out
 
 

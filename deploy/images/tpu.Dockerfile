@@ -18,6 +18,7 @@ COPY tokenizer tokenizer
 COPY bert_model bert_model
 COPY pipelines pipelines
 COPY trainers trainers
+COPY adaptation adaptation
 COPY deploy deploy
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 

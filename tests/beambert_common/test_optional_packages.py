@@ -18,7 +18,7 @@ import beambert
 from beambert_common import optional_packages
 from tests.conftest import ROOT
 
-OURS = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy")
+OURS = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
 # The base dependencies and what they need, by the names of their folders.
 BASE = ("msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
 

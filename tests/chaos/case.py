@@ -22,7 +22,10 @@ _AGAIN = 4
 # In a slot.
 CASE_NAME = "case"
 REFERENCES_NAME = "references"
-_REMOVE = re.compile(r"(?:remove|delete) (?:the (?:file|directory) )?(\S+?)[;,.:]?(?=\s|$)")
+_REMOVE = re.compile(
+    r"(?:remove|delete) (?:the (?:file|directory) )?(?!it\b)(\S+?)[;,.:]?(?=\s|$)"
+    r"|(\S+) already exists; .*remove it first"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,7 +290,7 @@ class _Trial:
                 self.arguments = (*self.arguments, "--overwrite")
                 return True
             if match := _REMOVE.search(line):
-                path = (self.directory / match[1]).resolve()
+                path = (self.directory / (match[1] or match[2])).resolve()
                 if path.is_relative_to(self.directory / "work") and path.exists():
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                     self.hidden_file = self.hidden_file and self._own_hidden_file().exists()

@@ -46,6 +46,10 @@ _WORKING = {
     "inspect": ("inspect", "data"),
     "plan": ("plan", "--words", "1000000"),
     "convert": ("convert", "--to", "native", "native", "out"),
+    "extend-vocab": (
+        *("extend-vocab", "native", "--input", "inputs/text.txt", "--num_tokens", "1", "--min_count", "1"),
+        *("--output", "out"),
+    ),
     "vocab": ("vocab", "--input", "inputs/text.txt", "--vocab_size", "80", "--output", "out"),
     "fill-mask": ("fill-mask", "native", "the [MASK] rose"),
     "corpus": ("corpus", "--input", "inputs/text.txt", "--vocab_size", "80", "--output", "out"),
@@ -75,6 +79,7 @@ _STOPPING = {
     "export": ("export", "missing", "out"),
     "fill-mask": ("fill-mask", "missing", "the [MASK] rose"),
     "convert": ("convert", "--to", "native", "missing", "out"),
+    "extend-vocab": ("extend-vocab", "missing", "--replace", "missing", "--output", "out"),
     "plan": ("plan", "--words", "1000000"),
 }
 

@@ -14,7 +14,10 @@ from tests.fuzz.process import Outcome
 _EXAMPLES = "--max_seq_length 32 --dupe_factor 1"
 _PRETRAIN = "--model tiny --num_train_steps 2 --train_batch_size 4 --output"
 _MASK = "fill-mask {} the_[MASK]_rose"
-_CONVERT = ("convert --to native {} out", "convert --to huggingface {} out", "convert --to tf1 {} out")
+_CONVERT = (
+    *("convert --to native {} out", "convert --to huggingface {} out", "convert --to tf1 {} out"),
+    "extend-vocab {} --replace data/vocab.txt --output out",
+)
 _FEATURES = "features --init_checkpoint {} --input_file inputs/lines.txt --layers=-1 --output_file out.jsonl"
 # The commands that read each artifact; those that take seconds are rare.
 _COMMANDS = {
@@ -39,7 +42,13 @@ _SLOW = {
     ),
 }
 _SLOW_SHARE = 0.04
-_NEEDS = {"features": ("inputs",), "finetune": ("inputs",), "pretrain": ("data",), "pretraining-data": ("corpus",)}
+_NEEDS = {
+    "features": ("inputs",),
+    "extend-vocab": ("data",),
+    "finetune": ("inputs",),
+    "pretrain": ("data",),
+    "pretraining-data": ("corpus",),
+}
 
 
 # Of the embedding table of the models; their vocabularies are as large.

@@ -4,10 +4,11 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.command_line.flags import WholeNumber
+from beambert_common.command_line.flags import WholeNumber, sequence_length
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.averaging import averaged
+from bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
@@ -26,21 +27,26 @@ directory."""
 EXAMPLE = """beambert convert run bert-hf --to huggingface
 beambert convert uncased_L-12_H-768_A-12.zip bert-base --to native
 beambert convert run bert-tf1 --to tf1 --optimizer keep
-beambert convert run averaged --to native --average 5"""
+beambert convert run averaged --to native --average 5
+beambert convert bert-base bert-1024 --to native --max_position_embeddings 1024"""
 COMMON_FLAGS = ()
-_KIND_WORDS = {
+KIND_WORDS = {
     "tf1": "TF1 checkpoint",
     "huggingface": "Hugging Face model",
     "native": "native model",
     "saved_model": "SavedModel",
     "keras_hub": "KerasHub preset",
 }
-_CASES = {True: "uncased", False: "cased"}
+CASES = {True: "uncased", False: "cased"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertConfig(ModelConfig):
-    """The configuration of `beambert convert`; the help of each flag describes it."""
+    """The configuration of `beambert convert`; the help of each flag describes it.
+
+    Raises:
+        CheckpointError: flags exclude each other.
+    """
 
     source: str
     destination: str
@@ -48,6 +54,8 @@ class ConvertConfig(ModelConfig):
     task: str | None = None
     optimizer: str = "drop"
     average: int | None = None
+    max_position_embeddings: int | None = None
+    position_init: str | None = None
 
     def __post_init__(self) -> None:
         """Check the flags against each other. Raises CheckpointError if they contradict each other."""
@@ -56,6 +64,13 @@ class ConvertConfig(ModelConfig):
                 "invalid --average with --optimizer keep: averaged weights have no optimizer state; use --optimizer "
                 "drop"
             )
+        if self.max_position_embeddings is not None and self.optimizer == "keep":
+            raise CheckpointError(
+                "--optimizer keep cannot be combined with --max_position_embeddings, which changes the shape of a "
+                "weight; omit one of them"
+            )
+        if self.max_position_embeddings is None and self.position_init is not None:
+            raise CheckpointError("--position_init has no effect without --max_position_embeddings; give both")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +87,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DST",
         help="Output directory; must be new or empty",
     )
-    parser.add_argument_group("output").add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
+    group = parser.add_argument_group("output")
+    group.add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
+    group.add_argument(
+        "--max_position_embeddings",
+        type=sequence_length,
+        metavar="N",
+        help="Number of position embeddings of DST, the maximum sequence length; pretrain DST further at this length "
+        "(default: that of SRC)",
+    )
+    group.add_argument(
+        "--position_init",
+        choices=POSITION_METHODS,
+        help="Initial values of the position embeddings: tile repeats those of SRC, interpolate stretches them over "
+        f"all positions (default: {POSITION_METHODS[0]})",
+    )
     parser.add_argument_group("task").add_argument(
         "--task",
         choices=(PRETRAINING, *TASKS),
@@ -125,14 +154,16 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
         do_lower_case = config.do_lower_case
         if do_lower_case is None:
             do_lower_case = lower_casing_of(checkpoint, vocabulary)
-        _print_source(checkpoint)
+        print_source(checkpoint)
         if config.do_lower_case is None and checkpoint.do_lower_case is None:
             print_status(
-                f"Note      {_CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
+                f"Note      {CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
             )
         if saved:
             checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
             print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
+        if config.max_position_embeddings is not None:
+            checkpoint = _resized(checkpoint, config.max_position_embeddings, config.position_init)
         left_out = writer.write(
             checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
         )
@@ -140,11 +171,24 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     return 0
 
 
-def _print_source(checkpoint: reader.Checkpoint) -> None:
+def _resized(checkpoint: reader.Checkpoint, count: int, method: str | None) -> reader.Checkpoint:
+    """Return a checkpoint with another number of position embeddings, and print the change."""
+    former = checkpoint.config.max_position_embeddings
+    method = method or POSITION_METHODS[0]
+    how = "tiled" if method == "tile" else "interpolated"
+    if count < former and method == "tile":
+        how = f"the first {count:,} ones kept"
+    if count != former:
+        print_status(f"Positions {former:,} -> {count:,}, {how}")
+    return with_positions(checkpoint, count, method)
+
+
+def print_source(checkpoint: reader.Checkpoint) -> None:
+    """Print the format, task, shape and optimizer state of a checkpoint, and its missing and ignored tensors."""
     config = checkpoint.config
     classes = f" with {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
     print_status(
-        f"Found     {_KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
+        f"Found     {KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, vocabulary size {config.vocab_size}, "
         f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
     )
@@ -160,9 +204,7 @@ def _print_source(checkpoint: reader.Checkpoint) -> None:
 def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
     optimizer = len(checkpoint.optimizer)
     kept = f" and {optimizer} optimizer variables" if keep and optimizer else ""
-    print_status(
-        f"Wrote     {_KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}"
-    )
+    print_status(f"Wrote     {KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
     if left_out:
         name = hugging_face_config.architecture(checkpoint.task, checkpoint.tensors)
         print_status(f"Left out  {listed(left_out)}: {name} has no such weights")
@@ -174,7 +216,7 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
         )
     if kind != "native" and checkpoint.record and checkpoint.record.causal_attention:
         warn(
-            f"the model uses causal attention, which a {_KIND_WORDS[kind]} cannot record; other software will use "
+            f"the model uses causal attention, which a {KIND_WORDS[kind]} cannot record; other software will use "
             "bidirectional attention and compute different outputs"
         )
     if kind == "tf1" and checkpoint.labels:

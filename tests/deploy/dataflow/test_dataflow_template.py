@@ -127,7 +127,16 @@ def test_the_images_hold_every_package_and_module_of_ours():
     """What setup.py packs is copied, and let through by the ignore file."""
     text, ignored = ((IMAGES / name).read_text() for name in ("Dockerfile", "Dockerfile.dockerignore"))
     text = text.replace("\\\n", " ")
-    for name in ("beambert.py", "beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "deploy"):
+    for name in (
+        "beambert.py",
+        "beambert_common",
+        "tokenizer",
+        "bert_model",
+        "pipelines",
+        "trainers",
+        "adaptation",
+        "deploy",
+    ):
         assert re.search(rf"^COPY (?:.* )?{re.escape(name)} ", text, re.MULTILINE), name
         assert f"!{name}\n" in ignored
 

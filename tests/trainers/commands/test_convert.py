@@ -303,6 +303,60 @@ def test_filling_with_a_model_of_hugging_face():
     assert len({filling.token for filling in fillings}) == 40
 
 
+def test_a_model_gets_more_positions_and_fills_short_texts_as_before(tmp_path, options, capsys, release):
+    source, config, values = release
+    name = "bert/embeddings/position_embeddings"
+    short, long = "ba [MASK]. be", "ba " * (LENGTH + 10) + "[MASK]"
+    for kind, flags in (("native", []), ("tf1", ["--position_init", "tile"]), ("huggingface", [])):
+        argv = [source, tmp_path / kind, "--to", kind, "--max_position_embeddings", 2 * LENGTH + 9, *flags]
+        code, said, _ = convert(capsys, *argv)
+        assert code == 0
+        assert f"Positions {LENGTH + 4} -> {2 * LENGTH + 9}, tiled\n" in said
+        with open_checkpoint(tmp_path / kind) as checkpoint:
+            found = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
+        former = values[name]
+        expected = {**values, name: np.concatenate([former, former, former])[: 2 * LENGTH + 9]}
+        assert_same_bytes(found, expected)
+    before, [after, further] = fill_masks(source, [short]), fill_masks(tmp_path / "native", [short, long])
+    for [old], [new] in zip(before, [after], strict=True):
+        assert [filling.token for filling in old] == [filling.token for filling in new]
+        assert [filling.probability for filling in old] == pytest.approx([filling.probability for filling in new])
+    assert len(further) == 1
+    # Back to the former number, the model is the same.
+    code, said, _ = convert(
+        capsys, tmp_path / "tf1", tmp_path / "cut", "--to", "tf1", "--max_position_embeddings", LENGTH + 4
+    )
+    assert f"Positions {2 * LENGTH + 9} -> {LENGTH + 4}, the first {LENGTH + 4} ones kept\n" in said
+    assert_same_bytes(stored_values(tmp_path / "cut" / "bert_model.ckpt"), values)
+    pretrained(options, capsys, "--init_checkpoint", tmp_path / "huggingface")
+    trained = BertConfig.load(tmp_path / "output" / "bert_config.json")
+    assert trained == dataclasses.replace(config, max_position_embeddings=2 * LENGTH + 9)
+
+
+def test_interpolated_positions_end_with_the_former_last_one(tmp_path, capsys, release):
+    source, _, values = release
+    name = "bert/embeddings/position_embeddings"
+    argv = [source, tmp_path / "long", "--to", "tf1", "--max_position_embeddings", "99"]
+    code, said, _ = convert(capsys, *argv, "--position_init", "interpolate")
+    assert code == 0
+    assert f"Positions {LENGTH + 4} -> 99, interpolated\n" in said
+    found = stored_values(tmp_path / "long" / "bert_model.ckpt")[name]
+    assert found.shape == (99, 16)
+    assert found[[0, -1]].tobytes() == values[name][[0, -1]].tobytes()
+
+
+def test_flags_of_positions_that_exclude_each_other(tmp_path, capsys, release):
+    source, _, _ = release
+    for flags, message in (
+        (["--position_init", "tile"], "--position_init has no effect without --max_position_embeddings"),
+        (["--max_position_embeddings", "9", "--optimizer", "keep"], "--optimizer keep cannot be combined with"),
+    ):
+        code, _, error = convert(capsys, source, tmp_path / "new", "--to", "tf1", *flags)
+        assert (code, error.count("\n")) == (1, 1)
+        assert message in error
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_masked_lm_keeps_its_pooler_for_fine_tuning(tmp_path, capsys):
     source = random_models.write_model(tmp_path / "model", without=("cls/seq_relationship",))
     converted, back = tmp_path / "huggingface", tmp_path / "back"

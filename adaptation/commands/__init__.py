@@ -1,0 +1,1 @@
+"""Define the commands that adapt a model, and their flags."""

@@ -1,0 +1,113 @@
+"""Define `beambert extend-vocab`, which adds the words of a text to the vocabulary of a model.
+
+This module imports neither Beam nor TensorFlow, so that `--help` is fast.
+"""
+
+import argparse
+
+from adaptation.extension_config import ExtendVocabConfig
+from beambert_common.command_line.flags import positive_int, vocabulary_size
+from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from bert_model.checkpoints import writer
+from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from pipelines.sources.input_formats import FORMATS
+from trainers.commands.model_flags import add_model_arguments
+
+DESCRIPTION = """Add the words of a text to the vocabulary of a model, or replace its vocabulary.
+
+Adds the words that the vocabulary splits into the most tokens. The embedding of a new word is the mean of the
+embeddings of its former tokens. All other weights stay bit for bit. MODEL may have any format; DIR is a new model
+directory. Pretrain the result on your text before you fine-tune it."""
+EXAMPLE = """beambert extend-vocab uncased --input 'texts/*.txt' --num_tokens 1000 --output uncased-domain
+beambert extend-vocab uncased --replace data/vocab.txt --output uncased-new"""
+COMMON_FLAGS = ("--input", "--num_tokens", "--output", "--fill_unused", "--replace", "--to")
+# The language reference is a format without --input.
+_FORMATS = tuple(name for name in FORMATS if name != "language_reference")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.add_argument(
+        "model",
+        type=LOCAL_PATH,
+        metavar="MODEL",
+        help="A model directory, or a checkpoint or zip archive of the released BERT; the format is detected",
+    )
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        type=ANY_PATH,
+        metavar="GLOB",
+        default=[],
+        help="Input files or quoted glob patterns, as for build; the text is neither cleaned nor deduplicated. With "
+        "--replace, the text only measures the vocabularies",
+    )
+    group.add_argument(
+        "--input_format",
+        choices=_FORMATS,
+        default=ExtendVocabConfig.input_format,
+        metavar="FORMAT",
+        help="Input format, as for build; see docs/reference/input-formats.md",
+    )
+    group.add_argument(
+        "--encoding",
+        default=ExtendVocabConfig.encoding,
+        metavar="NAME",
+        help="Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252",
+    )
+    group.add_argument(
+        "--text_field",
+        metavar="NAME",
+        help="JSON field, or Parquet, CSV or TSV column, with the text (default: text)",
+    )
+    group = parser.add_argument_group("vocabulary")
+    group.add_argument("--num_tokens", type=vocabulary_size, metavar="N", help="Number of words to add")
+    group.add_argument(
+        "--min_count",
+        type=positive_int,
+        metavar="N",
+        default=ExtendVocabConfig.min_count,
+        help="Minimum occurrences of a word to add",
+    )
+    group.add_argument(
+        "--fill_unused",
+        action="store_true",
+        help="Replace [unusedN] tokens instead of adding rows, so that the vocabulary size stays",
+    )
+    group.add_argument(
+        "--replace",
+        type=LOCAL_PATH,
+        metavar="VOCAB",
+        help="New vocabulary, a vocab.txt or tokenizer.json; tokens of both vocabularies keep their embeddings",
+    )
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output",
+        required=True,
+        type=LOCAL_OUTPUT_DIRECTORY,
+        metavar="DIR",
+        help="Output directory; must be new or empty",
+    )
+    group.add_argument("--to", choices=writer.KINDS, default=ExtendVocabConfig.to, help="Output format")
+    parser.add_argument_group("task").add_argument(
+        "--task",
+        choices=(PRETRAINING, *TASKS),
+        help="Task head of MODEL; required if the files do not record it, as for a TF1 checkpoint of a token "
+        "classifier (default: as detected)",
+    )
+    add_model_arguments(parser)
+
+
+def configure(args: argparse.Namespace) -> ExtendVocabConfig:
+    """Return the configuration of parsed flags. Raise VocabularyError as `ExtendVocabConfig`."""
+    return ExtendVocabConfig.from_args(args)
+
+
+def run(config: ExtendVocabConfig) -> int:
+    """Run the command. Raise as `adaptation.extension_run.run` does."""
+    # Imported late: `--help` must not wait for Beam.
+    from adaptation import extension_run
+
+    return extension_run.run(config)

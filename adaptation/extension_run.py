@@ -1,0 +1,162 @@
+"""Run `beambert extend-vocab`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from adaptation.extension_config import ExtendVocabConfig
+from adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_words
+from adaptation.text_words import TextWords, count_text_words, find_files
+from beambert_common.quantities import counted
+from bert_model.checkpoints import native, reader, writer
+from bert_model.checkpoints.embedding_rows import with_vocabulary
+from bert_model.config import BertConfig
+from pipelines.corpus.reading import Input
+from pipelines.io.directory_lock import lock_destination
+from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions
+from tokenizer.coverage import coverage
+from tokenizer.new_words import NewWord, compare_tokenization
+from tokenizer.vocabulary import Vocabulary, VocabularyError
+from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.commands.convert import CASES, KIND_WORDS, print_source
+from trainers.inference import model_loading
+from trainers.monitoring.training_progress import print_status, warn
+
+NEW_TOKENS_FILE_NAME = "new_tokens.tsv"
+_SHOWN_WORDS = 8
+
+
+def run(config: ExtendVocabConfig) -> int:
+    """Write a model with another vocabulary and print a summary.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, SourceError, VocabularyError: a one-line message.
+    """
+    destination = Path(config.output)
+    writer.check_destination(destination)
+    with lock_destination(f"--output {destination}", destination, "another --output"):
+        writer.check_destination(destination)
+        model_loading.check_model(Path(config.model), **config.model_options)
+        replacement = _load_replacement(config.replace) if config.replace else None
+        options = ReadOptions(config.input_format, config.encoding, config.text_field or DEFAULT_TEXT_FIELD)
+        inputs = find_files(config.input, options, config.field_flags) if config.input else []
+        bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
+        with reader.open_checkpoint(Path(config.model), config.task, bert_config) as checkpoint:
+            return _extend(config, destination, checkpoint, replacement, inputs, options)
+
+
+def _load_replacement(path: str) -> Vocabulary:
+    if Path(path).is_dir():
+        raise VocabularyError(f"--replace {path} is a directory; give its vocab.txt or tokenizer.json")
+    if not Path(path).exists():
+        raise VocabularyError(f"--replace {path} does not exist; give a vocab.txt or tokenizer.json")
+    return Vocabulary.load(path)
+
+
+def _extend(
+    config: ExtendVocabConfig,
+    destination: Path,
+    checkpoint: reader.Checkpoint,
+    replacement: Vocabulary | None,
+    inputs: Sequence[Input],
+    options: ReadOptions,
+) -> int:
+    """Write the model while --output is locked."""
+    former = vocabulary_of(checkpoint, config.vocab_file)
+    was_lower_case = lower_casing_of(checkpoint, former) if config.do_lower_case is None else config.do_lower_case
+    do_lower_case = was_lower_case
+    print_source(checkpoint)
+    if replacement is not None and config.do_lower_case is None:
+        do_lower_case = not replacement.has_capitals()
+    if config.do_lower_case is None and (replacement is not None or checkpoint.do_lower_case is None):
+        print_status(f"Note      {CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it")
+
+    words: list[NewWord] = []
+    text = count_text_words(inputs, options, do_lower_case) if inputs else None
+    if text:
+        _print_text(text, inputs, former)
+    if replacement is not None:
+        result = replaced(former, replacement, was_lower_case)
+        origin = f"vocabulary of the {checkpoint.kind} model {checkpoint.path.name} replaced"
+    else:
+        assert text is not None
+        assert config.num_tokens is not None
+        words = choose_words(text.counts, former, config.num_tokens, config.min_count, config.fill_unused)
+        result = with_words(former, words, config.fill_unused)
+        origin = f"{counted(len(words), 'word')} added to the {checkpoint.kind} model {checkpoint.path.name}"
+        print_status(f"Added     {counted(len(words), 'word')}: {_examples(words)}")
+    if text:
+        _print_effect(text, former, result.vocabulary)
+    _print_rows(result, former, checkpoint.config.vocab_size)
+
+    record = checkpoint.record or native.ModelRecord(task=checkpoint.task)
+    # The recorded metrics are of the former vocabulary.
+    record = dataclasses.replace(record, origin=origin, metrics={})
+    extended = dataclasses.replace(with_vocabulary(checkpoint, result.vocabulary.tokens, result.sources), record=record)
+    left_out = writer.write(
+        extended,
+        destination,
+        config.to,
+        result.vocabulary.to_bytes(),
+        do_lower_case,
+        further_files={NEW_TOKENS_FILE_NAME: _new_tokens(result, former, text.counts if text else {})},
+    )
+    print_status(f"Wrote     {KIND_WORDS[config.to]} {destination}: {len(extended.tensors) - len(left_out)} tensors")
+    if config.to == "tf1" and do_lower_case == result.vocabulary.has_capitals():
+        warn(
+            "a TF1 checkpoint does not record the letter case, which other commands infer from the vocabulary; give "
+            f"them --do_lower_case {str(do_lower_case).lower()}"
+        )
+    return 0
+
+
+def _print_text(text: TextWords, inputs: Sequence[Input], former: Vocabulary) -> None:
+    dropped = f", {text.dropped:,} rare ones dropped" if text.dropped else ""
+    print_status(
+        f"Text      {counted(len(inputs), 'file')}, {text.running:,} words, {len(text.counts):,} distinct{dropped}"
+    )
+    print_status(f"Before    {coverage(text.counts, former.ids)}")
+
+
+def _print_effect(text: TextWords, former: Vocabulary, vocabulary: Vocabulary) -> None:
+    """Print the coverage by the new vocabulary, and how the tokens of other words change."""
+    print_status(f"After     {coverage(text.counts, vocabulary.ids)}")
+    changes = compare_tokenization(text.counts, former.ids, vocabulary.ids)
+    kinds = {
+        "fewer tokens": changes.fewer,
+        "other tokens of the same number": changes.as_many,
+        "more tokens": changes.more,
+        "no longer [UNK]": changes.known,
+        "now [UNK]": changes.unknown,
+    }
+    for name, changed in kinds.items():
+        if changed:
+            word, old, new = changed[0]
+            example = f"{word}: {' '.join(old)} -> {' '.join(new)}"
+            print_status(f"Changed   {counted(len(changed), 'other word')}, {name}, such as {example}")
+
+
+def _print_rows(result: NewVocabulary, former: Vocabulary, former_rows: int) -> None:
+    kept = sum(token in former.ids for token in result.vocabulary.tokens)
+    drawn = sum(not source for source in result.sources)
+    size = len(result.sources)
+    unused = former_rows - len(former)
+    without = f", {unused:,} former rows without tokens dropped" if unused else ""
+    print_status(
+        f"Rows      {size:,}: {kept:,} kept, {size - kept - drawn:,} means of former tokens, {drawn:,} drawn{without}"
+    )
+
+
+def _examples(words: Sequence[NewWord]) -> str:
+    shown = ", ".join(f"{word.word} ({' '.join(word.former_tokens)})" for word in words[:_SHOWN_WORDS])
+    return f"{shown}{', ...' if len(words) > _SHOWN_WORDS else ''}"
+
+
+def _new_tokens(result: NewVocabulary, former: Vocabulary, counts: Mapping[str, int]) -> bytes:
+    """Return a table of the tokens that are not in the former vocabulary."""
+    lines = ["id\ttoken\tcount\tformer_tokens"]
+    for number, (token, source) in enumerate(zip(result.vocabulary.tokens, result.sources, strict=True)):
+        if token not in former.ids:
+            pieces = " ".join(former.tokens[identity] for identity in source)
+            lines.append(f"{number}\t{token}\t{counts.get(token, '')}\t{pieces}")
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")

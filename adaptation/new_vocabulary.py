@@ -1,0 +1,106 @@
+"""Vocabularies with new words, and the former embedding rows of each of their tokens.
+
+This file imports neither Beam nor TensorFlow.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from tokenizer.new_words import NewWord, select_words, split_token
+from tokenizer.normalization import split_words
+from tokenizer.vocabulary import Vocabulary, VocabularyError
+from tokenizer.wordpiece import CONTINUATION
+
+
+@dataclasses.dataclass(frozen=True)
+class NewVocabulary:
+    """A vocabulary for a model that has another one.
+
+    Attributes:
+        vocabulary: the new vocabulary.
+        sources: ids in the former vocabulary whose rows initialize each token: one id is copied, several are averaged;
+            empty for a token that the former vocabulary cannot spell.
+    """
+
+    vocabulary: Vocabulary
+    sources: list[tuple[int, ...]]
+
+
+def choose_words(
+    word_counts: dict[str, int], vocabulary: Vocabulary, num_tokens: int, min_count: int, fill_unused: bool
+) -> list[NewWord]:
+    """Return the words to add, exactly `num_tokens` of them.
+
+    Args:
+        word_counts: occurrences of each word.
+        vocabulary: the former vocabulary.
+        num_tokens: number of words to add.
+        min_count: minimum occurrences of a word to add.
+        fill_unused: whether the words replace "[unusedN]" tokens.
+
+    Raises:
+        VocabularyError: there are fewer such words, or fewer "[unusedN]" tokens.
+    """
+    slots = len(vocabulary.unused_ids())
+    if fill_unused and num_tokens > slots:
+        remedy = f"lower --num_tokens to {slots} or less, or omit --fill_unused" if slots else "omit --fill_unused"
+        raise VocabularyError(
+            f"invalid --num_tokens {num_tokens}: {vocabulary.origin} has {slots} [unusedN] tokens; {remedy}"
+        )
+    words = select_words(word_counts, vocabulary.tokens, num_tokens, min_count)
+    if len(words) < num_tokens:
+        lower = f"lower --num_tokens to {len(words)} or less, " if words else ""
+        raise VocabularyError(
+            f"invalid --num_tokens {num_tokens}: the text has {len(words)} words that occur at least {min_count} times "
+            f"and that the vocabulary splits; {lower}lower --min_count, or add text"
+        )
+    return words
+
+
+def with_words(vocabulary: Vocabulary, words: Sequence[NewWord], fill_unused: bool) -> NewVocabulary:
+    """Return a vocabulary with new words at its end, or in place of its first "[unusedN]" tokens.
+
+    Args:
+        vocabulary: the former vocabulary.
+        words: the words, at most as many as "[unusedN]" tokens if they replace them.
+        fill_unused: whether to replace "[unusedN]" tokens.
+    """
+    tokens = list(vocabulary.tokens)
+    sources: list[tuple[int, ...]] = [(number,) for number in range(len(tokens))]
+    former = [tuple(vocabulary.ids[token] for token in word.former_tokens) for word in words]
+    # The row of [UNK], which stands for every unknown word, says nothing about this one.
+    former = [() if ids == (vocabulary.unk_id,) else ids for ids in former]
+    if fill_unused:
+        for slot, word, ids in zip(vocabulary.unused_ids(), words, former, strict=False):
+            tokens[slot], sources[slot] = word.word, ids
+    else:
+        tokens += [word.word for word in words]
+        sources += former
+    return NewVocabulary(Vocabulary(tuple(tokens)), sources)
+
+
+def replaced(former: Vocabulary, vocabulary: Vocabulary, do_lower_case: bool) -> NewVocabulary:
+    """Return another vocabulary in place of the former one.
+
+    Args:
+        former: vocabulary of the model.
+        vocabulary: the new vocabulary. A token of both keeps its row. Another token gets the mean of the rows of the
+            former tokens that spell it.
+        do_lower_case: whether the former vocabulary is of lower-cased text, so that "The" is spelled as "the".
+    """
+    special = set(vocabulary.special_ids().tolist())
+    sources: list[tuple[int, ...]] = []
+    for number, token in enumerate(vocabulary.tokens):
+        if token in former.ids:
+            sources.append((former.ids[token],))
+        elif number in special:
+            sources.append(())
+        else:
+            sources.append(tuple(former.ids[piece] for piece in _spelled(token, former, do_lower_case)))
+    return NewVocabulary(vocabulary, sources)
+
+
+def _spelled(token: str, former: Vocabulary, do_lower_case: bool) -> list[str]:
+    text = token.removeprefix(CONTINUATION)
+    words = split_words(text, do_lower_case)
+    return split_token(token.removesuffix(text) + words[0], former.ids) if len(words) == 1 else []
