@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
 from pipelines.io.directory_lock import lock_destination
 from trainers.checkpoints.initial_checkpoint import listed
-from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
@@ -30,7 +31,6 @@ _KIND_WORDS = {
     "saved_model": "SavedModel",
     "keras_hub": "KerasHub preset",
 }
-_CASES = {True: "uncased", False: "cased"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,18 +99,19 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     model_loading.check_model(Path(config.source), **config.model_options)
     with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, config.vocab_file)
-        do_lower_case = config.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = lower_casing_of(checkpoint, vocabulary)
+        word_rules = word_rules_of(checkpoint, vocabulary, config)
         _print_source(checkpoint)
-        if config.do_lower_case is None and checkpoint.do_lower_case is None:
-            print_status(
-                f"Note      {_CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
-            )
+        if config.do_lower_case is None and checkpoint.word_rules.do_lower_case is None:
+            print_status(f"Note      {word_rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
         left_out = writer.write(
-            checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
+            checkpoint, destination, config.to, vocabulary.to_bytes(), word_rules, keep_optimizer=keep
         )
         _print_output(checkpoint, destination, config.to, left_out, keep)
+        if config.to == "tf1" and word_rules != WordRules(word_rules.do_lower_case):
+            warn(
+                f"a TF1 checkpoint does not record the word rules ({word_rules.summary}); give {word_rules.flags} to "
+                "every command that reads it"
+            )
     return 0
 
 

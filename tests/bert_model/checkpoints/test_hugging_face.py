@@ -68,7 +68,7 @@ def test_written_again_it_is_the_same_model(name, recorded, tmp_path):
         described = (checkpoint.config, checkpoint.task, checkpoint.num_labels, checkpoint.labels)
     with open_checkpoint(tmp_path / "model") as again:
         assert (again.config, again.task, again.num_labels, again.labels) == described
-        assert again.do_lower_case is True
+        assert again.word_rules.do_lower_case is True
         for key, value in before.items():
             np.testing.assert_array_equal(again.tensors[key].read(), value)
         assert again.ignored == ()
@@ -206,7 +206,7 @@ def test_shards_stay_in_their_directory(tmp_path):
 def test_the_vocabulary_may_be_a_tokenizer_json():
     with open_checkpoint(FIXTURES / "classification") as checkpoint:
         assert checkpoint.vocab_file == FIXTURES / "classification" / "tokenizer.json"
-        assert checkpoint.do_lower_case is False
+        assert checkpoint.word_rules.do_lower_case is False
         assert checkpoint.labels == ("no", "maybe", "yes")
 
 
