@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beambert_common.word_rules import WordRules
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.tokenizer.reference_tokenizer import published_pieces, published_words
-from tokenizer.normalization import split_words, split_words_with_sources
+from tokenizer.normalization import is_cjk, split_words, split_words_with_sources
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -76,8 +76,12 @@ def test_every_unicode_scalar_value(rules: WordRules, encoders: list[bool]) -> N
     # Between letters, where removing it joins and spacing it parts. Those that are assigned also at the start of a
     # chunk, alone and doubled.
     unassigned = {c for c in scalars if unicodedata.category(c) in ("Cn", "Co")}
+    if rules != WordRules(rules.do_lower_case):
+        # A character without properties has the same words by all rules, except in a block of ideographs.
+        kept = {c for c in unassigned if is_cjk(c) or ord(c) % 64 == 0}
+        scalars = [c for c in scalars if c not in unassigned or c in kept]
     places = [f"a{c}b" if c in unassigned else f"a{c}b {c}1 {c} {c}{c}" for c in scalars]
-    texts = [" ".join(places[start : start + 32]) for start in range(0, 1112064, 32)]
+    texts = [" ".join(places[start : start + 32]) for start in range(0, len(places), 32)]
     for start in range(0, len(texts), 1024):
         assert_same_words_and_ids(texts[start : start + 1024], rules, encoders)
 
