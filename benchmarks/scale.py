@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from beambert_common.durations import format_duration
+from beambert_common.word_rules import WordRules
 from benchmarks.corpus import run_command
 from benchmarks.job_size import measure_graph, measure_manifests
 from deploy.plan.data import largest_partition, plan_data
@@ -96,7 +97,7 @@ def measure_text(data: Path) -> None:
     learning = [record.text for record in records if record.id[0] % 6]
     held_out = [record.text for record in records if not record.id[0] % 6]
     running = sum(len(text.split()) for text in held_out)
-    counts, others = most_frequent(count_words(learning, True), 2_000_000), count_words(held_out, True)
+    counts, others = most_frequent(count_words(learning, WordRules()), 2_000_000), count_words(held_out, WordRules())
     for vocab_size in VOCAB_SIZES:
         start = time.process_time()
         pieces = learn_vocabulary(counts, vocab_size, 0, 1000)

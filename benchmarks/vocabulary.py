@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from beambert_common.word_rules import WordRules
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary, reserved_tokens
 from tokenizer.merging import merge_pairs
@@ -137,7 +138,7 @@ def compare(title: str, lines: list[str], held_out: Counter[str], data: Path, sl
     """Print the table of one set of text."""
     size = sum(len(line.encode()) + 1 for line in lines) / 1e6
     wall, cpu = time.monotonic(), time.process_time()
-    word_counts = count_words(lines, do_lower_case=True)
+    word_counts = count_words(lines, WordRules())
     wall, cpu = time.monotonic() - wall, time.process_time() - cpu
     print(f"\n{title}: {size:.1f} MB, {word_counts.total():,} words, {len(word_counts):,} distinct", flush=True)
     print(f"  {'':38}{'wall clock':>9} {'CPU':>8} {'tokens':>8}   on validation words (counting took {wall:.1f} s)")
@@ -164,7 +165,7 @@ def main() -> None:
     args = parser.parse_args()
     files = [wikipedia(args.data, number) for number in range(6)]
     half = len(files[5]) // 2
-    held_out = count_words(files[5][half:], do_lower_case=True)
+    held_out = count_words(files[5][half:], WordRules())
     print(f"{VOCAB_SIZE:,} tokens; validation: {held_out.total():,} words of enwiki-2015-05", flush=True)
     compare("30 MB", [line for lines in files[:3] for line in lines], held_out, args.data, not args.skip_slow)
     everything = [line for lines in [*files[:5], files[5][:half], other_text(args.data)] for line in lines]

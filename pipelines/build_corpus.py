@@ -13,6 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from beambert_common.word_rules import WordRules, rules_of, without_released_rules
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
 from pipelines.corpus.deduplication_transforms import group_by_partition
@@ -54,7 +55,7 @@ class WriteCorpusManifest(beam.DoFn):
         """Write the manifest and yield its path."""
         shards = list(written_shards)
         written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
-        counts = total_counts([counts for _, counts in shards], written)
+        counts = total_counts([counts for _, counts in shards], written, rules_of(self._options))
         counts["documents_read"] = sum(read)
         counts["files_mostly_rejected"] = losses_of_files(losses)
         documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
@@ -78,7 +79,7 @@ class WriteCorpusManifest(beam.DoFn):
         yield path
 
 
-def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dict[str, Any]:
+def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rules: WordRules) -> dict[str, Any]:
     """Add up the counts of `pipelines.corpus.write_shards.count_records` over all shards, for `corpus.json`."""
     total: dict[str, Any] = {
         "documents": {split: sum(shard.documents for shard in shards if shard.split == split) for split in SPLITS},
@@ -87,11 +88,11 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dic
         "documents_reported": _sum_counts(shard["reported"] for shard in counts),
         "paragraphs_cleaned": _sum_counts(shard["cleaned"] for shard in counts),
     }
-    # Shards of cased text have no such counts.
+    # Shards of text that keeps its marks have no such counts.
     diacritics = [shard["diacritics"] for shard in counts if "diacritics" in shard]
     if diacritics:
         total["diacritics"] = total_marks(
-            MarkCounts(count["letters"], count["lost"], Counter(count["words"])) for count in diacritics
+            (MarkCounts(count["letters"], count["lost"], Counter(count["words"])) for count in diacritics), word_rules
         )
     for unit in ("words", "characters", "bytes"):
         total[unit] = sum(size[unit] for shard in counts for size in shard["languages"].values())
@@ -108,13 +109,13 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard]) -> dic
     return total
 
 
-def total_marks(counts: Iterable[MarkCounts]) -> dict[str, Any]:
-    """Add up the letters that lose a mark, for `corpus.json`, with an example word and its uncased form."""
+def total_marks(counts: Iterable[MarkCounts], word_rules: WordRules) -> dict[str, Any]:
+    """Add up the letters that lose a mark, for `corpus.json`, with an example word before and after the rules."""
     total = MarkCounts()
     for count in counts:
         total.merge(count)
-    uncased = " ".join(split_words(total.example, do_lower_case=True))
-    return {"letters": total.letters, "lost": total.lost, "example": [total.example, uncased]}
+    stripped = " ".join(split_words(total.example, word_rules))
+    return {"letters": total.letters, "lost": total.lost, "example": [total.example, stripped]}
 
 
 def _sum_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -175,7 +176,7 @@ def write_corpus(
         start, shards.words, options, num_word_groups(options.num_partitions), f"{output}/vocab.txt", mark
     )
     return start | "Manifest" >> beam.ParDo(
-        WriteCorpusManifest(output, dataclasses.asdict(options), files),
+        WriteCorpusManifest(output, without_released_rules(dataclasses.asdict(options)), files),
         written_shards=beam.pvalue.AsIter(shards.shards),
         vocab=beam.pvalue.AsSingleton(vocab),
         read=beam.pvalue.AsIter(read),
@@ -201,7 +202,11 @@ def build_vocabulary(
     start = pipeline | "Start" >> beam.Create([None])
     vocab = make_vocabulary(start, shards.words, options, num_word_groups(options.num_partitions), output)
     _ = vocab | "Report" >> beam.Map(
-        _write_summary, beam.pvalue.AsIter(shards.rejected), beam.pvalue.AsIter(shards.diacritics), report
+        _write_summary,
+        beam.pvalue.AsIter(shards.rejected),
+        beam.pvalue.AsIter(shards.diacritics),
+        WordRules.of(options),
+        report,
     )
 
 
@@ -213,9 +218,14 @@ def count_partitions(blocks: beam.PCollection, options: CorpusOptions) -> Any:
 
 
 def _write_summary(
-    vocab: dict[str, Any], rejected: Iterable[dict[str, int]], marks: Iterable[MarkCounts], path: str
+    vocab: dict[str, Any],
+    rejected: Iterable[dict[str, int]],
+    marks: Iterable[MarkCounts],
+    word_rules: WordRules,
+    path: str,
 ) -> None:
-    content = {"vocab": vocab, "documents_rejected": _sum_counts(rejected), "diacritics": total_marks(marks)}
+    diacritics = total_marks(marks, word_rules)
+    content = {"vocab": vocab, "documents_rejected": _sum_counts(rejected), "diacritics": diacritics}
     write_text(path, json.dumps(content))
 
 

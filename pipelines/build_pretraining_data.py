@@ -12,6 +12,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
+from beambert_common.word_rules import WordRules
 from pipelines import dataset
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.corpus.corpus_reader import CorpusReader
@@ -65,7 +66,7 @@ class WriteShards(beam.DoFn):
         if self._options.format == "array_record":
             array_record_files.require_package()
         self._vocab = Vocabulary.from_bytes(read_bytes(self._vocab_file), self._vocab_file)
-        self._tokenizer = Tokenizer(self._vocab, self._options.do_lower_case)
+        self._tokenizer = Tokenizer(self._vocab, **dataclasses.asdict(WordRules.of(self._options)))
 
     def process(self, work_item: WorkItem) -> Iterator[ShardResult]:
         """Write the shards of the copies that are not finished yet, and tokenize the corpus shard once."""

@@ -27,6 +27,7 @@ from beambert_common.typed_json import (
     shortened,
     shown,
 )
+from beambert_common.word_rules import without_released_rules
 from pipelines.errors import DatasetError
 from pipelines.io.manifest_schemas import (
     RENAMED_DATASET_FIELDS,
@@ -93,13 +94,14 @@ class Dataset:
         ragged: Whether the records contain no padding.
         vocab_size: Number of tokens in `vocab.txt` in the same directory.
         vocab_sha256: Hex digest of that file.
-        do_lower_case: Whether the text was lowercased and stripped of accents before WordPiece.
+        do_lower_case: Whether the text was lowercased before WordPiece.
         options: All options of the build, including the random seed.
         counts: The counts of corpus.json; under "train" and "validation", the numbers of
             `pipelines.examples.statistics.Statistics`; under "overlap", the validation text that occurs in the training
             text (`pipelines.examples.train_eval_overlap.Overlap`); under "warnings", the warnings of report.html.
         shards: All shards.
         versions: Versions of the packages and of the Unicode data of the build.
+        strip_accents, tokenize_chinese_chars: As in `WordRules`; not written where they are the released rules.
     """
 
     max_seq_length: Positive
@@ -116,6 +118,8 @@ class Dataset:
     counts: dict[str, Any]
     shards: list[Shard]
     versions: dict[str, str]
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
 
     def shards_of(self, split: str) -> list[Shard]:
         """Return the shards of a split.
@@ -146,7 +150,8 @@ class Dataset:
         Returns:
             The text of `dataset.json`, with sorted keys.
         """
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = without_released_rules(dataclasses.asdict(self))
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **fields}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod

@@ -1,11 +1,13 @@
 """Finish job 2: write the report, the descriptions and then dataset.json, after all shards are written."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from pipelines import dataset
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
@@ -74,7 +76,7 @@ class WriteManifest(beam.DoFn):
             ragged=self._options.without_padding,
             vocab_size=self._vocab["size"],
             vocab_sha256=self._vocab["sha256"],
-            do_lower_case=self._options.do_lower_case,
+            **asdict(WordRules.of(self._options)),
             options=self._recorded_options,
             counts={
                 **corpus.counts,

@@ -26,11 +26,11 @@ _OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "adaptation.", 
 
 
 def read_hugging_face(directory: Path) -> object:
-    return hugging_face_config.describe(directory), hugging_face_config.do_lower_case(directory)
+    return hugging_face_config.describe(directory), hugging_face_config.word_rules(directory)
 
 
 def read_tokenizer(directory: Path) -> object:
-    return Tokenizer.load(directory).do_lower_case, hugging_face_config.do_lower_case(directory)
+    return Tokenizer.load(directory).rules, hugging_face_config.word_rules(directory)
 
 
 READERS: dict[str, Callable[[Path], Any]] = {

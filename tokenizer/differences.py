@@ -7,11 +7,12 @@ with two exceptions: a capital sigma, and the combining marks that NFD sorts. Bo
 import itertools
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from tokenizer.in_graph_tables import CODE_POINTS, REMOVED, character_rules
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
@@ -51,7 +52,7 @@ class TokenizerDifferences:
 
 
 def find_differences(
-    vocabulary: Vocabulary, do_lower_case: bool, encoder: Callable[[Vocabulary], Encode]
+    vocabulary: Vocabulary, rules: WordRules, encoder: Callable[[Vocabulary], Encode]
 ) -> TokenizerDifferences:
     """Compare another tokenizer with `Tokenizer` on all code points, on pairs of marks and on the vocabulary's tokens.
 
@@ -61,20 +62,20 @@ def find_differences(
 
     Args:
         vocabulary: The vocabulary.
-        do_lower_case: Whether text is lower-cased and stripped of accents.
+        rules: Rules that split text into words.
         encoder: Function from a vocabulary to the other tokenizer.
 
     Returns:
         The differences.
     """
     characters = character_vocabulary(vocabulary)
-    exact, other = Tokenizer(characters, do_lower_case).encode_batch, encoder(characters)
+    exact, other = Tokenizer(characters, **asdict(rules)).encode_batch, encoder(characters)
     codes = [code for code in range(CODE_POINTS) if code not in SURROGATES]
     different = _different(map(chr, codes), CONTEXTS.format, exact, other)
     code_points = {ord(character) for character in different}
-    pairs = [pair for pair in _mark_pairs(do_lower_case) if not code_points.intersection(pair)]
+    pairs = [pair for pair in _mark_pairs(rules) if not code_points.intersection(pair)]
     different_pairs = _different(pairs, lambda pair: f"a{chr(pair[0])}{chr(pair[1])}a", exact, other)
-    exact, other = Tokenizer(vocabulary, do_lower_case).encode_batch, encoder(vocabulary)
+    exact, other = Tokenizer(vocabulary, **asdict(rules)).encode_batch, encoder(vocabulary)
     tokens = [token for token in vocabulary.tokens if not code_points.intersection(map(ord, token))]
     used = {ord(character) for token in vocabulary.tokens for character in token}
     return TokenizerDifferences(
@@ -90,15 +91,15 @@ def find_differences(
 def character_vocabulary(vocabulary: Vocabulary) -> Vocabulary:
     """Return the vocabulary of all characters in a vocabulary's tokens, at the start of a word and inside it."""
     used = {"a", *(character for token in vocabulary.tokens for character in token)}
-    characters = sorted(character for character in used if any(split_words(character, False)))
+    characters = sorted(character for character in used if any(split_words(character, WordRules(do_lower_case=False))))
     return Vocabulary((*SPECIAL_TOKENS, *characters, *(CONTINUATION + character for character in characters)))
 
 
-def _mark_pairs(do_lower_case: bool) -> list[tuple[int, int]]:
+def _mark_pairs(rules: WordRules) -> list[tuple[int, int]]:
     """Return all pairs of a mark that NFD sorts, or a character composed with one, and such a mark."""
-    rules = character_rules(do_lower_case)
-    marks = [code for code, combining_class in rules.combining_classes.items() if combining_class != REMOVED]
-    return [(first, second) for first in (*marks, *rules.composed) for second in marks]
+    tables = character_rules(rules)
+    marks = [code for code, combining_class in tables.combining_classes.items() if combining_class != REMOVED]
+    return [(first, second) for first in (*marks, *tables.composed) for second in marks]
 
 
 def _different(items: Iterable[Item], text_of: Callable[[Item], str], exact: Encode, other: Encode) -> Iterator[Item]:

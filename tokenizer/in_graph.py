@@ -7,6 +7,7 @@ Python code. Its Unicode version is that of the Python that created it.
 import numpy as np
 import tensorflow as tf
 
+from beambert_common.word_rules import WordRules
 from tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
 from tokenizer.in_graph_tables import (
     CASED,
@@ -35,8 +36,8 @@ from tokenizer.wordpiece import MAX_WORD_CHARACTERS
 class InGraphTokenizer(tf.Module):
     """Tokenize in a TensorFlow graph, with the same ids as `tokenizer.tokenizer.Tokenizer` for every UTF-8 text.
 
-    Two rules for uncased text depend on neighboring characters; both are implemented. A capital sigma (U+03A3) at the
-    end of a word becomes U+03C2. NFD sorts the combining marks that are not accents (U+302E, U+1D165, ...).
+    Two rules depend on neighboring characters; both are implemented. Lower-casing makes a capital sigma (U+03A3) at the
+    end of a word U+03C2. Stripping accents sorts the combining marks that are not accents (U+302E, U+1D165, ...).
 
     The only differences concern input that is not valid UTF-8. `Tokenizer` accepts surrogates (U+D800 to U+DFFF) in a
     Python string, which UTF-8 cannot encode. Invalid bytes are decoded as U+FFFD and removed, as after decoding with
@@ -46,17 +47,26 @@ class InGraphTokenizer(tf.Module):
 
     Args:
         vocabulary: The vocabulary.
-        do_lower_case: Whether to lower-case text and strip accents, as uncased models require.
+        do_lower_case: Whether to lower-case text, as uncased models require.
+        strip_accents: Whether to strip accents; None for uncased text only.
+        tokenize_chinese_chars: Whether each CJK ideograph is a word.
     """
 
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        do_lower_case: bool = True,
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
         super().__init__()
-        self._do_lower_case = do_lower_case
+        self._rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         self._unk_id = vocabulary.unk_id
         self._mask_id = vocabulary.mask_id
         self._special_ids = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
         trie = build_trie(vocabulary.tokens)
-        characters = character_kinds(character_rules(do_lower_case), trie.symbols)
+        characters = character_kinds(character_rules(self._rules), trie.symbols)
         kinds = characters.kinds
         pages, page_of_code = np.unique(characters.of_code.reshape(-1, 2**PAGE_BITS), axis=0, return_inverse=True)
         self._page_starts = tf.constant(page_of_code.ravel() << PAGE_BITS, tf.int32)
@@ -155,10 +165,11 @@ class InGraphTokenizer(tf.Module):
             sources: int32 [S], the index in kinds of the source of each symbol; -1 between words.
         """
         sources = tf.range(tf.size(kinds))
-        if self._do_lower_case:
-            is_sigma = kinds == SIGMA
-            is_movable = (kinds < self._first_plain) & ~is_sigma
+        is_sigma = kinds == SIGMA
+        is_movable = (kinds < self._first_plain) & ~is_sigma
+        if self._rules.do_lower_case:
             kinds = tf.cond(tf.reduce_any(is_sigma), lambda: self._lower_sigmas(kinds), lambda: kinds)
+        if self._rules.strips_accents:
             kinds, sources = tf.cond(
                 tf.reduce_any(is_movable), lambda: self._sort_marks(kinds), lambda: (kinds, sources)
             )

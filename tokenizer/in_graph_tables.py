@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import is_cjk, replace_character, split_words
 from tokenizer.wordpiece import CONTINUATION
 
@@ -45,8 +46,8 @@ class CharacterRules(NamedTuple):
     accents: set[int]
 
 
-@lru_cache(maxsize=2)
-def character_rules(do_lower_case: bool) -> CharacterRules:
+@lru_cache(maxsize=4)
+def character_rules(word_rules: WordRules) -> CharacterRules:
     """Return the rules of all characters, derived from `split_words`; `unicodedata` gives combining classes only."""
     rules = CharacterRules({}, {}, {}, {}, set())
     for code in range(CODE_POINTS):
@@ -55,17 +56,20 @@ def character_rules(do_lower_case: bool) -> CharacterRules:
         if category in ("Cn", "Co", "Cs") and not is_cjk(character):
             # Unassigned, private use or surrogate (six of seven code points): a letter without any rule.
             continue
-        replacement = " ".join(split_words(f"a{character}b", do_lower_case))[1:-1]
+        replacement = " ".join(split_words(f"a{character}b", word_rules))[1:-1]
         if replacement != character:
             rules.replacements[code] = replacement
-        if not do_lower_case:
-            continue
-        if split_words(f"a{character}{CAPITAL_SIGMA}", True)[-1].endswith(FINAL_SIGMA):
-            cased = split_words(character + CAPITAL_SIGMA, True)[-1].endswith(FINAL_SIGMA)
+        if word_rules.do_lower_case and split_words(f"a{character}{CAPITAL_SIGMA}", word_rules)[-1].endswith(
+            FINAL_SIGMA
+        ):
+            cased = split_words(character + CAPITAL_SIGMA, word_rules)[-1].endswith(FINAL_SIGMA)
             rules.sigma_contexts[code] = CASED if cased else SKIPPED
-        if replace_character(code, True)[1]:
+        if not word_rules.strips_accents:
+            continue
+        if replace_character(code, word_rules)[1]:
             rules.accents.add(code)
-        decomposition = unicodedata.normalize("NFD", character.lower())
+        lowered = character.lower() if word_rules.do_lower_case else character
+        decomposition = unicodedata.normalize("NFD", lowered)
         classes = list(map(unicodedata.combining, decomposition))
         if not replacement and (category != "Mn" or all(classes)):
             rules.combining_classes[code] = REMOVED

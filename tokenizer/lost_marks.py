@@ -13,6 +13,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import split_words
 
 # Scripts that write vowels, tones or voicing with marks of category Mn. Uncased text loses a mark on 10 to 50 % of the
@@ -126,7 +127,7 @@ def count_marks(texts: Iterable[str]) -> MarkCounts:
     words = Counter(
         word
         for text in sampled
-        for word in split_words(text, do_lower_case=False)
+        for word in split_words(text, WordRules(do_lower_case=False))
         if least <= len(word) <= most and loses_mark(word)
     )
     kept = heapq.nsmallest(_NUM_WORDS, words.items(), key=lambda item: (-item[1], item[0]))

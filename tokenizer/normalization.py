@@ -9,6 +9,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
+from beambert_common.word_rules import WordRules
+
 # Identifies the character rules of this Python: with equal values, every text has the same words. Python 3.11
 # (Unicode 14.0) and 3.12 (15.0) differ in 66 characters uncased and 30 cased, all rare and unassigned in 14.0. 3.12 and
 # 3.13 (15.1) agree. Builds record the value and reject workers with a different one
@@ -59,9 +61,11 @@ def is_punctuation(character: str) -> bool:
 def _clean(character: str) -> str:
     if character in "\0\ufffd" or is_control(character):
         return ""
-    if is_whitespace(character):
-        return " "
-    return f" {character} " if is_cjk(character) else character
+    return " " if is_whitespace(character) else character
+
+
+def _clean_and_space_cjk(character: str) -> str:
+    return f" {character} " if is_cjk(character) else _clean(character)
 
 
 def _strip_accent(character: str) -> str:
@@ -84,32 +88,35 @@ class _Replacements(dict[int, str]):
         return replacement
 
 
-_CLEANED = _Replacements(_clean)
+# By tokenize_chinese_chars.
+_CLEANED = {True: _Replacements(_clean_and_space_cjk), False: _Replacements(_clean)}
 _WITHOUT_ACCENTS = _Replacements(_strip_accent)
 _WITH_SPACED_PUNCTUATION = _Replacements(_space_punctuation)
 
 
-def split_words(text: str, do_lower_case: bool) -> list[str]:
+def split_words(text: str, rules: WordRules) -> list[str]:
     """Split a text into words; each punctuation character and each ideograph is a word.
 
     Implements `BasicTokenizer.tokenize`: remove U+0000, U+FFFD and control characters, replace whitespace by spaces,
-    and separate ideographs. With do_lower_case, lower-case, decompose (NFD) and strip accents (category Mn). Then
-    separate punctuation and split at whitespace.
+    and separate ideographs. In uncased text, lower-case, decompose (NFD) and strip accents (category Mn). Then separate
+    punctuation and split at whitespace.
 
     The released code splits before it lower-cases. Processing the whole text at once gives the same words, because
     lower-casing (final sigma) and NFD (order of accents) never depend on characters beyond a space.
 
     Args:
         text: The text.
-        do_lower_case: Whether to lower-case and strip accents.
+        rules: Which of these steps apply. Text is decomposed only if accents are stripped.
     """
-    text = text.translate(_CLEANED)
-    if do_lower_case:
-        text = unicodedata.normalize("NFD", text.lower()).translate(_WITHOUT_ACCENTS)
+    text = text.translate(_CLEANED[rules.tokenize_chinese_chars])
+    if rules.do_lower_case:
+        text = text.lower()
+    if rules.strips_accents:
+        text = unicodedata.normalize("NFD", text).translate(_WITHOUT_ACCENTS)
     return text.translate(_WITH_SPACED_PUNCTUATION).split()
 
 
-def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None, bool]:
+def replace_character(code_point: int, rules: WordRules) -> tuple[str | None, bool]:
     """Return the context-independent replacement of one character, including spaces that separate it.
 
     For text without context-dependent characters, `split_words` equals joining the replacements and splitting at
@@ -117,33 +124,37 @@ def replace_character(code_point: int, do_lower_case: bool) -> tuple[str | None,
 
     Args:
         code_point: The character.
-        do_lower_case: Whether to lower-case and strip accents.
+        rules: As for `split_words`.
 
     Returns:
         (replacement, whether the character is an accent, which `split_words` removes). The replacement is `None` if it
         depends on the context: for the capital sigma, whose lower case differs at the end of a word, and for the few
         combining marks other than accents, which NFD may reorder.
     """
-    cleaned = _CLEANED[code_point]
-    replacement = cleaned
-    if do_lower_case:
-        decomposed = unicodedata.normalize("NFD", cleaned.lower())
-        replacement = decomposed.translate(_WITHOUT_ACCENTS)
-        if cleaned == "\u03a3" or any(unicodedata.combining(character) for character in replacement):
+    cleaned = _CLEANED[rules.tokenize_chinese_chars][code_point]
+    if rules.do_lower_case and cleaned == "\u03a3":
+        return None, False
+    replacement = cleaned.lower() if rules.do_lower_case else cleaned
+    if rules.strips_accents:
+        replacement = unicodedata.normalize("NFD", replacement).translate(_WITHOUT_ACCENTS)
+        if any(unicodedata.combining(character) for character in replacement):
             return None, False
     return replacement.translate(_WITH_SPACED_PUNCTUATION), bool(cleaned) and not replacement
 
 
-def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, list[int]]]:
+def split_words_with_sources(text: str, rules: WordRules) -> list[tuple[str, list[int]]]:
     """Return the words of `split_words`, each with the index in the text of the source of every character."""
-    cleaned = [(result, i) for i, character in enumerate(text) for result in _CLEANED[ord(character)]]
+    replacements = _CLEANED[rules.tokenize_chinese_chars]
+    cleaned = [(result, i) for i, character in enumerate(text) for result in replacements[ord(character)]]
     words: list[tuple[str, list[int]]] = []
     for is_space, group in itertools.groupby(cleaned, key=lambda pair: pair[0].isspace()):
         chunk = list(group)
         if is_space:
             continue
-        if do_lower_case:
-            chunk = _lower_without_accents(chunk)
+        if rules.do_lower_case:
+            chunk = _lower(chunk)
+        if rules.strips_accents:
+            chunk = _strip_accents(chunk)
         spaced = [(result, i) for character, i in chunk for result in _WITH_SPACED_PUNCTUATION[ord(character)]]
         for is_separator, letters in itertools.groupby(spaced, key=lambda pair: pair[0] == " "):
             if not is_separator:
@@ -152,16 +163,17 @@ def split_words_with_sources(text: str, do_lower_case: bool) -> list[tuple[str, 
     return words
 
 
-def _lower_without_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return (character, source) pairs lower-cased, in NFD and without accents."""
+def _lower(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return (character, source) pairs lower-cased."""
     # The lower case of a sigma depends on its neighbors, but the length of a lower-cased character does not.
     lowered = "".join(character for character, _ in chunk).lower()
     sources = [i for character, i in chunk for _ in character.lower()]
-    decomposed = [
-        (result, i)
-        for character, i in zip(lowered, sources, strict=True)
-        for result in unicodedata.normalize("NFD", character)
-    ]
+    return list(zip(lowered, sources, strict=True))
+
+
+def _strip_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return (character, source) pairs in NFD and without accents."""
+    decomposed = [(result, i) for character, i in chunk for result in unicodedata.normalize("NFD", character)]
     # NFD sorts each run of combining characters by class.
     ordered: list[tuple[str, int]] = []
     for is_combining, run in itertools.groupby(decomposed, key=lambda pair: unicodedata.combining(pair[0]) > 0):
@@ -178,19 +190,20 @@ _SPLITTING_CONTROL = re.compile(f"[{_SPLITTING_CONTROLS}]")
 _CJK = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]")
 
 
-def prepare_chunks(texts: Sequence[str]) -> Sequence[str]:
+def prepare_chunks(texts: Sequence[str], tokenize_chinese_chars: bool = True) -> Sequence[str]:
     """Return texts with the same words that can be split chunk by chunk, a chunk being a `str.split` part.
 
-    For every text, `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, case)]` equals
-    `split_words(text, case)`. Chunks repeat often, so caching the words of each chunk makes splitting almost as fast as
-    `str.split`. Each ideograph becomes a chunk, so that caching also helps in text without spaces.
+    For every text, `[word for chunk in prepare_chunks([text])[0].split() for word in split_words(chunk, rules)]` equals
+    `split_words(text, rules)`. Chunks repeat often, so caching the words of each chunk makes splitting almost as fast
+    as `str.split`. Each ideograph becomes a chunk, so that caching also helps in text without spaces.
 
     Args:
         texts: The texts.
+        tokenize_chinese_chars: Whether each ideograph is a word, as in the rules.
     """
     joined = "".join(texts)
     if any(control in joined for control in _SPLITTING_CONTROLS):
         texts = [_SPLITTING_CONTROL.sub("", text) for text in texts]
-    if not joined.isascii():
+    if tokenize_chinese_chars and not joined.isascii():
         texts = [text if text.isascii() else _CJK.sub(r" \g<0> ", text) for text in texts]
     return texts

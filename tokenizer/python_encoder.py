@@ -10,6 +10,7 @@ from itertools import islice
 
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import prepare_chunks, replace_character, split_words, split_words_with_sources
 from tokenizer.vocabulary import Vocabulary
 from tokenizer.wordpiece import CONTINUATION, UNKNOWN, split_word
@@ -28,17 +29,18 @@ class PythonEncoder:
     characters, plus those of one batch. It does not affect results.
     """
 
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
+    def __init__(self, vocabulary: Vocabulary, rules: WordRules) -> None:
         self.ids = vocabulary.ids
-        self.do_lower_case = do_lower_case
-        self.chunks = _Chunks(vocabulary, do_lower_case)
+        self.rules = rules
+        self.chunks = _Chunks(vocabulary, rules)
 
     def encode(self, texts: list[str], with_offsets: bool) -> Encoded:
         """Return ids (int32 [T]), row_splits (int64 [N + 1]) and offsets (int32 [T, 2], or None without offsets)."""
         if with_offsets:
             return self._encode_with_offsets(texts)
         ids_of_chunk = self.chunks.__getitem__
-        encoded = [b"".join(map(ids_of_chunk, text.split())) for text in prepare_chunks(texts)]
+        chunked = prepare_chunks(texts, self.rules.tokenize_chinese_chars)
+        encoded = [b"".join(map(ids_of_chunk, text.split())) for text in chunked]
         self.chunks.shrink()
         row_splits = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=row_splits[1:])
@@ -50,13 +52,13 @@ class PythonEncoder:
         offsets: list[tuple[int, int]] = []
         row_splits = [0]
         for text in texts:
-            for word, sources in split_words_with_sources(text, self.do_lower_case):
+            for word, sources in split_words_with_sources(text, self.rules):
                 start = 0
                 for token in split_word(word, self.ids):
                     length = len(word) if token == UNKNOWN else len(token) - len(CONTINUATION) * (start > 0)
                     covered = sources[start : start + length]
                     end = max(covered) + 1
-                    while end < len(text) and replace_character(ord(text[end]), self.do_lower_case)[1]:
+                    while end < len(text) and replace_character(ord(text[end]), self.rules)[1]:
                         end += 1
                     ids.append(self.ids[token])
                     offsets.append((min(covered), end))
@@ -92,14 +94,14 @@ class _Words(_Cache):
 
 
 class _Chunks(_Cache):
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool) -> None:
+    def __init__(self, vocabulary: Vocabulary, rules: WordRules) -> None:
         super().__init__()
-        self.do_lower_case = do_lower_case
+        self.rules = rules
         # A word occurs in several chunks, with different punctuation.
         self.words = _Words(vocabulary)
 
     def __missing__(self, chunk: str) -> bytes:
-        encoded = b"".join(map(self.words.__getitem__, split_words(chunk, self.do_lower_case)))
+        encoded = b"".join(map(self.words.__getitem__, split_words(chunk, self.rules)))
         # Long chunks (links, text without spaces) rarely repeat.
         if len(chunk) <= MAX_CHUNK_CHARACTERS:
             self[chunk] = encoded

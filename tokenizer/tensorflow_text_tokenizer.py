@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
+from beambert_common.word_rules import WordRules
 from tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
 from tokenizer.vocabulary import Vocabulary, VocabularyError
 from tokenizer.wordpiece import MAX_WORD_CHARACTERS
@@ -31,13 +32,27 @@ class TensorFlowTextTokenizer(tf.Module):
     Args:
         vocabulary: The vocabulary.
         do_lower_case: Whether to lower-case text and strip accents, as uncased models require.
+        strip_accents, tokenize_chinese_chars: As for `InGraphTokenizer`; only the released rules are supported.
 
     Raises:
-        VocabularyError: tensorflow_text does not support the vocabulary.
+        VocabularyError: tensorflow_text does not support the vocabulary or the rules.
     """
 
-    def __init__(self, vocabulary: Vocabulary, do_lower_case: bool = True) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        do_lower_case: bool = True,
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+    ) -> None:
         super().__init__()
+        rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
+        if rules != WordRules(do_lower_case):
+            raise VocabularyError(
+                f"--tokenizer tensorflow_text does not support the rules of the model ({rules.summary}): "
+                "FastBertNormalizer strips accents exactly if it lower-cases; use --tokenizer exact"
+            )
         self._mask_id = vocabulary.mask_id
         self._special_ids = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
         self._normalizer = tensorflow_text.FastBertNormalizer(lower_case_nfd_strip_accents=do_lower_case)

@@ -7,12 +7,14 @@ chunks.
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import replace_character, split_words_with_sources
 from tokenizer.pair_truncation import truncated_lengths
 from tokenizer.python_encoder import PythonEncoder
@@ -26,7 +28,6 @@ except ImportError:  # Installed on a machine without a C compiler.
 
 VOCABULARY_FILE_NAME = "vocab.txt"
 TOKENIZER_JSON_FILE_NAME = "tokenizer.json"
-TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
 
 class Tokenizer:
@@ -36,10 +37,13 @@ class Tokenizer:
 
     Args:
         vocabulary: The vocabulary.
-        do_lower_case: Whether to lower-case text and strip accents, as uncased models require.
+        do_lower_case: Whether to lower-case text, as uncased models require.
         never_split: Tokens such as "[MASK]" that are kept whole wherever they occur in a text, with or without spaces
             around them. By default such tokens are split like other text, as in google-research/bert.
         compiled: True for the compiled encoder, False for the Python encoder, None for the compiled one if available.
+        strip_accents: Whether to strip accents. None: if text is lower-cased, as in google-research/bert.
+        tokenize_chinese_chars: Whether each CJK ideograph is a word. False for text that is segmented into words by
+            spaces.
 
     Raises:
         VocabularyError: A token of never_split is not in the vocabulary.
@@ -52,19 +56,22 @@ class Tokenizer:
         do_lower_case: bool = True,
         never_split: Sequence[str] = (),
         compiled: bool | None = None,
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
     ) -> None:
         for token in never_split:
             if token not in vocabulary.ids:
                 raise VocabularyError(f"invalid never_split token {token!r}: it is not in {vocabulary.origin}")
         self.vocabulary = vocabulary
-        self.do_lower_case = do_lower_case
+        self.rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         self.never_split = tuple(never_split)
         self.compiled = _native is not None if compiled is None else compiled
         # Longer tokens first: one may be a prefix of another.
         self._never_split_pattern = re.compile("(" + "|".join(map(re.escape, sorted(never_split, reverse=True))) + ")")
         self._encoder: Any
         if not self.compiled:
-            self._encoder = PythonEncoder(vocabulary, do_lower_case)
+            self._encoder = PythonEncoder(vocabulary, self.rules)
         elif _native is None:
             raise ImportError(
                 "tokenizer._native is not built; install a C compiler and reinstall beambert, or use compiled=False"
@@ -73,20 +80,30 @@ class Tokenizer:
             self._encoder = _native.Encoder(
                 list(vocabulary.tokens),
                 vocabulary.unk_id,
-                partial(replace_character, do_lower_case=do_lower_case),
-                partial(split_words_with_sources, do_lower_case=do_lower_case),
+                partial(replace_character, rules=self.rules),
+                partial(split_words_with_sources, rules=self.rules),
             )
 
     @classmethod
-    def load(cls, path: str | Path, do_lower_case: bool | None = None, never_split: Sequence[str] = ()) -> "Tokenizer":
+    def load(
+        cls,
+        path: str | Path,
+        do_lower_case: bool | None = None,
+        never_split: Sequence[str] = (),
+        *,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool | None = None,
+    ) -> "Tokenizer":
         """Load the tokenizer of a released or trained model.
+
+        Rules that are None are those recorded in the directory of the vocabulary: in beambert.json, dataset.json or
+        corpus.json, or in tokenizer_config.json and tokenizer.json (Hugging Face). Without a record, text is
+        lower-cased unless a token of the vocabulary contains a capital letter.
 
         Args:
             path: A vocab.txt or tokenizer.json, or a directory that contains one: an unpacked TF1 release, a Hugging
                 Face model, or an output directory of `beambert`. If both files exist, vocab.txt is used.
-            do_lower_case: Whether to lower-case text and strip accents. If None, the setting is read from the
-                tokenizer_config.json next to the vocabulary (Hugging Face). Without that file, text is lower-cased
-                unless a token of the vocabulary contains a capital letter.
+            do_lower_case, strip_accents, tokenize_chinese_chars: Rules as for `Tokenizer`.
             never_split: Tokens that are kept whole; see `Tokenizer`.
 
         Returns:
@@ -104,16 +121,24 @@ class Tokenizer:
                     f"{path} contains no {' or '.join(names)}; give a BERT model's directory or vocabulary"
                 )
             path = paths[0]
-        vocabulary = Vocabulary.load(path)
-        if do_lower_case is None:
-            do_lower_case = _configured_lower_case(path.with_name(TOKENIZER_CONFIG_FILE_NAME))
-        if do_lower_case is None:
-            do_lower_case = not vocabulary.has_capitals()
-        return cls(vocabulary, do_lower_case, never_split)
+        # Imported here, so that a tokenizer of a vocabulary alone loads faster.
+        from tokenizer.recorded_rules import rules_beside
 
-    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[Any, ...]]:
+        vocabulary = Vocabulary.load(path)
+        recorded = rules_beside(path)
+        lower = recorded.do_lower_case if do_lower_case is None else do_lower_case
+        chinese = recorded.tokenize_chinese_chars if tokenize_chinese_chars is None else tokenize_chinese_chars
+        return cls(
+            vocabulary,
+            not vocabulary.has_capitals() if lower is None else lower,
+            never_split,
+            strip_accents=recorded.strip_accents if strip_accents is None else strip_accents,
+            tokenize_chinese_chars=chinese,
+        )
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Without `compiled`: the machine that unpickles may not have the same encoder.
-        return Tokenizer, (self.vocabulary, self.do_lower_case, self.never_split)
+        return partial(Tokenizer, never_split=self.never_split, **asdict(self.rules)), (self.vocabulary,)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, without [CLS] and [SEP].
@@ -296,17 +321,3 @@ class Tokenizer:
                 )
             tokens.append(self.vocabulary.tokens[token_id])
         return " ".join(tokens).replace(f" {CONTINUATION}", "")
-
-
-def _configured_lower_case(path: Path) -> bool | None:
-    """Return do_lower_case of a tokenizer_config.json, or `None` if the file or the setting is missing."""
-    # Imported here, so that a tokenizer without a configuration file loads faster.
-    from beambert_common.typed_json import JsonError, convert, read
-
-    try:
-        content = read(path, dict[str, Any])
-        return convert(content.get("do_lower_case"), bool | None, "do_lower_case")  # type: ignore[arg-type]
-    except FileNotFoundError:
-        return None
-    except JsonError as error:
-        raise VocabularyError(f"{path}: {error}; correct the file, or give do_lower_case") from error

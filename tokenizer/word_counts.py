@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import prepare_chunks, split_words
 from tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
@@ -10,7 +11,7 @@ from tokenizer.wordpiece import MAX_WORD_CHARACTERS
 _MAX_CHUNKS = 1_000_000
 
 
-def count_words(texts: Iterable[str], do_lower_case: bool) -> Counter[str]:
+def count_words(texts: Iterable[str], rules: WordRules) -> Counter[str]:
     """Count the words of texts, as split by `tokenizer.normalization.split_words`.
 
     Memory is proportional to the number of distinct words, not to the size of the text. Counts of parts of a corpus can
@@ -18,22 +19,22 @@ def count_words(texts: Iterable[str], do_lower_case: bool) -> Counter[str]:
 
     Args:
         texts: The texts.
-        do_lower_case: Whether to lower-case and strip accents.
+        rules: Rules that split the texts into words.
     """
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
     for text in texts:
-        chunks.update(prepare_chunks([text])[0].split())
+        chunks.update(prepare_chunks([text], rules.tokenize_chinese_chars)[0].split())
         if len(chunks) > _MAX_CHUNKS:
-            _add_words(words, chunks, do_lower_case)
+            _add_words(words, chunks, rules)
             chunks.clear()
-    _add_words(words, chunks, do_lower_case)
+    _add_words(words, chunks, rules)
     return words
 
 
-def _add_words(words: Counter[str], chunks: Counter[str], do_lower_case: bool) -> None:
+def _add_words(words: Counter[str], chunks: Counter[str], rules: WordRules) -> None:
     for chunk, count in chunks.items():
-        for word in split_words(chunk, do_lower_case):
+        for word in split_words(chunk, rules):
             words[word] += count
 
 

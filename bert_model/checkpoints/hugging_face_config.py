@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert_common.hugging_face_rules import read_rules
 from beambert_common.typed_json import JsonError, convert, shortened
 from beambert_common.typed_json import read as read_json
+from beambert_common.word_rules import RecordedRules, WordRules, without_released_rules
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import FEATURE_BASED
 from bert_model.config import BertConfig, ConfigError
 
 CONFIG_FILE_NAME = "config.json"
-TOKENIZER_CONFIG_FILE_NAME = "tokenizer_config.json"
 
 # Class of transformers -> task. A BertModel is a pretraining model without heads.
 _TASKS = {
@@ -47,13 +48,6 @@ class _Config:
     id2label: dict[str, str | int] | None = None
     architectures: list[str] | None = None
     problem_type: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenizerConfig:
-    """The fields of `tokenizer_config.json` that are read."""
-
-    do_lower_case: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,28 +191,25 @@ def _json_object(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: {error}; copy it again") from error
 
 
-def tokenizer_config(config: BertConfig, do_lower_case: bool) -> str:
+def tokenizer_config(config: BertConfig, word_rules: WordRules) -> str:
     """Return the text of a `tokenizer_config.json` for a `vocab.txt` in the same directory."""
     tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     content = {
         "tokenizer_class": "BertTokenizer",
-        "do_lower_case": do_lower_case,
+        **without_released_rules(dataclasses.asdict(word_rules)),
         "model_max_length": config.max_position_embeddings,
         **tokens,
     }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
-def do_lower_case(directory: Path) -> bool | None:
-    """Return `do_lower_case` of `tokenizer_config.json`; None where it is missing.
+def word_rules(directory: Path) -> RecordedRules:
+    """Return the word rules of `tokenizer_config.json` and `tokenizer.json`.
 
     Raises:
-        CheckpointError: the file is not a JSON object.
+        CheckpointError: a file is not a JSON object.
     """
-    path = directory / TOKENIZER_CONFIG_FILE_NAME
     try:
-        return read_json(path, TokenizerConfig).do_lower_case
-    except FileNotFoundError:
-        return None
+        return read_rules(directory)
     except JsonError as error:
-        raise CheckpointError(f"{path}: {error}; copy it again") from error
+        raise CheckpointError(f"{error}; copy it again") from error

@@ -35,7 +35,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Input", _INPUTS[record.text_pairs]),
         ("Parameters", f"{parameters:,}"),
         ("Layers, hidden size, heads", _shape(config)),
-        ("Vocabulary", f"{config.vocab_size:,} tokens, {_CASES[record.do_lower_case]}"),
+        ("Vocabulary", f"{config.vocab_size:,} tokens, {record.word_rules.summary}"),
         ("Maximum sequence length", _lengths(config, record)),
         (
             "Attention",
@@ -68,7 +68,6 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
 
 
 _INPUTS = {True: "pairs of texts", False: "single texts", None: None}
-_CASES = {True: "uncased", False: "cased", None: "casing not recorded"}
 
 
 def _shape(config: BertConfig) -> str:

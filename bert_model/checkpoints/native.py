@@ -8,6 +8,7 @@ from typing import Any
 
 from beambert_common.renamed_fields import with_new_names, with_old_names
 from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
+from beambert_common.word_rules import RecordedRules, without_released_rules
 from bert_model.checkpoints import tf1
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
@@ -38,7 +39,7 @@ class ModelRecord:
         task: task of the head, one of `variable_names.TASKS`.
         num_labels: number of classes; None for a task without classes.
         labels: names of the classes; None where they have no names.
-        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece; None if unknown.
+        do_lower_case: whether text is lower-cased before WordPiece; None if unknown.
         max_seq_length: maximum sequence length of the training; None if unknown.
         data_fingerprint: hex digest of the training data, several separated by commas; None if unknown.
         steps: number of training steps; None if unknown.
@@ -49,6 +50,7 @@ class ModelRecord:
         multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
         text_pairs: whether all fine-tuning examples were pairs of texts (True) or none was (False); None for a mixture,
             or if unknown.
+        strip_accents, tokenize_chinese_chars: as in `WordRules`; not written where they are the released rules.
     """
 
     task: NonEmpty
@@ -63,10 +65,18 @@ class ModelRecord:
     causal_attention: bool = False
     multi_label: bool = False
     text_pairs: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+
+    @property
+    def word_rules(self) -> RecordedRules:
+        """Return the recorded word rules."""
+        return RecordedRules(self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars)
 
     def to_json(self) -> str:
         """Serialize to the text of `beambert.json`, with sorted keys."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = without_released_rules(dataclasses.asdict(self))
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **fields}
         # JSON cannot represent infinite metrics.
         content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -77,6 +87,8 @@ _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) -
     "causal_attention",
     "multi_label",
     "text_pairs",
+    "strip_accents",
+    "tokenize_chinese_chars",
 }
 _REMEDY = "copy the model from its source again"
 

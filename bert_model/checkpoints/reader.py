@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from beambert_common.word_rules import RecordedRules
 from bert_model.checkpoints import archive, hugging_face, hugging_face_config, keras_hub, native, saved_model, tf1
 from bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
@@ -34,7 +35,7 @@ class Checkpoint:
         num_labels: number of classes; None for a task without classes.
         labels: names of the classes; None where they have no names.
         vocab_file: path of `vocab.txt` or `tokenizer.json`; None where both are missing.
-        do_lower_case: whether text is lower-cased before WordPiece; None where no file records it.
+        word_rules: recorded rules that split text into words.
         tensors: weights by TF1 name, in the order of `variable_names`, without missing ones.
         optimizer: global_step and the slots `<weight>/adam_m` and `<weight>/adam_v`, where present.
         missing: TF1 names of the task's weights that the file lacks.
@@ -50,7 +51,7 @@ class Checkpoint:
     num_labels: int | None
     labels: tuple[str, ...] | None
     vocab_file: Path | None
-    do_lower_case: bool | None
+    word_rules: RecordedRules
     tensors: Mapping[str, StoredTensor]
     optimizer: Mapping[str, StoredTensor]
     missing: tuple[str, ...]
@@ -98,13 +99,13 @@ def _open_named(path: Path, files: CheckpointFiles, task: str | None) -> Checkpo
     config, record = files.config, files.record
     if files.prefix is None:
         tensors = keras_hub.read(files.home)
-        do_lower_case = keras_hub.do_lower_case(files.home)
+        word_rules = RecordedRules(keras_hub.do_lower_case(files.home))
     else:
         tensors = tf1.read(files.prefix)
-        do_lower_case = record.do_lower_case if record else None
+        word_rules = record.word_rules if record else RecordedRules()
     if files.kind == "saved_model":
         tensors = saved_model.without_scope(tensors)
-        do_lower_case = saved_model.pop_do_lower_case(tensors)
+        word_rules = RecordedRules(saved_model.pop_do_lower_case(tensors))
     task = task or (record.task if record else _task_of(tensors))
     num_labels = _num_labels(path, task, tensors.get("output_bias"))
     slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
@@ -120,7 +121,7 @@ def _open_named(path: Path, files: CheckpointFiles, task: str | None) -> Checkpo
             num_labels=num_labels,
             labels=files.labels,
             vocab_file=files.vocab_file,
-            do_lower_case=do_lower_case,
+            word_rules=word_rules,
             tensors=model_weights,
             optimizer=slots,
             missing=tuple(name for name in expected if name not in model_weights),
@@ -147,7 +148,7 @@ def _open_hugging_face(path: Path, directory: Path, task: str | None) -> Checkpo
             num_labels=num_labels,
             labels=description.labels if num_labels else None,
             vocab_file=hugging_face.vocabulary_file(directory),
-            do_lower_case=hugging_face_config.do_lower_case(directory),
+            word_rules=hugging_face_config.word_rules(directory),
             tensors=tensors,
             optimizer={},
             missing=tuple(name.tf1 for name in names if name.tf1 not in tensors),

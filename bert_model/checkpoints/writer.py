@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from beambert_common import file_errors
+from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face, hugging_face_config, model_card, native, tf1
 from bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
@@ -22,7 +24,7 @@ def write(
     destination: Path,
     kind: str,
     vocabulary: bytes,
-    do_lower_case: bool,
+    word_rules: WordRules,
     keep_optimizer: bool = False,
     further_files: Mapping[str, bytes] | None = None,
 ) -> list[str]:
@@ -33,7 +35,7 @@ def write(
         destination: new or empty directory.
         kind: format, one of `KINDS`.
         vocabulary: content of `vocab.txt`.
-        do_lower_case: whether text is lower-cased before WordPiece; the TF1 format does not record it.
+        word_rules: rules that split text into words; the TF1 format does not record them.
         keep_optimizer: whether to write global_step and the slots, which the Hugging Face format cannot store.
         further_files: content of further files by name.
 
@@ -55,11 +57,11 @@ def write(
             _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
             names = [native.CONFIG_FILE_NAME, f"{TF1_CHECKPOINT_NAME}.index"]
         elif kind == "native":
-            _write_native(checkpoint, unfinished, do_lower_case, keep_optimizer)
+            _write_native(checkpoint, unfinished, word_rules, keep_optimizer)
             names = [native.CONFIG_FILE_NAME, f"{native.CHECKPOINT_NAME}.index", native.FILE_NAME]
         else:
-            left_out = _write_hugging_face(checkpoint, unfinished, do_lower_case)
-            names = [hugging_face_config.CONFIG_FILE_NAME, hugging_face_config.TOKENIZER_CONFIG_FILE_NAME]
+            left_out = _write_hugging_face(checkpoint, unfinished, word_rules)
+            names = [hugging_face_config.CONFIG_FILE_NAME, TOKENIZER_CONFIG_FILE_NAME]
         require_files(unfinished, [native.VOCAB_FILE_NAME, *(further_files or {}), *names])
     return left_out
 
@@ -140,7 +142,7 @@ def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimi
     tf1.write(directory / name, {**checkpoint.tensors, **optimizer})
 
 
-def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, keep_optimizer: bool) -> None:
+def _write_native(checkpoint: Checkpoint, directory: Path, word_rules: WordRules, keep_optimizer: bool) -> None:
     _write_named(checkpoint, directory, native.CHECKPOINT_NAME, keep_optimizer)
     old = checkpoint.record or native.ModelRecord(
         task=checkpoint.task, origin=f"converted from the {checkpoint.kind} checkpoint {checkpoint.path.name}"
@@ -150,7 +152,7 @@ def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, 
         task=checkpoint.task,
         num_labels=checkpoint.num_labels,
         labels=checkpoint.labels,
-        do_lower_case=do_lower_case,
+        **dataclasses.asdict(word_rules),
         steps=steps(checkpoint),
         multi_label=checkpoint.multi_label,
     )
@@ -159,10 +161,10 @@ def _write_native(checkpoint: Checkpoint, directory: Path, do_lower_case: bool, 
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
 
 
-def _write_hugging_face(checkpoint: Checkpoint, directory: Path, do_lower_case: bool) -> list[str]:
+def _write_hugging_face(checkpoint: Checkpoint, directory: Path, word_rules: WordRules) -> list[str]:
     names = variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels)
-    text = hugging_face_config.tokenizer_config(checkpoint.config, do_lower_case)
-    (directory / hugging_face_config.TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
+    text = hugging_face_config.tokenizer_config(checkpoint.config, word_rules)
+    (directory / TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
     return hugging_face.write(
         directory,
         checkpoint.config,

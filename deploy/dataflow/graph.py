@@ -12,6 +12,7 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
 from beambert_common.quantities import counted
+from beambert_common.word_rules import WordRules
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.build_pretraining_data import build_pretraining_data
@@ -86,7 +87,7 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
     # The corpus that the first job will write, with partitions of equal size.
     corpus = _planned_corpus(job.options, job.text_bytes)
     unknown = Vocabulary(SPECIAL_TOKENS)
-    options = dataclasses.replace(config.data.options, do_lower_case=job.options.do_lower_case)
+    options = dataclasses.replace(config.data.options, **dataclasses.asdict(WordRules.of(job.options)))
     return [planned, _examples_job(corpus, output, output, ExamplesJob(unknown, options, {}))]
 
 

@@ -6,6 +6,7 @@ Requires the `data` extra.
 import argparse
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from beambert_common.quantities import counted
+from beambert_common.word_rules import WordRules
 from deploy.plan.text_estimate import Text, tokens_per_word
 from pipelines.commands import corpus
 from pipelines.commands.corpus_config import corpus_config
@@ -48,11 +50,11 @@ def sample_text(
     Raises:
         SourceError: no file matches or can be read, or the sample contains no document.
     """
-    options, inputs = _corpus_job(patterns, input_format, text_field, language)
+    options, inputs = _corpus_job(patterns, input_format, text_field, language, vocab_file)
     tokenizer = None
     if vocab_file:
         vocabulary = Vocabulary.from_bytes(read_bytes(vocab_file), vocab_file)
-        tokenizer = Tokenizer(vocabulary, options.do_lower_case and not vocabulary.has_capitals())
+        tokenizer = Tokenizer(vocabulary, **asdict(WordRules.of(options)))
     total = np.zeros(3)  # bytes, words, documents
     sample = _Sample()
     num_read = 0
@@ -126,7 +128,7 @@ class _Sample:
 
 
 def _corpus_job(
-    patterns: list[str], input_format: str, text_field: str, language: str
+    patterns: list[str], input_format: str, text_field: str, language: str, vocab_file: str | None
 ) -> tuple[CorpusOptions, list[Input]]:
     """Return the options of `beambert corpus` and its input files."""
     if input_format not in FORMATS:
@@ -136,6 +138,8 @@ def _corpus_job(
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]
     # A bad record does not invalidate an estimate.
     flags += ["--on_bad_record", "skip"]
+    # The vocabulary determines the word rules.
+    flags += ["--vocab_file", vocab_file] if vocab_file else []
     args = parser.parse_args([*flags, "--input", *patterns])
     config = corpus_config(args)
     return config.options, config.inputs

@@ -8,6 +8,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
+from beambert_common.word_rules import without_released_rules
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
 from pipelines.commands import vocabulary_flags
@@ -115,7 +116,8 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         )
     check_inputs(inputs, options.read, config.field_flags)
     splits = split_inputs(inputs, options.read)
-    early = {name: value for name, value in dataclasses.asdict(options).items() if name not in _VOCABULARY_OPTIONS}
+    early = without_released_rules(dataclasses.asdict(options))
+    early = {name: value for name, value in early.items() if name not in _VOCABULARY_OPTIONS}
     # Only the local runner, which shuffles in memory, resumes from completion markers.
     embedded_engine = pipeline_runner.is_embedded(beam_options)
     work = (

@@ -1,6 +1,7 @@
 """Define the flags of sampling, masking and shards, with the names of create_pretraining_data.py where it has them."""
 
 import argparse
+import dataclasses
 
 from beambert_common.command_line.flag_config import flag_values
 from beambert_common.command_line.flags import (
@@ -12,6 +13,7 @@ from beambert_common.command_line.flags import (
     shortened,
     whole_number,
 )
+from beambert_common.word_rules import WordRules
 from pipelines.instances import options
 from pipelines.instances.options import PretrainingDataOptions
 
@@ -116,8 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def example_options(args: argparse.Namespace) -> PretrainingDataOptions:
     """Return the options from parsed flags. Raise DatasetError for a value out of range."""
     values = flag_values(PretrainingDataOptions, args)
-    # The corpus determines the case of the text.
-    values.pop("do_lower_case", None)
+    # The corpus determines the word rules.
+    for rule in dataclasses.fields(WordRules):
+        values.pop(rule.name, None)
     return PretrainingDataOptions(**values)
 
 

@@ -9,9 +9,11 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
+from beambert_common.word_rules import WordRules, rules_of, without_released_rules
 from pipelines import dataset
 from pipelines.build_pretraining_data import build_pretraining_data
 from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from pipelines.commands.vocabulary_flags import recorded_rules
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
@@ -135,14 +137,17 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
             f"--output {config.output} is the corpus directory, whose vocab.txt differs from --vocab_file "
             f"{config.vocab_file}; choose another --output"
         )
-    options = dataclasses.replace(config.options, do_lower_case=corpus.options["do_lower_case"])
+    rules = rules_of(corpus.options)
+    if config.vocab_file:
+        _require_rules_of_vocabulary(config.vocab_file, rules)
+    options = dataclasses.replace(config.options, **dataclasses.asdict(rules))
     require_documents(corpus.counts["documents"]["train"], options.objective)
     exponent = corpus.options["language_sampling_exponent"]
     if exponent != 1.0:
         words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
         options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
     recorded: dict[str, Any] = {
-        **dataclasses.asdict(options),
+        **without_released_rules(dataclasses.asdict(options)),
         # A list, as JSON has it, so that it compares equal to the recorded options.
         "length_bins": list(options.length_bins),
         "corpus": corpus.options,
@@ -150,6 +155,16 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
         "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
     }
     return ExamplesJob(vocab, options, recorded)
+
+
+def _require_rules_of_vocabulary(vocab_file: str, rules: WordRules) -> None:
+    """Raise DatasetError if a vocabulary belongs to a model or a dataset with other word rules than the corpus."""
+    recorded = recorded_rules(vocab_file)
+    if recorded is not None and recorded != rules:
+        raise DatasetError(
+            f"--vocab_file {vocab_file} is recorded with other word rules ({recorded.summary}) than the corpus "
+            f"({rules.summary}); build the corpus again with --vocab_file {vocab_file}"
+        )
 
 
 def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_options: PipelineOptions) -> Dataset:
@@ -169,7 +184,10 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     existing = _load(manifest_path, config.output)
     if existing:
         require_same_options(
-            config.output, "dataset", with_defaults(existing.options, PretrainingDataOptions), recorded
+            config.output,
+            "dataset",
+            with_defaults(existing.options, PretrainingDataOptions),
+            with_defaults(recorded, PretrainingDataOptions),
         )
         restore_vocabulary(existing, vocab, output)
         write_missing_descriptions(existing, output)

@@ -3,15 +3,18 @@
 import argparse
 import dataclasses
 import sys
+from pathlib import Path
 from typing import Any
 
 from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
+from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
 from pipelines.errors import SourceError
 from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.coverage import Coverage
 from tokenizer.lost_marks import default_do_lower_case, is_accent, loses_mark
 from tokenizer.normalization import CHARACTER_RULES
+from tokenizer.recorded_rules import rules_beside
 from tokenizer.vocabulary import Vocabulary
 
 DEFAULT_VOCAB_SIZE = 30_000
@@ -64,9 +67,23 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         nargs="?",
         const=True,
         metavar="true|false",
-        help="Lowercase text and strip accents (uncased), or not (cased); see docs/reference/languages.md (default: by "
-        "--vocab_file, or else by --language: true except for languages that need the marks, such as Hindi, Thai or "
-        "Vietnamese)",
+        help="Lowercase text (uncased), or not (cased); see docs/reference/languages.md (default: by --vocab_file, or "
+        "else by --language: true except for languages that need the marks, such as Hindi, Thai or Vietnamese, unless "
+        "--strip_accents false keeps them)",
+    )
+    group.add_argument(
+        "--strip_accents",
+        choices=STRIP_ACCENTS,
+        help="Strip accents, and the vowel signs and tone marks of scripts such as Khmer, Thai or Devanagari; auto "
+        "strips them if text is lowercased, as the released models do (default: as recorded beside --vocab_file, else "
+        "auto)",
+    )
+    group.add_argument(
+        "--tokenize_chinese_chars",
+        type=boolean,
+        metavar="true|false",
+        help="Make each CJK ideograph a word; false for text that is segmented into words by spaces (default: as "
+        "recorded beside --vocab_file, else true)",
     )
     group.add_argument(
         "--language_sampling_exponent",
@@ -99,9 +116,10 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
             "use an existing one"
         )
     size = args.vocab_size or DEFAULT_VOCAB_SIZE
+    rules = word_rules(args)
     return dataclasses.asdict(
         VocabularyOptions(
-            do_lower_case=lower_casing(args.do_lower_case, args.vocab_file, args.language),
+            **dataclasses.asdict(rules),
             vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
             vocab_file=_vocabulary_path("--vocab_file", args.vocab_file),
             num_unused=args.num_unused,
@@ -114,18 +132,54 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def lower_casing(do_lower_case: bool | None, vocab_file: str | None, language: str) -> bool:
-    """Return whether text is uncased: by --do_lower_case, or else by --vocab_file, or else by --language.
+def word_rules(args: argparse.Namespace) -> WordRules:
+    """Return the rules of the flags, or else those recorded beside --vocab_file, or else the defaults.
+
+    Raises:
+        SourceError, VocabularyError: The vocabulary or its record is missing or invalid.
+    """
+    recorded = _rules_beside(args.vocab_file)
+    strip, chinese = args.strip_accents, args.tokenize_chinese_chars
+    strip_accents = recorded.strip_accents if strip is None else STRIP_ACCENTS[strip]
+    lower = recorded.do_lower_case if args.do_lower_case is None else args.do_lower_case
+    if lower is None:
+        lower = _default_lower_casing(args.vocab_file, args.language, keeps_marks=strip_accents is False)
+    return WordRules(lower, strip_accents, recorded.tokenize_chinese_chars if chinese is None else chinese)
+
+
+def recorded_rules(vocab_file: str) -> WordRules | None:
+    """Return the word rules that a directory records for its vocabulary; None without a record.
+
+    Raises:
+        VocabularyError: The record is invalid.
+    """
+    recorded = _rules_beside(vocab_file)
+    return None if recorded.do_lower_case is None else WordRules(**dataclasses.asdict(recorded))
+
+
+def _rules_beside(vocab_file: str | None) -> RecordedRules:
+    """Return the record beside a local vocabulary; in cloud storage, records are not read."""
+    from pipelines.runner.job_output import absolute
+
+    if not vocab_file or "://" in vocab_file:
+        return RecordedRules()
+    return rules_beside(Path(absolute(vocab_file)))
+
+
+def _default_lower_casing(vocab_file: str | None, language: str, keeps_marks: bool) -> bool:
+    """Return whether text is uncased by --vocab_file, or else by --language.
 
     A vocabulary without capitals counts as uncased. For a language that is cased by default, it counts as cased if
     it contains marks that uncased text loses.
 
+    Args:
+        vocab_file, language: Values of the flags.
+        keeps_marks: Whether uncased text keeps its marks. No language is then cased by default.
+
     Raises:
         SourceError, VocabularyError: The vocabulary is missing or invalid.
     """
-    if do_lower_case is not None:
-        return do_lower_case
-    by_language = default_do_lower_case(language)
+    by_language = keeps_marks or default_do_lower_case(language)
     if not vocab_file:
         return by_language
     vocabulary = _read_vocabulary("--vocab_file", vocab_file)
@@ -133,11 +187,11 @@ def lower_casing(do_lower_case: bool | None, vocab_file: str | None, language: s
 
 
 def mark_warnings(marks: dict[str, Any] | None) -> list[str]:
-    """Return a warning if uncased text loses a mark on more than 1% of its letters, else an empty list.
+    """Return a warning if text loses a mark on more than 1% of its letters, else an empty list.
 
     Args:
-        marks: The counts of `pipelines.build_corpus.total_marks`. None for cased text, and for a corpus of an older
-            version.
+        marks: The counts of `pipelines.build_corpus.total_marks`. None for text that keeps its marks, and for a corpus
+            of an older version.
     """
     if not marks or marks["lost"] <= _MAX_LOST_MARKS * marks["letters"]:
         return []
@@ -146,7 +200,7 @@ def mark_warnings(marks: dict[str, Any] | None) -> list[str]:
     loss = "accents are lost" if is_accent(before) else "vowel or voicing marks are lost and distinct words merge"
     return [
         f"uncased text loses a mark on {marks['lost'] / marks['letters']:.1%} of its letters{example}: {loss}; "
-        "use --do_lower_case false to keep them, see docs/reference/languages.md"
+        "use --strip_accents false to keep them, see docs/reference/languages.md"
     ]
 
 

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from beambert_common.typed_json import decode, require
+from beambert_common.word_rules import WordRules
 from pipelines.cleaning import rules
 from pipelines.cleaning.rules import utf8_bytes
 from pipelines.corpus import corpus_manifest
@@ -154,8 +155,8 @@ class CountPartition(beam.DoFn):
         deduplicated = deduplicate(grouped)
         yield beam.pvalue.TaggedOutput(self.REJECTED, dict(Counter(record.reason for record in deduplicated.rejected)))
         yield from count_shard_words(split, deduplicated.kept, self._options)
-        uncased = self._options.do_lower_case
-        diacritics = count_marks(record.text for record in deduplicated.kept) if uncased else MarkCounts()
+        strips = WordRules.of(self._options).strips_accents
+        diacritics = count_marks(record.text for record in deduplicated.kept) if strips else MarkCounts()
         yield beam.pvalue.TaggedOutput(self.DIACRITICS, diacritics)
 
 
@@ -263,7 +264,7 @@ class WriteCorpusShard(beam.DoFn):
                 lines.add(record, REPEATED_PARAGRAPH, text)
         lines.write(f"{self._output}/rejected/{name}.jsonl")
         counts = count_records(deduplicated)
-        if self._options.do_lower_case:
+        if WordRules.of(self._options).strips_accents:
             counts["diacritics"] = vars(count_marks(record.text for record in deduplicated.kept))
         if not deduplicated.kept:
             return None, counts

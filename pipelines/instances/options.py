@@ -20,7 +20,7 @@ class PretrainingDataOptions:
     """Options of job 2. Names and defaults are those of create_pretraining_data.py where it has the option.
 
     Attributes:
-        do_lower_case: Whether to lower-case text and strip accents before WordPiece.
+        do_lower_case: Whether to lower-case text before WordPiece.
         max_seq_length: Maximum length of an example in tokens, including [CLS] and [SEP].
         max_predictions_per_seq: Maximum number of masked tokens per example.
         masked_lm_prob: Fraction of tokens to predict.
@@ -49,6 +49,7 @@ class PretrainingDataOptions:
         random_seed: Random seed; the same seed, corpus and options give the same bytes.
         language_factors: Sampling factor of each language; {} keeps the original proportions.
         character_rules: Unicode version of the tokenizer; workers with another version fail.
+        strip_accents, tokenize_chinese_chars: As in `WordRules`.
 
     Raises:
         DatasetError: A value is out of range, or two options are incompatible.
@@ -77,6 +78,8 @@ class PretrainingDataOptions:
     random_seed: int = 12345
     language_factors: dict[str, float] = dataclasses.field(default_factory=dict)
     character_rules: str = CHARACTER_RULES
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
 
     def __post_init__(self) -> None:
         limits = {

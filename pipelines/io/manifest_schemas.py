@@ -185,6 +185,8 @@ class RecordedCorpusOptions(TypedDict, total=False):
     """`pipelines.corpus.options.CorpusOptions` as JSON."""
 
     do_lower_case: Required[bool]
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool
     alphabet_limit: Required[Count]
     compare_vocab: Required[str]
     language_sampling_exponent: Required[NonNegative]

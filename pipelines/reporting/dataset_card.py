@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beambert_common.markdown import table_cell
+from beambert_common.word_rules import WordRules
 from pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from pipelines.dataset import SPLITS, Dataset
 from pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
@@ -137,7 +138,6 @@ def _creation(manifest: Dataset) -> list[tuple[str, str]]:
     packing = f"at most {manifest.instances_per_row:,} instances per row" if manifest.instances_per_row > 1 else "none"
     compression = f", {manifest.compression}" if manifest.compression != "none" else ""
     padding = ", without padding" if manifest.ragged else ""
-    case = "uncased" if manifest.do_lower_case else "cased"
     return [
         ("Software", table_cell(", ".join(f"{name} {value}" for name, value in sorted(manifest.versions.items())))),
         ("Objective", _OBJECTIVES[options["objective"]]),
@@ -145,7 +145,7 @@ def _creation(manifest: Dataset) -> list[tuple[str, str]]:
         ("Maximum sequence length", f"{manifest.max_seq_length:,} tokens"),
         ("Packing", packing),
         ("Copies of the text", f"{options['dupe_factor']:,}"),
-        ("Vocabulary", f"`vocab.txt`, {manifest.vocab_size:,} tokens, {case}"),
+        ("Vocabulary", f"`vocab.txt`, {manifest.vocab_size:,} tokens, {WordRules.of(manifest).summary}"),
         ("File format", f"{manifest.file_format.replace('_', ' ')}{compression}{padding}"),
         ("Random seed", str(options.get("random_seed", "not recorded"))),
         ("SHA-256 of vocab.txt", manifest.vocab_sha256),

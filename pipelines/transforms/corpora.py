@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
+from beambert_common.word_rules import WordRules
 from pipelines.build_corpus import count_partitions, write_corpus
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus import document_steps as steps
@@ -100,7 +101,7 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     Args:
         size: number of tokens.
-        do_lower_case: whether to lower-case text and strip accents.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `tokenizer.Tokenizer`.
         num_partitions: number of partitions. Where they have more than 100,000 distinct words each, the vocabulary
             depends on it.
         validation_fraction: fraction of the documents to learn nothing from, as of `CreatePretrainingExamples`.
@@ -112,6 +113,8 @@ class LearnWordPieceVocabulary(beam.PTransform):
         size: int,
         *,
         do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
         num_partitions: int = NUM_PARTITIONS,
         validation_fraction: float = VALIDATION_FRACTION,
         num_unused: int = 0,
@@ -122,7 +125,7 @@ class LearnWordPieceVocabulary(beam.PTransform):
         self._options = dataclasses.replace(
             DEFAULTS,
             vocab_size=size,
-            do_lower_case=do_lower_case,
+            **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
             num_partitions=num_partitions,
             validation_fraction=validation_fraction,
             num_unused=num_unused,
@@ -158,7 +161,7 @@ class WriteCorpus(beam.PTransform):
         vocab_size: size of the vocabulary to learn; 0 with vocab_file.
         vocab_file: vocabulary to use instead, or "".
         near_duplicates, repeated_paragraphs: as for `DeduplicateDocuments`, without a second shuffle.
-        do_lower_case: whether the vocabulary is lower-cased.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules of the vocabulary, as for `tokenizer.Tokenizer`.
         language: language to record for rejected documents that state none.
         num_partitions: number of training shards; each must fit in memory.
         validation_fraction: fraction of the documents in the validation split.
@@ -178,6 +181,8 @@ class WriteCorpus(beam.PTransform):
         near_duplicates: bool = False,
         repeated_paragraphs: bool = False,
         do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
         language: str = "en",
         num_partitions: int = NUM_PARTITIONS,
         validation_fraction: float = VALIDATION_FRACTION,
@@ -196,7 +201,7 @@ class WriteCorpus(beam.PTransform):
             vocab_file=vocab_file and absolute(vocab_file),
             near_duplicates=near_duplicates,
             repeated_paragraphs=repeated_paragraphs,
-            do_lower_case=do_lower_case,
+            **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
             language=language,
             num_partitions=num_partitions,
             validation_fraction=validation_fraction,

@@ -11,6 +11,7 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 
+from beambert_common.word_rules import WordRules, without_released_rules
 from pipelines import dataset
 from pipelines.corpus.block_buffer import ToBlocks
 from pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
@@ -109,7 +110,7 @@ def _examples_of(
     texts = [sentence for record in kept for sentence in record.text.split("\n")]
     sentences = np.array([sum(record.paragraphs) for record in kept], np.int64)
     weights = np.array([record.weight for record in kept])
-    tokenizer = Tokenizer(vocabulary, options.do_lower_case)
+    tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
     languages = [record.language for record in kept]
     documents = tokenize(texts, sentences, weights, languages, split, tokenizer, options)
     place = PartitionOfSplit(split, number, num_partitions[split])
@@ -211,6 +212,7 @@ def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabu
     if repeated:
         raise DatasetError(f"{repeated[0]} was written twice; join the collections before CreatePretrainingExamples")
     sha256 = hashlib.sha256(content).hexdigest()
+    rules = dataclasses.asdict(WordRules.of(options))
     manifest = Dataset(
         max_seq_length=options.max_seq_length,
         max_predictions_per_seq=options.max_predictions_per_seq,
@@ -221,9 +223,9 @@ def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabu
         ragged=options.without_padding,
         vocab_size=len(vocabulary),
         vocab_sha256=sha256,
-        do_lower_case=options.do_lower_case,
+        **rules,
         options={
-            **dataclasses.asdict(options),
+            **without_released_rules({**dataclasses.asdict(options), **rules}),
             "length_bins": list(options.length_bins),
             "vocab_sha256": sha256,
         },

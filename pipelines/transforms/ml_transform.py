@@ -2,12 +2,14 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.ml.transforms.base import MLTransformProvider
 
+from beambert_common.word_rules import WordRules
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import read_bytes
 from pipelines.runner.job_output import absolute
@@ -36,7 +38,7 @@ class BertTokenize(MLTransformProvider):
     Args:
         columns: name of the column with the text, or of two columns with a text and its pair.
         vocabulary: path of the vocabulary, on any Beam filesystem.
-        do_lower_case: whether to lower-case text and strip accents.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `tokenizer.Tokenizer`.
         max_seq_length: number of positions; longer texts are truncated.
 
     Raises:
@@ -45,12 +47,20 @@ class BertTokenize(MLTransformProvider):
     """
 
     def __init__(
-        self, columns: Sequence[str], vocabulary: str, *, do_lower_case: bool = True, max_seq_length: int = 128
+        self,
+        columns: Sequence[str],
+        vocabulary: str,
+        *,
+        do_lower_case: bool = True,
+        strip_accents: bool | None = None,
+        tokenize_chinese_chars: bool = True,
+        max_seq_length: int = 128,
     ) -> None:
         if isinstance(columns, str) or len(columns) not in (1, 2):
             raise SourceError(f"invalid columns {columns!r}: BertTokenize takes a list of one or two columns")
         self.columns, self.vocabulary = list(columns), absolute(vocabulary)
-        self.do_lower_case, self.max_seq_length = do_lower_case, max_seq_length
+        self.rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
+        self.max_seq_length = max_seq_length
         self.vocabulary_sha256 = hashlib.sha256(read_bytes(self.vocabulary)).hexdigest()
 
     def get_ptransform_for_processing(self, **_: Any) -> beam.PTransform:
@@ -70,7 +80,7 @@ class _Encode(beam.DoFn):
             raise SourceError(
                 f"{path} has changed since the artifact was written; restore it, or write the artifact again"
             )
-        self._tokenizer = Tokenizer(Vocabulary.from_bytes(content, path), self._options.do_lower_case)
+        self._tokenizer = Tokenizer(Vocabulary.from_bytes(content, path), **asdict(self._options.rules))
 
     def process(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the row with the model inputs."""

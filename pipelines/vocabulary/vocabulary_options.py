@@ -11,7 +11,7 @@ class VocabularyOptions:
     """Options for learning or reading a vocabulary.
 
     Attributes:
-        do_lower_case: Whether to lower-case text and strip accents.
+        do_lower_case: Whether to lower-case text.
         vocab_size: Number of tokens to learn; 0 with vocab_file.
         vocab_file: Vocabulary to use instead of learning one, or "".
         num_unused: Number of "[unusedN]" tokens.
@@ -20,6 +20,7 @@ class VocabularyOptions:
         compare_vocab: Vocabulary to compare coverage with, or "".
         language_sampling_exponent: Exponent of `language_factors`; 1 keeps the original proportions.
         character_rules: Unicode version of the word counts; workers with another version fail.
+        strip_accents, tokenize_chinese_chars: As in `WordRules`.
     """
 
     do_lower_case: bool
@@ -31,6 +32,8 @@ class VocabularyOptions:
     compare_vocab: str
     language_sampling_exponent: float
     character_rules: str
+    strip_accents: bool | None = dataclasses.field(default=None, kw_only=True)
+    tokenize_chinese_chars: bool = dataclasses.field(default=True, kw_only=True)
 
 
 def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 
+from beambert_common.word_rules import WordRules
 from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 from tokenizer.word_counts import count_words, most_frequent
 
@@ -49,7 +50,7 @@ def word_batches(
     """
     if split == "train" and not options.vocab_size:
         return
-    word_counts = scaled(count_words(texts, options.do_lower_case), weight)
+    word_counts = scaled(count_words(texts, WordRules.of(options)), weight)
     kept = most_frequent(word_counts, WORDS_PER_SHARD if split == "train" else len(word_counts))
     groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
     for word, count in kept.items():

@@ -17,6 +17,7 @@ import transformers
 from torch_finetuning import converted_model, prepared, their_trajectory, train
 
 import beambert
+from beambert_common.word_rules import WordRules
 from tests.trainers.finetuning.trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
@@ -71,7 +72,7 @@ def test_class_weights_are_those_of_pytorch(tmp_path, name):
 
 def vocabulary_of(texts, words=400):
     """Every character, and the most frequent words."""
-    counts = Counter(word for text in texts for word in split_words(text, True))
+    counts = Counter(word for text in texts for word in split_words(text, WordRules()))
     characters = sorted({character for word in counts for character in word})
     frequent = sorted(word for word, _ in counts.most_common(words) if len(word) > 1)
     return Vocabulary((*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters), *frequent))

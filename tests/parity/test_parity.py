@@ -13,10 +13,14 @@ import transformers
 from tiny_models import LENGTH, MODELS, PIECES, outputs, random_inputs, random_model, write_vocabulary
 
 import beambert
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import tf1
 from bert_model.checkpoints.variable_names import variable_names
 from bert_model.config import BertConfig
 from tests.converted_models import assert_same_bytes, our_outputs, stored_values
+from tokenizer.normalization import split_words
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(
     vocab_size=len(PIECES),
@@ -131,6 +135,34 @@ def test_parts_of_a_pretraining_model(tmp_path, kind):
     again = loaded(tmp_path / "back", kind)
     for name, value in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value), name
+
+
+RULES = [
+    WordRules(strip_accents=False),
+    WordRules(do_lower_case=False, strip_accents=True),
+    WordRules(tokenize_chinese_chars=False),
+]
+
+
+@pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.summary)
+def test_word_rules_are_those_of_transformers(tmp_path, rules):
+    khmer, thai = "\u1797\u17b6\u179f\u17b6\u1781\u17d2\u1798\u17c2", "\u0e17\u0e35\u0e48"
+    text = f"\u00c9t\u00e9 e\u0301 \u6771\u4eac\u306f {khmer} {thai} \ud55c\uae00"
+    words = [word for each in [*RULES, WordRules(), WordRules(False)] for word in split_words(text, each)]
+    characters = sorted(set("".join(words)))
+    pieces = dict.fromkeys([*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)])
+    vocabulary = Vocabulary(tuple(pieces))
+    write_release(tmp_path / "tf1", "pretraining", None)
+    convert(tmp_path / "tf1", tmp_path / "model", "huggingface", *rules.flags.split())
+    (tmp_path / "model" / "vocab.txt").write_bytes(vocabulary.to_bytes())
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert Tokenizer.load(tmp_path / "model").rules == rules
+    assert theirs.tokenize(text) == Tokenizer.load(tmp_path / "model").tokenize(text)
+    theirs.save_pretrained(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved").rules == rules
+    # tokenizer.json alone records them too.
+    (tmp_path / "saved" / "tokenizer_config.json").unlink()
+    assert Tokenizer.load(tmp_path / "saved").rules == rules
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False])

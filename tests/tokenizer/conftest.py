@@ -18,5 +18,9 @@ def encoders() -> list[bool]:
 def forgotten_characters() -> Iterator[None]:
     """For tests that meet every character: the tables of the rules are emptied behind them."""
     yield
-    for table in (normalization._CLEANED, normalization._WITHOUT_ACCENTS, normalization._WITH_SPACED_PUNCTUATION):
+    for table in (
+        *normalization._CLEANED.values(),
+        normalization._WITHOUT_ACCENTS,
+        normalization._WITH_SPACED_PUNCTUATION,
+    ):
         table.clear()

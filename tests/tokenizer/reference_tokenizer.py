@@ -6,8 +6,10 @@ Shares nothing with the code under test.
 import unicodedata
 
 
-def published_words(text: str, do_lower_case: bool) -> list[str]:
-    """BasicTokenizer."""
+def published_words(
+    text: str, do_lower_case: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
+) -> list[str]:
+    """BasicTokenizer, with the two options that transformers added."""
     cleaned = ""
     for character in text:
         category = unicodedata.category(character)
@@ -15,7 +17,7 @@ def published_words(text: str, do_lower_case: bool) -> list[str]:
             cleaned += " "
         elif category in ("Cc", "Cf") or character in ("\x00", "\ufffd"):
             pass
-        elif (
+        elif tokenize_chinese_chars and (
             "\u4e00" <= character <= "\u9fff"
             or "\u3400" <= character <= "\u4dbf"
             or "\uf900" <= character <= "\ufaff"
@@ -29,7 +31,9 @@ def published_words(text: str, do_lower_case: bool) -> list[str]:
     spaced = ""
     for token in cleaned.split():
         if do_lower_case:
-            decomposed = unicodedata.normalize("NFD", token.lower())
+            token = token.lower()
+        if strip_accents or (do_lower_case and strip_accents is None):
+            decomposed = unicodedata.normalize("NFD", token)
             token = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
         for character in token:
             mark = unicodedata.category(character)[0] == "P" or character in "$+<=>^`|~"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from beambert_common.word_rules import WordRules
 from tokenizer.differences import Encode, character_vocabulary, find_differences
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -30,7 +31,7 @@ def encoder(vocabulary: Vocabulary) -> Encode:
 
 
 def test_changed_characters_are_found() -> None:
-    found = find_differences(VOCABULARY, False, encoder)
+    found = find_differences(VOCABULARY, WordRules(do_lower_case=False), encoder)
     assert found.code_points == (ord("+"), ord("x"), 0xDF, 0x1234, 0xE000)
     assert found.num_assigned == 4
     assert found.in_vocabulary == (ord("x"), 0xDF)
@@ -40,7 +41,7 @@ def test_changed_characters_are_found() -> None:
 
 
 def test_changed_pairs_of_marks_are_found() -> None:
-    found = find_differences(VOCABULARY, True, lambda vocabulary: lowered(vocabulary))
+    found = find_differences(VOCABULARY, WordRules(), lambda vocabulary: lowered(vocabulary))
     assert found.code_points == found.tokens == ()
     assert found.mark_pairs == ((ord(MARKS[0]), ord(MARKS[1])),)
     assert found.num_mark_pairs > 500
@@ -54,7 +55,7 @@ def lowered(vocabulary: Vocabulary) -> Encode:
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 def test_equal_tokenizers_have_no_differences(do_lower_case: bool) -> None:
     found = find_differences(
-        VOCABULARY, do_lower_case, lambda v: Tokenizer(v, do_lower_case, compiled=True).encode_batch
+        VOCABULARY, WordRules(do_lower_case), lambda v: Tokenizer(v, do_lower_case, compiled=True).encode_batch
     )
     assert (found.code_points, found.num_assigned, found.in_vocabulary) == ((), 0, ())
     assert (found.mark_pairs, found.tokens) == ((), ())

@@ -13,6 +13,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert_common.word_rules import WordRules
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.normalization import is_cjk, split_words
 from tokenizer.tokenizer import Tokenizer
@@ -66,7 +67,9 @@ def both(vocabulary: Vocabulary, do_lower_case: bool) -> tuple[InGraphTokenizer,
 def generated_text_tokenizers() -> dict[bool, tuple[InGraphTokenizer, Tokenizer]]:
     tokenizers = {}
     for do_lower_case in (True, False):
-        characters = sorted({c for a in ALPHABET for word in split_words(f"a{a}b", do_lower_case) for c in word})
+        characters = sorted(
+            {c for a in ALPHABET for word in split_words(f"a{a}b", WordRules(do_lower_case)) for c in word}
+        )
         vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], PIECES)
         tokenizers[do_lower_case] = both(vocabulary, do_lower_case)
     return tokenizers
@@ -183,7 +186,7 @@ def test_real_text(do_lower_case: bool, shared_data: Path) -> None:
     released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
     assert_same_ids(*both(released, do_lower_case), texts)
     # Most of the 23 languages are [UNK] to that one.
-    characters = sorted({c for text in texts for word in split_words(text, do_lower_case) for c in word})
+    characters = sorted({c for text in texts for word in split_words(text, WordRules(do_lower_case)) for c in word})
     assert_same_ids(*both(vocabulary_of(characters), do_lower_case), texts)
 
 

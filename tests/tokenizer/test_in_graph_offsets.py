@@ -5,6 +5,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert_common.word_rules import WordRules
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.normalization import split_words
@@ -24,7 +25,9 @@ MASKED = st.lists(st.one_of(st.just("[MASK]"), st.just("[MASK"), TEXT), max_size
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def tokenizers(request: pytest.FixtureRequest) -> tuple[InGraphTokenizer, Vocabulary, bool]:
-    characters = sorted({c for a in CHARACTERS for word in split_words(f"a{a}b", request.param) for c in word})
+    characters = sorted(
+        {c for a in CHARACTERS for word in split_words(f"a{a}b", WordRules(request.param)) for c in word}
+    )
     characters = [c for c in characters if c not in "\U0001f600"]
     continued = [CONTINUATION + c for c in characters]
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *characters, *continued, "ab", "##ba", "##\u1161\u11ab"))
@@ -55,7 +58,7 @@ def test_offsets_of_generated_text(tokenizers: tuple[InGraphTokenizer, Vocabular
 @CASES
 def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
     texts = list(ARTICLE_1.values())
-    characters = sorted({c for text in texts for word in split_words(text, do_lower_case) for c in word})
+    characters = sorted({c for text in texts for word in split_words(text, WordRules(do_lower_case)) for c in word})
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *characters, *(CONTINUATION + c for c in characters)))
     assert_same_offsets(InGraphTokenizer(vocabulary, do_lower_case), Tokenizer(vocabulary, do_lower_case), texts)
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert_common.word_rules import WordRules
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary, reserved_tokens
 from tokenizer.merging import merge_pairs
@@ -139,14 +140,14 @@ def wikipedia(shared_data: Path, characters: int) -> list[str]:
 
 
 def test_real_text_against_the_slow_learner(shared_data: Path) -> None:
-    word_counts = count_words(wikipedia(shared_data, 2_500), do_lower_case=True)
+    word_counts = count_words(wikipedia(shared_data, 2_500), WordRules(do_lower_case=True))
     expected, _ = slow_learner(word_counts, 150, 40)
     assert len(expected) == 150
     assert learn_vocabulary(word_counts, 150, alphabet_limit=40) == expected
 
 
 def test_fewer_pieces_than_merging_alone(shared_data: Path) -> None:
-    word_counts = count_words(wikipedia(shared_data, 300_000), do_lower_case=True)
+    word_counts = count_words(wikipedia(shared_data, 300_000), WordRules(do_lower_case=True))
     learnt = learn_vocabulary(word_counts, 3000)
     alphabet = [piece for piece in learnt if len(piece.removeprefix("##")) == 1]
     spellings = [[word[0], *("##" + character for character in word[1:])] for word in word_counts]
@@ -162,7 +163,7 @@ def test_fewer_pieces_than_merging_alone(shared_data: Path) -> None:
 
 
 def test_learnt_vocabulary_is_a_vocabulary_and_spells_the_text(shared_data: Path) -> None:
-    word_counts = count_words(wikipedia(shared_data, 300_000), do_lower_case=False)
+    word_counts = count_words(wikipedia(shared_data, 300_000), WordRules(do_lower_case=False))
     pieces = learn_vocabulary(word_counts, 3000, num_unused=120)
     vocabulary = Vocabulary(tuple(pieces))
     assert len(vocabulary) == 3000

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beambert_common.word_rules import WordRules
 from tokenizer.lost_marks import MarkCounts, count_marks, default_do_lower_case, loses_mark
 from tokenizer.normalization import split_words
 
@@ -34,7 +35,7 @@ def test_counts_of_parts_add_up_in_any_order(texts):
 def test_a_word_that_loses_no_mark_keeps_its_letters(word):
     if not loses_mark(word):
         # Decomposed and lower-cased, but every letter is there.
-        kept = "".join(split_words(word, do_lower_case=True))
+        kept = "".join(split_words(word, WordRules()))
         letters = [c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c)[0] == "L"]
         assert [c for c in kept if unicodedata.category(c)[0] == "L"] == letters or "\ufffd" in word
 

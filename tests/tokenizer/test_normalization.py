@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import (
     CHARACTER_RULES,
     is_cjk,
@@ -58,12 +59,12 @@ CASED = {
 
 @pytest.mark.parametrize(("text", "words"), UNCASED.items())
 def test_uncased(text: str, words: list[str]) -> None:
-    assert split_words(text, do_lower_case=True) == words
+    assert split_words(text, WordRules(do_lower_case=True)) == words
 
 
 @pytest.mark.parametrize(("text", "words"), CASED.items())
 def test_cased(text: str, words: list[str]) -> None:
-    assert split_words(text, do_lower_case=False) == words
+    assert split_words(text, WordRules(do_lower_case=False)) == words
 
 
 def test_cjk_blocks_end_where_the_released_code_ends_them() -> None:
@@ -98,6 +99,6 @@ def test_the_name_of_the_rules_stands_for_them(do_lower_case: bool) -> None:
         ("Unicode 15.0.0", True): "4dbbf118226b89fb",
         ("Unicode 15.0.0", False): "47ecfa38067b09e3",
     }
-    lines = ["\t".join(map(str, replace_character(code, do_lower_case))) for code in range(0x110000)]
+    lines = ["\t".join(map(str, replace_character(code, WordRules(do_lower_case)))) for code in range(0x110000)]
     digest = hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
     assert digest[:16] == recorded[CHARACTER_RULES, do_lower_case]

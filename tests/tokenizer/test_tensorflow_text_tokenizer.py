@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
+from beambert_common.word_rules import WordRules
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, PIECES, real_texts, vocabulary_of
 from tokenizer.differences import TokenizerDifferences, find_differences
@@ -30,11 +31,11 @@ class Compared:
     """Both tokenizers of a vocabulary, and what was counted."""
 
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool, differences: TokenizerDifferences | None = None):
-        self.vocabulary, self.do_lower_case = vocabulary, do_lower_case
+        self.vocabulary = vocabulary
         self.exact = Tokenizer(vocabulary, do_lower_case)
         self.fast = TensorFlowTextTokenizer(vocabulary, do_lower_case)
         self.differences = differences or find_differences(
-            vocabulary, do_lower_case, lambda v: TensorFlowTextTokenizer(v, do_lower_case).encode_batch
+            vocabulary, WordRules(do_lower_case), lambda v: TensorFlowTextTokenizer(v, do_lower_case).encode_batch
         )
         # tensorflow_text does not sort marks: without the second marks of the pairs, nothing changes places.
         unsorted = {second for _, second in self.differences.mark_pairs}
@@ -58,7 +59,9 @@ class Compared:
 def compared() -> dict[bool, Compared]:
     result = {}
     for do_lower_case in (True, False):
-        characters = sorted({c for a in ALPHABET for word in split_words(f"a{a}b", do_lower_case) for c in word})
+        characters = sorted(
+            {c for a in ALPHABET for word in split_words(f"a{a}b", WordRules(do_lower_case)) for c in word}
+        )
         result[do_lower_case] = Compared(vocabulary_of([c for c in characters if c not in "1Z"], PIECES), do_lower_case)
     return result
 
@@ -83,7 +86,7 @@ def test_real_text_without_differing_code_points(do_lower_case: bool, shared_dat
     assert sum(map(len, clean)) > 0.99 * sum(map(len, texts)) > 500_000
     both.assert_same_ids(clean)
     # Most of the 23 languages are [UNK] to that one.
-    characters = sorted({c for text in clean for word in split_words(text, do_lower_case) for c in word})
+    characters = sorted({c for text in clean for word in split_words(text, WordRules(do_lower_case)) for c in word})
     Compared(vocabulary_of(characters), do_lower_case, both.differences).assert_same_ids(clean)
 
 
@@ -118,7 +121,7 @@ def test_offsets(compared: dict[bool, Compared], do_lower_case: bool, texts: lis
 @CASES
 def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
     texts = list(ARTICLE_1.values())
-    characters = sorted({c for text in texts for word in split_words(text, do_lower_case) for c in word})
+    characters = sorted({c for text in texts for word in split_words(text, WordRules(do_lower_case)) for c in word})
     both = Compared(vocabulary_of(characters), do_lower_case)
     assert_offsets(both, both.without_differences(texts))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tokenizer.python_encoder
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
@@ -32,7 +33,7 @@ def sentences(shared_data: Path) -> list[str]:
 
 
 def reference_ids(text: str, vocabulary: Vocabulary, do_lower_case: bool) -> list[int]:
-    words = split_words(text, do_lower_case)
+    words = split_words(text, WordRules(do_lower_case))
     return [vocabulary.ids[piece] for word in words for piece in split_word(word, vocabulary.ids)]
 
 
@@ -234,7 +235,7 @@ def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
 
 
 def test_load_released(shared_data: Path) -> None:
-    assert Tokenizer.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt").do_lower_case
+    assert Tokenizer.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt").rules.do_lower_case
 
 
 def test_encode_single() -> None:

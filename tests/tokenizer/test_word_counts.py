@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tokenizer.word_counts
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import split_words
 from tokenizer.word_counts import count_words, most_frequent
 
@@ -15,15 +16,15 @@ TEXTS = st.lists(st.text(st.sampled_from("aB\u00e9\u535a.,' \n\x0b\x85\u2028\u03
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 @given(texts=TEXTS)
 def test_count_words(do_lower_case: bool, texts: list[str]) -> None:
-    expected = Counter(word for text in texts for word in split_words(text, do_lower_case))
-    assert count_words(iter(texts), do_lower_case) == expected
+    expected = Counter(word for text in texts for word in split_words(text, WordRules(do_lower_case)))
+    assert count_words(iter(texts), WordRules(do_lower_case)) == expected
 
 
 def test_count_words_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{i % 7}, {i}." for i in range(100)]
-    expected = Counter(word for text in texts for word in split_words(text, True))
+    expected = Counter(word for text in texts for word in split_words(text, WordRules()))
     monkeypatch.setattr(tokenizer.word_counts, "_MAX_CHUNKS", 10)
-    assert count_words(texts, do_lower_case=True) == expected
+    assert count_words(texts, WordRules()) == expected
 
 
 def test_most_frequent() -> None:

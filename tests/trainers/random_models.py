@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native, tf1
 from bert_model.checkpoints.stored_tensors import StoredTensor
 from bert_model.checkpoints.variable_names import variable_names
@@ -14,7 +15,7 @@ from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
 TEXTS = list(ARTICLE_1.values())
-_CHARACTERS = sorted({c for text in TEXTS for word in split_words(text, True) for c in word} - set("qz"))
+_CHARACTERS = sorted({c for text in TEXTS for word in split_words(text, WordRules()) for c in word} - set("qz"))
 VOCABULARY = Vocabulary(
     (*SPECIAL_TOKENS, *_CHARACTERS, *(CONTINUATION + c for c in _CHARACTERS), "all", "human", "##ings", "rights")
 )

@@ -1,8 +1,10 @@
-"""Return the vocabulary and the casing of a checkpoint, which not every format records.
+"""Return the vocabulary and the word rules of a checkpoint, which not every format records.
 
 This file imports neither Keras nor TensorFlow.
 """
 
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints.checkpoint_files import CheckpointFiles
 from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
@@ -34,6 +36,6 @@ def vocabulary_of(checkpoint: Checkpoint | CheckpointFiles, vocab_file: str | No
     return vocabulary
 
 
-def lower_casing_of(checkpoint: Checkpoint, vocabulary: Vocabulary) -> bool:
-    """Return whether text is lowercased, as the checkpoint records or else as its vocabulary implies."""
-    return not vocabulary.has_capitals() if checkpoint.do_lower_case is None else checkpoint.do_lower_case
+def word_rules_of(checkpoint: Checkpoint, vocabulary: Vocabulary, flags: WordRuleFlags) -> WordRules:
+    """Return the word rules of the flags, else as the checkpoint records, else as its vocabulary implies."""
+    return flags.rules(checkpoint.word_rules, vocabulary.has_capitals())

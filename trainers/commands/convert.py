@@ -6,6 +6,7 @@ from pathlib import Path
 
 from beambert_common.command_line.flags import WholeNumber, sequence_length
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face_config, reader, writer
 from bert_model.checkpoints.averaging import averaged
 from bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
@@ -14,7 +15,7 @@ from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
 from pipelines.io.directory_lock import lock_destination
 from trainers.checkpoints.initial_checkpoint import listed
-from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
@@ -37,7 +38,6 @@ KIND_WORDS = {
     "saved_model": "SavedModel",
     "keras_hub": "KerasHub preset",
 }
-CASES = {True: "uncased", False: "cased"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,23 +151,24 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     saved = last_checkpoints(Path(config.source), config.average) if config.average else []
     with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, config.vocab_file)
-        do_lower_case = config.do_lower_case
-        if do_lower_case is None:
-            do_lower_case = lower_casing_of(checkpoint, vocabulary)
+        word_rules = word_rules_of(checkpoint, vocabulary, config)
         print_source(checkpoint)
-        if config.do_lower_case is None and checkpoint.do_lower_case is None:
-            print_status(
-                f"Note      {CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it"
-            )
+        if config.do_lower_case is None and checkpoint.word_rules.do_lower_case is None:
+            print_status(f"Note      {word_rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
         if saved:
             checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
             print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
         if config.max_position_embeddings is not None:
             checkpoint = _resized(checkpoint, config.max_position_embeddings, config.position_init)
         left_out = writer.write(
-            checkpoint, destination, config.to, vocabulary.to_bytes(), do_lower_case, keep_optimizer=keep
+            checkpoint, destination, config.to, vocabulary.to_bytes(), word_rules, keep_optimizer=keep
         )
         _print_output(checkpoint, destination, config.to, left_out, keep)
+        if config.to == "tf1" and word_rules != WordRules(word_rules.do_lower_case):
+            warn(
+                f"a TF1 checkpoint does not record the word rules ({word_rules.summary}); give {word_rules.flags} to "
+                "every command that reads it"
+            )
     return 0
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +205,11 @@ def _differences(inference_model: InferenceModel) -> TokenizerDifferences:
     from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
     print_status("Comparing the tokenizer of tensorflow_text on all Unicode code points")
-    lower = inference_model.do_lower_case
+    rules = inference_model.word_rules
     return find_differences(
-        inference_model.vocabulary, lower, lambda vocabulary: TensorFlowTextTokenizer(vocabulary, lower).encode_batch
+        inference_model.vocabulary,
+        rules,
+        lambda vocabulary: TensorFlowTextTokenizer(vocabulary, **asdict(rules)).encode_batch,
     )
 
 
@@ -340,7 +342,7 @@ def _text_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
     if tokenizer == TENSORFLOW_TEXT:
         from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
-        return TensorFlowTextTokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+        return TensorFlowTextTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))
     from tokenizer.in_graph import InGraphTokenizer
 
-    return InGraphTokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+    return InGraphTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))

@@ -14,7 +14,6 @@ import numpy as np
 from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from pipelines.io.output_file import check_output_file
-from tokenizer.tokenizer import Tokenizer
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.data.text_encoding import encode_texts
@@ -201,7 +200,7 @@ class FeatureExtractor:
         max_seq_length: maximum sequence length in tokens, including [CLS] and [SEP]; of a pair, the longer text is
             truncated.
         batch_size: maximum batch size in texts; None as for `TextForward`.
-        **options: vocab_file, do_lower_case, bert_config_file, backend and precision of `model_loading.load_model`.
+        **options: vocab_file, word rules, bert_config_file, backend and precision of `model_loading.load_model`.
 
     Attributes:
         cut: number of texts so far that were truncated.
@@ -233,7 +232,7 @@ class FeatureExtractor:
         self.layout = Layout(
             layers, inference_model.config.hidden_size, inference_model.vocabulary.tokens, pooled=pooling != "none"
         )
-        self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+        self.tokenizer = inference_model.tokenizer()
         self.cut = 0
         states_of = hidden_states(inference_model.model, counted, pooling)
         self._forward = TextForward(inference_model, states_of, max_seq_length, batch_size)

@@ -103,7 +103,7 @@ def fill_masks(
         texts: texts with one or more literal [MASK].
         top_k: number of candidates for each mask, at least 1.
         backend: "tensorflow", "jax" or "auto", as for `load_model`.
-        **options: vocab_file, do_lower_case, bert_config_file and precision of `load_model`.
+        **options: vocab_file, word rules, bert_config_file and precision of `load_model`.
 
     Returns:
         For each text and each of its masks in order, the candidates by descending probability.
@@ -123,7 +123,7 @@ def fill_masks(
         raise TrainingError(f"invalid --top_k {top_k}: must be from 1 to {len(vocabulary)}, the vocabulary size")
     if not inference_model.has(MASKED_LM):
         raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model")
-    tokenizer = Tokenizer(vocabulary, inference_model.do_lower_case, never_split=[MASK])
+    tokenizer = inference_model.tokenizer(never_split=[MASK])
     rows = [encode(text, tokenizer, inference_model.max_seq_length) for text in texts]
     from trainers.inference.forward import TextForward
 

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import boolean
 from beambert_common.command_line.path_flags import ANY_PATH
+from beambert_common.command_line.word_rule_flags import WordRuleFlags, add_word_rule_arguments
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(FlagConfig):
+class ModelConfig(WordRuleFlags, FlagConfig):
     """Files and properties of a model that its directory may lack; None takes those of the directory."""
 
     vocab_file: str | None = None
-    do_lower_case: bool | None = None
     bert_config_file: str | None = None
 
     @property
@@ -36,13 +35,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--vocab_file", type=ANY_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
     )
-    group.add_argument(
-        "--do_lower_case",
-        type=boolean,
-        metavar="true|false",
-        help="Lowercase the text and strip accents (default: as recorded with the model, else true if the vocabulary "
-        "has no capitals)",
-    )
+    add_word_rule_arguments(group)
     group.add_argument(
         "--bert_config_file",
         type=ANY_PATH,

@@ -6,6 +6,7 @@ This file imports neither Keras nor TensorFlow.
 from dataclasses import dataclass
 from pathlib import Path
 
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
 from beambert_common.typed_json import NonNegative, Number, Positive
 from trainers.config.run_config import RunConfig
 
@@ -59,7 +60,7 @@ class XnliConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunConfig):
+class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRuleFlags, RunConfig):
     """The configuration of a fine-tuning run; the defaults are those of run_classifier.py and run_squad.py.
 
     `num_train_steps` and `num_warmup_steps` are not flags: they are computed from the number of examples.
@@ -69,7 +70,6 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, RunCon
     data_dir: str | None = None
     do_predict: bool = False
     vocab_file: str | None = None
-    do_lower_case: bool | None = None
     bert_config_file: str | None = None
     learning_rate: NonNegative = 5e-5
     num_train_epochs: NonNegative = 3.0

@@ -1,5 +1,6 @@
 """Write the model files of a fine-tuning run, and print its summary."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, fl
         task=plan.task.head,
         num_labels=None if labels is None else len(labels),
         labels=labels,
-        do_lower_case=plan.do_lower_case,
+        **dataclasses.asdict(plan.word_rules),
         max_seq_length=plan.max_seq_length,
         data_fingerprint=plan.record.data_fingerprint or (before.data_fingerprint if before else None),
         steps=step,

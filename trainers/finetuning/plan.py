@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
 from bert_model.config import BertConfig
 from tokenizer.vocabulary import Vocabulary
@@ -23,7 +24,7 @@ class FinetuningPlan(NamedTuple):
         task: the task with its files.
         rows: encoded rows by split.
         vocabulary: vocabulary of the model.
-        do_lower_case: whether text is lower-cased.
+        word_rules: rules that split text into words.
         model_config: configuration of the model.
         causal_attention: whether a position attends only to itself and earlier positions.
         max_seq_length: maximum length of a row, in tokens.
@@ -40,7 +41,7 @@ class FinetuningPlan(NamedTuple):
     task: FinetuningTask
     rows: Mapping[str, Rows]
     vocabulary: Vocabulary
-    do_lower_case: bool
+    word_rules: WordRules
     model_config: BertConfig
     causal_attention: bool
     max_seq_length: int

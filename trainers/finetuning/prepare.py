@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from beambert_common.word_rules import RecordedRules, WordRules
 from bert_model.checkpoints import native
 from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.path_contents import contents_of, has_other_files
@@ -20,7 +21,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.errors import TaskDataError, TrainingError
 from trainers.finetuning.class_weights import class_weights_of
@@ -94,7 +95,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
     if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
         task = _open_task(config, files.labels)
     with _open_origin(config, path, config_file) as origin:
-        vocabulary, do_lower_case = _vocabulary(config, origin)
+        vocabulary, word_rules = _vocabulary(config, origin)
         model_config = _model_config(config, origin, vocabulary)
         if not begins:
             assert origin is not None
@@ -105,7 +106,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         best_metric = config.best_metric or task.best_metric
         lower_is_better(best_metric)
         config = dataclasses.replace(config, best_metric=best_metric)
-        tokenizer = Tokenizer(vocabulary, do_lower_case)
+        tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(word_rules))
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
         rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
         _print_skipped(rows, max_seq_length)
@@ -116,7 +117,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             task=task,
             rows=rows,
             vocabulary=vocabulary,
-            do_lower_case=do_lower_case,
+            word_rules=word_rules,
             model_config=model_config,
             causal_attention=origin is not None and origin.record is not None and origin.record.causal_attention,
             max_seq_length=max_seq_length,
@@ -125,7 +126,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             record=RunRecord(
                 data_fingerprints=(fingerprint(rows[TRAIN]),) if TRAIN in rows else (),
                 vocab_sha256=vocabulary.sha256,
-                do_lower_case=do_lower_case,
+                **dataclasses.asdict(word_rules),
                 max_seq_length=max_seq_length,
                 stages=tuple(stages),
                 options=config.to_json(),
@@ -212,16 +213,14 @@ def _open_origin(
     return open_checkpoint(path, config=model_config)
 
 
-def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, bool]:
+def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
     if origin is not None:
         vocabulary = vocabulary_of(origin, config.vocab_file)
-        do_lower_case = lower_casing_of(origin, vocabulary)
-    elif config.vocab_file:
+        return vocabulary, word_rules_of(origin, vocabulary, config)
+    if config.vocab_file:
         vocabulary = Vocabulary.load(config.vocab_file)
-        do_lower_case = not vocabulary.has_capitals()
-    else:
-        raise TrainingError("--model (random weights) requires --vocab_file")
-    return vocabulary, do_lower_case if config.do_lower_case is None else config.do_lower_case
+        return vocabulary, config.rules(RecordedRules(), vocabulary.has_capitals())
+    raise TrainingError("--model (random weights) requires --vocab_file")
 
 
 def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
@@ -329,9 +328,11 @@ def _check_old_run(plan: FinetuningPlan, old: RunRecord | None) -> None:
     """Check that the run in --output can be continued, and print the options that change."""
     if old is None:
         return
-    if old.vocab_sha256 != plan.record.vocab_sha256 or old.do_lower_case != plan.do_lower_case:
+    if old.vocab_sha256 != plan.record.vocab_sha256 or WordRules.of(old) != plan.word_rules:
         raise TrainingError(
-            f"{plan.output} was trained with another vocabulary or casing: omit --vocab_file and --do_lower_case"
+            f"{plan.output} was trained with another vocabulary or other word rules "
+            f"({WordRules.of(old).summary}): omit --vocab_file, --do_lower_case, --strip_accents and "
+            "--tokenize_chinese_chars"
         )
     step = run_manifest.last_step(plan.output)
     if plan.config.do_train and step is not None:

@@ -12,7 +12,7 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 # Increment when the encoding of rows changes.
-_FORMAT = 1
+_FORMAT = 2
 _NUMBERS = ("choices", "truncated", "skipped")
 
 
@@ -35,7 +35,7 @@ def encode_cached(
         task.name,
         task.fingerprint(split),
         tokenizer.vocabulary.sha256,
-        str(tokenizer.do_lower_case),
+        str(tokenizer.rules),
         str(max_seq_length),
     )
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

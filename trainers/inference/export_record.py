@@ -1,5 +1,6 @@
 """The record and the model card of an exported SavedModel: `export.json` and `README.md`."""
 
+import dataclasses
 import json
 import platform
 import unicodedata
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert_common.optional_packages import version
+from beambert_common.word_rules import without_released_rules
 from bert_model.checkpoints.model_card import model_card
 from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME, ModelRecord
 from bert_model.size import parameter_counts
@@ -63,7 +65,7 @@ def export_record(
     versions = {"beambert": version(), "python": platform.python_version(), "tensorflow": tf.__version__}
     tokenizer: dict[str, Any] = {
         "name": EXACT,
-        "do_lower_case": inference_model.do_lower_case,
+        **without_released_rules(dataclasses.asdict(inference_model.word_rules)),
         "unicode_version": unicodedata.unidata_version,
     }
     if differences is not None:
@@ -122,7 +124,7 @@ def export_card(
         task=inference_model.task,
         num_labels=len(inference_model.labels) or None,
         labels=inference_model.labels or None,
-        do_lower_case=inference_model.do_lower_case,
+        **dataclasses.asdict(inference_model.word_rules),
         max_seq_length=inference_model.max_seq_length,
         causal_attention=model.causal_attention,
         multi_label=inference_model.multi_label,

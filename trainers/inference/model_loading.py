@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import reader
 from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from bert_model.config import BertConfig
+from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import ensure_backend
 from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
+from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.errors import TrainingError
 from trainers.finetuning.text_pairs import likely_pairs
 
@@ -41,7 +44,7 @@ class InferenceModel:
         labels: names of the classes, or their numbers where they have no names; empty for a task without classes.
         multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
         vocabulary: vocabulary of the model.
-        do_lower_case: whether text is lower-cased and stripped of accents before WordPiece.
+        word_rules: rules that split text into words.
         max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings.
         missing: TF1 names of weights that the checkpoint lacks and that are zero.
         layers: requested layers, counted from 0.
@@ -55,7 +58,7 @@ class InferenceModel:
     labels: tuple[str, ...]
     multi_label: bool
     vocabulary: Vocabulary
-    do_lower_case: bool
+    word_rules: WordRules
     max_seq_length: int
     missing: tuple[str, ...]
     layers: tuple[int, ...]
@@ -66,6 +69,14 @@ class InferenceModel:
     def config(self) -> BertConfig:
         """Return the model's configuration."""
         return self.model.config
+
+    def tokenizer(self, never_split: Sequence[str] = ()) -> Tokenizer:
+        """Return the tokenizer of the model.
+
+        Args:
+            never_split: tokens that are kept whole, as for `tokenizer.Tokenizer`.
+        """
+        return Tokenizer(self.vocabulary, never_split=never_split, **dataclasses.asdict(self.word_rules))
 
     def has(self, prefix: str) -> bool:
         """Return whether the checkpoint contains all weights whose TF1 names start with a prefix."""
@@ -96,6 +107,8 @@ def load_model(
     task: str | None = None,
     vocab_file: str | None = None,
     do_lower_case: bool | None = None,
+    strip_accents: str | None = None,
+    tokenize_chinese_chars: bool | None = None,
     bert_config_file: str | None = None,
     layers: Sequence[int] = (),
     backend: str = "auto",
@@ -107,7 +120,7 @@ def load_model(
         path: path, as for `checkpoints.open_checkpoint`.
         task: task of the head, where the files do not record it.
         vocab_file: vocabulary file; None for that of the model.
-        do_lower_case: whether text is lower-cased; None for the recorded value.
+        do_lower_case, strip_accents, tokenize_chinese_chars: values of `WordRuleFlags`; None for the recorded values.
         bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
         backend: "tensorflow", "jax" or "auto", as for `trainers.backends.startup.choose_backend`.
@@ -127,6 +140,9 @@ def load_model(
     from bert_model.finetuning_models import BertForTask
     from bert_model.pretraining import BertForPretraining
 
+    flags = WordRuleFlags(
+        do_lower_case=do_lower_case, strip_accents=strip_accents, tokenize_chinese_chars=tokenize_chinese_chars
+    )
     given_config = BertConfig.load(bert_config_file) if bert_config_file else None
     with reader.open_checkpoint(path, task, given_config) as checkpoint:
         vocabulary = vocabulary_of(checkpoint, vocab_file)
@@ -151,7 +167,7 @@ def load_model(
             labels=_labels(checkpoint),
             multi_label=checkpoint.multi_label,
             vocabulary=vocabulary,
-            do_lower_case=lower_casing_of(checkpoint, vocabulary) if do_lower_case is None else do_lower_case,
+            word_rules=word_rules_of(checkpoint, vocabulary, flags),
             max_seq_length=known or config.max_position_embeddings,
             missing=missing,
             layers=wanted,

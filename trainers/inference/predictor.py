@@ -11,7 +11,6 @@ import numpy as np
 
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
 from tokenizer.normalization import is_whitespace
-from tokenizer.tokenizer import Tokenizer
 from tokenizer.wordpiece import CONTINUATION
 from trainers.data.text_encoding import encode_texts
 from trainers.errors import TrainingError
@@ -83,7 +82,7 @@ class Predictor:
         self.inference_model, self.batch_size, self.top_k, self.question = inference_model, batch_size, top_k, question
         self.max_seq_length = text_length(inference_model, max_seq_length)
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
-        self.tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+        self.tokenizer = inference_model.tokenizer()
         self.cut = self.doubtful = 0
         self._forward = TextForward(
             inference_model, task_logits(inference_model.model), self.max_seq_length, self.batch_size

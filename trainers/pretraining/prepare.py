@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
 from bert_model.checkpoints.checkpoint_files import find_files
 from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
@@ -111,7 +112,7 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
         record = RunRecord(
             data_fingerprints=tuple(run_manifest.fingerprint(dataset) for dataset in datasets),
             vocab_sha256=datasets[0].vocab_sha256,
-            do_lower_case=datasets[0].do_lower_case,
+            **dataclasses.asdict(WordRules.of(datasets[0])),
             max_seq_length=max(row_lengths),
             stages=tuple(stages),
             options=config.to_json(),
@@ -188,13 +189,17 @@ def _dataset(directory: Path) -> Dataset:
 
 
 def _check_same_vocabulary(directories: Sequence[Path], datasets: Sequence[Dataset]) -> None:
-    """Raise DatasetError if directories differ in vocabulary or casing."""
+    """Raise DatasetError if directories differ in vocabulary or word rules."""
     for directory, dataset in zip(directories[1:], datasets[1:], strict=True):
-        if (dataset.vocab_sha256, dataset.do_lower_case) != (datasets[0].vocab_sha256, datasets[0].do_lower_case):
+        if dataset.vocab_sha256 != datasets[0].vocab_sha256:
             raise DatasetError(
-                f"{directory} and {directories[0]} differ in vocabulary or casing; build both with the same "
-                "--vocab_file and "
-                "--do_lower_case"
+                f"{directory} and {directories[0]} differ in vocabulary; build both with the same --vocab_file"
+            )
+        rules, first = WordRules.of(dataset), WordRules.of(datasets[0])
+        if rules != first:
+            raise DatasetError(
+                f"{directory} ({rules.summary}) and {directories[0]} ({first.summary}) differ in word rules; build "
+                "both with the same --do_lower_case, --strip_accents and --tokenize_chinese_chars"
             )
 
 
@@ -215,6 +220,9 @@ def _causal_attention(config: PretrainConfig, output: Path) -> bool:
 def _check_model(plan: PretrainingPlan) -> None:
     if plan.initial is not None:
         _check_vocabulary_of(plan.initial, plan.datasets[0])
+        if plan.initial.word_rules.do_lower_case is not None:
+            recorded = WordRules(**dataclasses.asdict(plan.initial.word_rules))
+            _check_same_rules(f"--init_checkpoint {plan.initial.path}", recorded, plan)
         check_same_model(plan.initial, plan.model_config)
     longest, limit = plan.record.max_seq_length, plan.model_config.max_position_embeddings
     if longest > limit:
@@ -247,6 +255,18 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
         raise TrainingError(
             f"--output {output} and --data {plan.directories[0]} have different vocabularies; give data built with "
             f"{output / manifest.VOCAB_FILE_NAME}"
+        )
+    elif not do_train and old is not None:
+        _check_same_rules(f"--output {output}", WordRules.of(old), plan)
+
+
+def _check_same_rules(model: str, rules: WordRules, plan: PretrainingPlan) -> None:
+    """Raise TrainingError if a model and the data split text into words by different rules."""
+    data = WordRules.of(plan.record)
+    if rules != data:
+        raise TrainingError(
+            f"{model} ({rules.summary}) and --data {plan.directories[0]} ({data.summary}) differ in word rules; build "
+            f"the data with the rules of the model, {rules.flags}"
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import PRETRAINING
 from bert_model.pretraining import BertForPretraining
@@ -219,7 +220,7 @@ class PretrainingRun:
                 plan,
                 native.ModelRecord(
                     task=PRETRAINING,
-                    do_lower_case=plan.record.do_lower_case,
+                    **dataclasses.asdict(WordRules.of(plan.record)),
                     max_seq_length=plan.record.max_seq_length,
                     data_fingerprint=plan.record.data_fingerprint,
                     origin=origin,

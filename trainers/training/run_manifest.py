@@ -11,10 +11,11 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from beambert_common.renamed_fields import inverse, with_new_names, with_old_names
 from beambert_common.typed_json import Count, JsonError, Positive, Sha256, convert, decode, header_of, require
+from beambert_common.word_rules import without_released_rules
 from bert_model.checkpoints import native
 from bert_model.config import BertConfig
 from pipelines.dataset import Dataset
@@ -81,11 +82,12 @@ class RunRecord:
         data_fingerprints: hex SHA-256 of the training data: of the manifest of each --data directory, or of the
             examples of a fine-tuning task.
         vocab_sha256: hex SHA-256 of `vocab.txt`.
-        do_lower_case: whether text is lowercased and stripped of accents before WordPiece.
+        do_lower_case: whether text is lowercased before WordPiece.
         max_seq_length: longest sequence that the model is trained on, in tokens.
         stages: data and batch size of every step.
         options: all options of the command, by name.
         versions: versions of Python and of packages, by name.
+        strip_accents, tokenize_chinese_chars: as in `WordRules`; not written where they are the released rules.
     """
 
     data_fingerprints: tuple[str, ...]
@@ -95,6 +97,8 @@ class RunRecord:
     stages: tuple[Stage, ...]
     options: dict[str, Any]
     versions: dict[str, str]
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
 
     @property
     def data_fingerprint(self) -> str:
@@ -103,7 +107,8 @@ class RunRecord:
 
     def to_json(self) -> str:
         """Return the content of `run.json`, with sorted keys."""
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+        fields = without_released_rules(dataclasses.asdict(self))
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **fields}
         content["stages"] = [stage._asdict() for stage in self.stages]
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -126,6 +131,8 @@ class _RunFields(TypedDict):
     stages: list[_StageFields]
     options: dict[str, Any]
     versions: dict[str, str]
+    strip_accents: NotRequired[bool | None]
+    tokenize_chinese_chars: NotRequired[bool]
 
 
 def load(output: Path) -> RunRecord | None:
@@ -165,6 +172,8 @@ def load(output: Path) -> RunRecord | None:
         stages=stages,
         options=with_new_values(fields["options"]),
         versions=fields["versions"],
+        strip_accents=fields.get("strip_accents"),
+        tokenize_chinese_chars=fields.get("tokenize_chinese_chars", True),
     )
 
 
@@ -267,7 +276,7 @@ def fingerprint(dataset: Dataset) -> str:
 
     Fields have their names of format version 2, so that a run on a dataset of that version can be resumed.
     """
-    content = with_new_names(dataclasses.asdict(dataset), inverse(RENAMED_DATASET_FIELDS[2]))
+    content = with_new_names(without_released_rules(dataclasses.asdict(dataset)), inverse(RENAMED_DATASET_FIELDS[2]))
     del content["versions"]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -6,6 +6,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face, hugging_face_config, writer
 from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
@@ -30,7 +31,7 @@ def release(tmp_path):
     """A Hugging Face directory converted from a small TF1 release."""
     write_release(tmp_path / "release")
     with open_checkpoint(tmp_path / "release") as checkpoint:
-        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), do_lower_case=True)
+        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), WordRules())
     return tmp_path / "model"
 
 
@@ -63,12 +64,12 @@ def test_the_two_forms_of_gelu_are_told_apart(recorded, tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_written_again_it_is_the_same_model(name, recorded, tmp_path):
     with open_checkpoint(FIXTURES / name) as checkpoint:
-        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), do_lower_case=True)
+        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), WordRules())
         before = {key: tensor.read() for key, tensor in checkpoint.tensors.items()}
         described = (checkpoint.config, checkpoint.task, checkpoint.num_labels, checkpoint.labels)
     with open_checkpoint(tmp_path / "model") as again:
         assert (again.config, again.task, again.num_labels, again.labels) == described
-        assert again.do_lower_case is True
+        assert again.word_rules.do_lower_case is True
         for key, value in before.items():
             np.testing.assert_array_equal(again.tensors[key].read(), value)
         assert again.ignored == ()
@@ -206,7 +207,7 @@ def test_shards_stay_in_their_directory(tmp_path):
 def test_the_vocabulary_may_be_a_tokenizer_json():
     with open_checkpoint(FIXTURES / "classification") as checkpoint:
         assert checkpoint.vocab_file == FIXTURES / "classification" / "tokenizer.json"
-        assert checkpoint.do_lower_case is False
+        assert checkpoint.word_rules.do_lower_case is False
         assert checkpoint.labels == ("no", "maybe", "yes")
 
 
@@ -216,5 +217,5 @@ def test_relu_and_epsilon_survive(tmp_path):
     config = dataclasses.replace(CONFIG, hidden_act="relu", layer_norm_eps=1e-6)
     write_release(tmp_path / "release", config=config)
     with open_checkpoint(tmp_path / "release") as checkpoint:
-        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), do_lower_case=True)
+        writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), WordRules())
     assert hugging_face_config.describe(tmp_path / "model").config == config

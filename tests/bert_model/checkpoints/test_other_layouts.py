@@ -75,7 +75,7 @@ def test_what_the_files_say(name):
                 "keras_hub": {"seq_relationship"},
             }[name]
         )
-        assert checkpoint.do_lower_case is (None if name == "model_garden_checkpoint" else True)
+        assert checkpoint.word_rules.do_lower_case is (None if name == "model_garden_checkpoint" else True)
         if name != "model_garden_checkpoint":
             assert checkpoint.vocab_file.read_bytes() == VOCABULARY.read_bytes()
             assert checkpoint.ignored == ()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native, tf1, writer
 from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
@@ -19,7 +20,7 @@ VOCABULARY = "".join(f"{piece}\n" for piece in PIECES).encode()
 
 def convert(source, destination, kind, task=None, **options):
     with open_checkpoint(source, task) as checkpoint:
-        writer.write(checkpoint, destination, kind, VOCABULARY, True, **options)
+        writer.write(checkpoint, destination, kind, VOCABULARY, WordRules(), **options)
         return checkpoint
 
 

@@ -61,7 +61,7 @@ def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, caps
     assert manifest["options"]["do_lower_case"] is True
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
     assert loss in line
-    assert "use --do_lower_case false to keep them" in line
+    assert "use --strip_accents false to keep them" in line
     before, after = manifest["counts"]["diacritics"]["example"]
     assert f"({before} -> {after})" in line
     # By an oracle of its own: what is left is the word without its marks.

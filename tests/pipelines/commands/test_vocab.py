@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 import beambert
+from beambert_common.word_rules import WordRules
 from pipelines.corpus import corpus_manifest
 from tokenizer.coverage import Coverage
 from tokenizer.normalization import split_words
@@ -42,7 +43,7 @@ def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
     words = unknown = whole = spelt = 0
     for path in corpus.glob("corpus/validation-*.parquet"):
         for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
-            for word in split_words("\n".join(sentences), do_lower_case=True):
+            for word in split_words("\n".join(sentences), WordRules()):
                 spelling = split_word(word, pieces)
                 words += 1
                 unknown += spelling == ["[UNK]"]
@@ -87,7 +88,7 @@ def test_size_layout_and_words_left_out(corpus):
     counts: dict[str, int] = {}
     for path in corpus.glob("corpus/train-*.parquet"):
         for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
-            for word in split_words("\n".join(sentences), do_lower_case=True):
+            for word in split_words("\n".join(sentences), WordRules()):
                 counts[word] = counts.get(word, 0) + 1
     rare = [word for word, count in counts.items() if count < 2]
     assert words == {

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from beambert_common.word_rules import WordRules
 from pipelines.cleaning import ngrams, rules, tag_density
 from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.corpus import segmentation
@@ -143,7 +144,7 @@ def test_tokenizer_and_learner_on_one_long_word(compiled):
     def tokenize(text: str) -> None:
         tokenizer.encode_batch([text])
         with contextlib.suppress(VocabularyError):
-            learn_vocabulary(count_words([text, "a text of some words"], True), 20)
+            learn_vocabulary(count_words([text, "a text of some words"], WordRules()), 20)
 
     assert not _slow(tokenize, ["a", "ab", "'", "a'", "é", "中", "\u0300", "a\u0300", " ", "\x00", "##"])
 

@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
+from beambert_common.word_rules import RecordedRules, WordRules
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.checkpoints.vocabulary_check import lower_casing_of
+from trainers.checkpoints.vocabulary_check import word_rules_of
 from trainers.config.finetune_config import FinetuneConfig
 
 
@@ -14,7 +16,7 @@ from trainers.config.finetune_config import FinetuneConfig
 class _Silent:
     """A checkpoint that does not say whether its text is lower-cased."""
 
-    do_lower_case: bool | None = None
+    word_rules: RecordedRules = dataclasses.field(default_factory=RecordedRules)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +33,10 @@ def test_a_token_in_brackets_makes_no_vocabulary_cased(tokens, cased, tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *tokens))
     (tmp_path / "vocab.txt").write_bytes(vocabulary.to_bytes())
     assert vocabulary.has_capitals() == cased
-    assert Tokenizer.load(tmp_path).do_lower_case == (not cased)
-    assert lower_casing_of(_Silent(), vocabulary) == (not cased)
+    assert Tokenizer.load(tmp_path).rules.do_lower_case == (not cased)
+    assert word_rules_of(_Silent(), vocabulary, WordRuleFlags()).do_lower_case == (not cased)
     # One that says so is believed.
-    assert lower_casing_of(_Silent(do_lower_case=cased), vocabulary) == cased
+    assert word_rules_of(_Silent(RecordedRules(cased)), vocabulary, WordRuleFlags()).do_lower_case == cased
 
 
 def test_fine_tuning_from_a_file_alone_judges_the_same(tmp_path):
@@ -42,4 +44,4 @@ def test_fine_tuning_from_a_file_alone_judges_the_same(tmp_path):
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())
     config = FinetuneConfig(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))
-    assert _vocabulary(config, None)[1]
+    assert _vocabulary(config, None)[1] == WordRules()

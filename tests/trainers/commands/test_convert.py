@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import beambert
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import safetensors, writer
 from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
@@ -188,8 +189,8 @@ def pretrained(options, capsys, *flags):
 def test_pretraining_begins_with_a_checkpoint_of_any_kind(tmp_path, options, capsys, release):
     directory, config, values = release
     with open_checkpoint(directory) as checkpoint:
-        writer.write(checkpoint, tmp_path / "hf", "huggingface", VOCABULARY.to_bytes(), True)
-        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
+        writer.write(checkpoint, tmp_path / "hf", "huggingface", VOCABULARY.to_bytes(), WordRules())
+        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), WordRules())
     for path in (zipped(directory), tmp_path / "hf"):
         output = tmp_path / "outputs" / path.name
         said = pretrained(options, capsys, "--init_checkpoint", path, "--output", output)
@@ -251,11 +252,19 @@ def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
     with pytest.raises(TrainingError, match=r"other/vocab\.txt, but --data has another vocabulary; build"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "other")
     with open_checkpoint(directory) as checkpoint:
-        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), True)
+        writer.write(checkpoint, tmp_path / "native", "native", VOCABULARY.to_bytes(), WordRules())
     with pytest.raises(
         OutputError, match=r"contains a converted model \(beambert.json\), which beambert pretrain does not write"
     ):
         pretrained(options, capsys, "--init_checkpoint", directory, "--output", tmp_path / "native")
+    with open_checkpoint(directory) as checkpoint:
+        rules = WordRules(strip_accents=False)
+        writer.write(checkpoint, tmp_path / "kept", "native", VOCABULARY.to_bytes(), rules)
+    message = (
+        r"kept \(uncased, accents kept\) and --data .* \(uncased\) differ in word rules; build the data with the rules"
+    )
+    with pytest.raises(TrainingError, match=message + " of the model, --do_lower_case true --strip_accents false"):
+        pretrained(options, capsys, "--init_checkpoint", tmp_path / "kept")
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
         pretrained(options, capsys, "--init_checkpoint", tmp_path / "nowhere")
     assert not (tmp_path / "output").exists()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import beambert
+from beambert_common.word_rules import WordRules
 from tests.conftest import ROOT
 from tests.trainers.commands.test_export import CALLS, LABELS, LENGTH, LOADING, STRIDE, TASKS, close
 from tests.trainers.random_models import VOCABULARY, write_model
@@ -30,7 +31,9 @@ IMPORT = "import tensorflow_text\n"
 def differing():
     from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
-    found = find_differences(VOCABULARY, True, lambda vocabulary: TensorFlowTextTokenizer(vocabulary).encode_batch)
+    found = find_differences(
+        VOCABULARY, WordRules(), lambda vocabulary: TensorFlowTextTokenizer(vocabulary).encode_batch
+    )
     assert found.mark_pairs == found.tokens == ()
     return dict.fromkeys(found.code_points)
 

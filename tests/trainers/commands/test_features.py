@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import beambert
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from tests.conftest import ROOT
-from tokenizer.tokenizer import Tokenizer
 from trainers.commands import features
 from trainers.commands.features import FeatureExtractor
 from trainers.errors import TrainingError
@@ -27,7 +26,7 @@ LENGTH = 16
 def reference(lines, layers, length=LENGTH):
     """What the released extract_features.py does: a text at a time, padded to the full length, truncated in a loop."""
     opened = load_model(MODEL)
-    tokenizer = Tokenizer(opened.vocabulary, opened.do_lower_case)
+    tokenizer = opened.tokenizer()
     result = []
     for number, line in enumerate(lines):
         text, pair = line.strip(), None

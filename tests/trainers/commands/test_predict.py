@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beambert
+from beambert_common.word_rules import WordRules
 from tests.conftest import ROOT
 from tests.converted_models import write_release
 from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
@@ -232,7 +233,7 @@ def _surface_words(text):
             words[-1] = (words[-1][0], end)
         else:
             words.append((start, end))
-    assert len(words) == len(split_words(text, True))
+    assert len(words) == len(split_words(text, WordRules()))
     return [text[start:end] for start, end in words]
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.word_rules import WordRules
 from tokenizer.normalization import split_words
 from trainers.finetuning.finetuning_task import Rows
 from trainers.finetuning.tasks.spans.squad_encoding import SPACING, Words
@@ -268,8 +269,8 @@ class _Texts:
         # Per word.
         self.first_token = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
         # Normalized texts of all contexts, each followed by a newline, and the offsets of the tokens in them.
-        lower = bool(extras["do_lower_case"])
-        normal = [" ".join(split_words(context, lower)) + "\n" for context in file.contexts]
+        rules = WordRules(*extras["word_rules"].tolist())
+        normal = [" ".join(split_words(context, rules)) + "\n" for context in file.contexts]
         self.normal = "".join(normal)
         normal_starts = np.cumsum([0, *map(len, normal)])[:-1]
         self.normal_offsets = extras["piece_places"] + np.repeat(normal_starts, sizes)[:, None]  # [P, 2]

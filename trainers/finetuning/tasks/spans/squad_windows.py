@@ -60,7 +60,7 @@ def window_rows(
             piece_places int32 [P, 2], their character offsets in the words of `tokenizer.normalization.split_words`,
             joined by spaces; for [UNK] those of the whole word;
             unknown bool [P], whether a token is [UNK];
-            do_lower_case bool [], whether these words are lower-cased.
+            word_rules bool [3], the fields of the `WordRules` of these words.
 
     Raises:
         TaskDataError: max_seq_length leaves no room for the context of a question.
@@ -108,6 +108,7 @@ def window_rows(
     ids, segment_ids = _lay_out(encoded, tokenizer, row_splits, query_starts, before, doc_starts, length)
     extras = {}
     if not training:
+        rules = tokenizer.rules
         extras = {
             "examples": example.astype(np.int32),
             "befores": before.astype(np.int32),
@@ -117,7 +118,7 @@ def window_rows(
             "piece_offsets": encoded.offsets,
             "piece_places": _places_in_normal_text(file.contexts, encoded, tokenizer),
             "unknown": encoded.ids == tokenizer.vocabulary.unk_id,
-            "do_lower_case": np.array(tokenizer.do_lower_case),
+            "word_rules": np.array([rules.do_lower_case, rules.strips_accents, rules.tokenize_chinese_chars]),
         }
     skipped = len(file.questions) - len(kept)
     return Rows(ids, segment_ids, row_splits, targets, truncated=truncated, skipped=skipped, extras=extras)
@@ -191,7 +192,7 @@ def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer:
     tokens = tokenizer.vocabulary.tokens
     continues = np.array([token.startswith(CONTINUATION) for token in tokens])[encoded.ids]  # [P]
     lengths = np.array([len(token) for token in tokens])[encoded.ids] - len(CONTINUATION) * continues
-    words = [split_words(context, tokenizer.do_lower_case) for context in contexts]
+    words = [split_words(context, tokenizer.rules) for context in contexts]
     word_lengths = np.array([len(word) for split in words for word in split], np.int64)
     word_counts = np.array([len(split) for split in words], np.int64)
     # Every word starts with a token without the continuation prefix.

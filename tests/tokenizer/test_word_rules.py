@@ -1,0 +1,237 @@
+"""Word rules other than the released ones: the tokenizer in a graph, the library `tokenizers`, and recorded rules."""
+
+import json
+import pickle
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from beambert_common.word_rules import WordRules, rules_of, without_released_rules
+from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, SIGMAS, vocabulary_of
+from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
+from tests.tokenizer.test_in_graph_offsets import assert_same_offsets
+from tokenizer.in_graph import InGraphTokenizer
+from tokenizer.normalization import split_words
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+
+KEPT = WordRules(strip_accents=False)
+STRIPPED = WordRules(do_lower_case=False, strip_accents=True)
+WORDS = WordRules(strip_accents=False, tokenize_chinese_chars=False)
+RULES = {rules.summary: rules for rules in (KEPT, STRIPPED, WORDS)}
+CASES = pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
+TEXT = st.one_of(
+    st.text(st.sampled_from(SIGMAS)),
+    st.text(st.sampled_from("ab " + MARKS + COMPOSED)),
+    st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "words"),
+    [
+        # Vowel signs and tone marks of Khmer, Thai and Hindi.
+        (
+            "\u1797\u17b6\u179f\u17b6\u1781\u17d2\u1798\u17c2\u179a",
+            KEPT,
+            ["\u1797\u17b6\u179f\u17b6\u1781\u17d2\u1798\u17c2\u179a"],
+        ),
+        (
+            "\u1797\u17b6\u179f\u17b6\u1781\u17d2\u1798\u17c2\u179a",
+            WordRules(),
+            ["\u1797\u17b6\u179f\u17b6\u1781\u1798\u17c2\u179a"],
+        ),
+        ("\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48", KEPT, ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48"]),
+        ("\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48", WordRules(), ["\u0e17\u0e19"]),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", KEPT, ["\u0939\u093f\u0928\u094d\u0926\u0940"]),
+        # Text is not decomposed: syllables, kana and letters with accents stay one character.
+        ("\ud55c\uae00 \u304c \u00c9a", KEPT, ["\ud55c\uae00", "\u304c", "\u00e9a"]),
+        ("E\u0301\u0327a", KEPT, ["e\u0301\u0327a"]),
+        ("\u0391\u03a3", KEPT, ["\u03b1\u03c2"]),
+        ("\u00c9a \u03a3\u304c", STRIPPED, ["Ea", "\u03a3\u304b"]),
+        (
+            "\u79c1\u306f \u6771\u4eac\u306b \u3044\u307e\u3059\u3002",
+            WORDS,
+            ["\u79c1\u306f", "\u6771\u4eac\u306b", "\u3044\u307e\u3059", "\u3002"],
+        ),
+        ("\u6771\u4eac\u306b", KEPT, ["\u6771", "\u4eac", "\u306b"]),
+    ],
+)
+def test_words(text: str, rules: WordRules, words: list[str]) -> None:
+    assert split_words(text, rules) == words
+
+
+def test_equal_rules_are_equal() -> None:
+    assert WordRules(True, True) == WordRules(True, None) == WordRules()
+    assert WordRules(False, False) == WordRules(False) != WordRules(False, True)
+    assert [rules.strips_accents for rules in (WordRules(), WordRules(False), KEPT, STRIPPED)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert WORDS.summary == "uncased, accents kept, ideographs not separated"
+    assert WORDS.flags == "--do_lower_case true --strip_accents false --tokenize_chinese_chars false"
+    assert without_released_rules({"a": None, **asdict(WordRules(False))}) == {"a": None, "do_lower_case": False}
+    for rules in (*RULES.values(), WordRules(), WordRules(False)):
+        assert rules_of(without_released_rules(asdict(rules))) == rules
+
+
+def assigned_characters() -> list[str]:
+    return [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
+
+
+@pytest.mark.parametrize("rules", [KEPT, STRIPPED], ids=["kept", "stripped"])
+@pytest.mark.usefixtures("forgotten_characters")
+def test_every_assigned_character_in_a_graph(rules: WordRules) -> None:
+    characters = assigned_characters()
+    vocabulary = vocabulary_of(sorted({*characters, *unicodedata.normalize("NFD", "".join(characters).lower())}))
+    texts = [" ".join(f"a{c}b {c}" for c in characters[at : at + 32]) for at in range(0, len(characters), 32)]
+    exact = Tokenizer(vocabulary, **asdict(rules))
+    assert_same_ids_in_graph(InGraphTokenizer(vocabulary, **asdict(rules)), exact, texts)
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[WordRules, tuple[InGraphTokenizer, Tokenizer]]:
+    pairs = {}
+    for rules in RULES.values():
+        characters = sorted({c for a in ALPHABET for word in split_words(f"a{a}b", rules) for c in word})
+        vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], ["ab", "##ba", "##\u03c3\u03c2"])
+        pairs[rules] = InGraphTokenizer(vocabulary, **asdict(rules)), Tokenizer(vocabulary, **asdict(rules))
+    return pairs
+
+
+@CASES
+@settings(max_examples=100, deadline=None)
+@given(texts=st.lists(TEXT, max_size=5))
+def test_generated_text_in_a_graph(
+    tokenizers: dict[WordRules, tuple[InGraphTokenizer, Tokenizer]], rules: WordRules, texts: list[str]
+) -> None:
+    assert_same_ids_in_graph(*tokenizers[rules], texts)
+    assert_same_offsets(*tokenizers[rules], texts)
+
+
+def words_of_library(texts: list[str], rules: WordRules) -> Iterator[list[str]]:
+    """Yield the words of each text according to Hugging Face's `tokenizers`."""
+    normalizer = BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=rules.tokenize_chinese_chars,
+        strip_accents=rules.strip_accents,
+        lowercase=rules.do_lower_case,
+    )
+    splitter = BertPreTokenizer()
+    for text in texts:
+        yield [word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))]
+
+
+def differing(rules: WordRules) -> set[str]:
+    """Return the assigned characters that `tokenizers` treats differently."""
+    characters = assigned_characters()
+    texts = [f"a{c}b {c}1 {c}" for c in characters]
+    theirs = words_of_library(texts, rules)
+    return {c for c, text, words in zip(characters, texts, theirs, strict=True) if split_words(text, rules) != words}
+
+
+@pytest.fixture(scope="module")
+def differing_cased() -> set[str]:
+    return differing(WordRules(do_lower_case=False))
+
+
+@CASES
+@pytest.mark.usefixtures("forgotten_characters")
+def test_every_character_of_the_library(rules: WordRules, differing_cased: set[str]) -> None:
+    """The new rules add no difference to those of cased text, except marks that are younger than its Unicode."""
+    different = differing(rules)
+    # Its range of ideographs starts at U+2B920 instead of U+2B820 (CJK Extension E).
+    extension_e = {chr(code) for code in range(0x2B820, 0x2B920)}
+    assert extension_e <= differing_cased
+    assert different & extension_e == (extension_e if rules.tokenize_chinese_chars else set())
+    marks = {c for c in different if unicodedata.category(c) in ("Mn", "Mc")} - differing_cased
+    assert different - marks - extension_e == differing_cased - extension_e
+    assert bool(marks) == rules.strips_accents
+    # Punctuation and format characters of later versions of Unicode; no letter.
+    rest = different - marks - extension_e
+    assert not [c for c in rest if unicodedata.category(c)[0] in "LN"]
+    assert len(rest) < 200
+
+
+@settings(max_examples=300)
+@given(
+    text=st.text(
+        st.one_of(
+            st.sampled_from(
+                " aB\u00c9e\u0301\u0327\u0130\ud55c\u304c\u3099\u6771\u4eac\u1797\u17b6\u17d2\u0e35\u0e48\u094d,.\t"
+            ),
+            st.characters(min_codepoint=0x20, max_codepoint=0x17FF, exclude_categories=["Cn", "Cs", "Co", "Cf"]),
+        ),
+        max_size=40,
+    )
+)
+@pytest.mark.parametrize("rules", [KEPT, WORDS], ids=["kept", "words"])
+def test_generated_text_of_the_library(rules: WordRules, differing_cased: set[str], text: str) -> None:
+    # It lower-cases character by character, without the final sigma.
+    text = text.translate(dict.fromkeys(map(ord, {*differing_cased, "\u03a3"})))
+    assert split_words(text, rules) == next(words_of_library([text], rules))
+
+
+def test_a_pickled_tokenizer_has_its_rules() -> None:
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "\u00e9", "\u6771\u4eac"))
+    tokenizer = pickle.loads(pickle.dumps(Tokenizer(vocabulary, never_split=["[MASK]"], **asdict(WORDS))))
+    assert tokenizer.rules == WORDS
+    assert tokenizer.tokenize("\u00c9 \u6771\u4eac[MASK]") == ["\u00e9", "\u6771\u4eac", "[MASK]"]
+
+
+RECORDS = {
+    "beambert.json": {"do_lower_case": True, "strip_accents": False},
+    "dataset.json": {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": True},
+    "corpus.json": {"options": {"do_lower_case": True, "strip_accents": False}},
+    "tokenizer_config.json": {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": True},
+    "tokenizer.json": {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "lowercase": True,
+            "strip_accents": False,
+            "handle_chinese_chars": True,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "content"), RECORDS.items())
+def test_recorded_rules_are_used(name: str, content: object, tmp_path: Path) -> None:
+    # The capital alone would make it cased.
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "A")).to_bytes())
+    (tmp_path / name).write_text(json.dumps(content))
+    assert Tokenizer.load(tmp_path).rules == KEPT
+    assert Tokenizer.load(tmp_path / "vocab.txt", tokenize_chinese_chars=False).rules == WORDS
+    assert Tokenizer.load(tmp_path, do_lower_case=False).rules == WordRules(do_lower_case=False)
+    (tmp_path / name).write_text(json.dumps(content).replace("false", '"no"', 1))
+    with pytest.raises(VocabularyError, match=f"{name}: .*; correct the file"):
+        Tokenizer.load(tmp_path)
+
+
+def test_the_configuration_has_precedence_over_tokenizer_json(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a")).to_bytes())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(RECORDS["tokenizer.json"]))
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true, "strip_accents": null}')
+    assert Tokenizer.load(tmp_path).rules == WordRules()
+
+
+def test_tensorflow_text_refuses_other_rules() -> None:
+    pytest.importorskip("tensorflow_text", exc_type=ImportError)
+    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"))
+    for rules in RULES.values():
+        with pytest.raises(VocabularyError, match=rf"rules of the model \({rules.summary}\).*use --tokenizer exact"):
+            TensorFlowTextTokenizer(vocabulary, **asdict(rules))
+    assert np.array_equal(TensorFlowTextTokenizer(vocabulary, True, strip_accents=True).encode_batch(["A"])[0], [5])

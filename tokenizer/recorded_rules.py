@@ -1,0 +1,49 @@
+"""Read the word rules that are recorded beside a vocabulary."""
+
+from pathlib import Path
+from typing import Any, TypedDict
+
+from beambert_common.hugging_face_rules import read_rules
+from beambert_common.typed_json import JsonError, convert, read
+from beambert_common.word_rules import RecordedRules
+from tokenizer.vocabulary import VocabularyError
+
+# Files of beambert in a directory with a vocab.txt, and the field that contains the rules ("": the file itself).
+_RECORDS = {"beambert.json": "", "dataset.json": "", "corpus.json": "options"}
+
+
+class _Rules(TypedDict, total=False):
+    do_lower_case: bool | None
+    strip_accents: bool | None
+    tokenize_chinese_chars: bool
+
+
+def rules_beside(vocabulary_file: Path) -> RecordedRules:
+    """Return the rules that a model, a dataset, a corpus or a Hugging Face directory records for its vocabulary.
+
+    Args:
+        vocabulary_file: A vocab.txt or tokenizer.json.
+
+    Returns:
+        The rules; the defaults without a record.
+
+    Raises:
+        VocabularyError: A record is invalid.
+    """
+    try:
+        for name, field in _RECORDS.items():
+            path = vocabulary_file.with_name(name)
+            if path.is_file():
+                return _read(path, field)
+        return read_rules(vocabulary_file.parent)
+    except JsonError as error:
+        raise VocabularyError(f"{error}; correct the file, or copy it again from its source") from error
+
+
+def _read(path: Path, field: str) -> RecordedRules:
+    try:
+        content: dict[str, Any] = read(path, dict[str, Any])
+        rules = convert(content.get(field) if field else content, _Rules, field)
+    except JsonError as error:
+        raise JsonError(f"{path}: {error}") from error
+    return RecordedRules(**rules)
