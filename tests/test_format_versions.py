@@ -36,6 +36,7 @@ OLD_FIELDS = {
 
 # Options that the stored records do not have.
 NEWER_OPTIONS = {"backend", "coordinator_address", "num_processes", "process_id", "shard_optimizer_state"}
+NEWER_OPTIONS |= {"mask_rate_schedule", "max_train_time"}
 
 
 def stored(name: str) -> Any:

@@ -87,9 +87,6 @@ def test_a_run_is_that_of_the_number_of_steps_that_it_recorded(tmp_path, options
     # Another time would be another schedule.
     with pytest.raises(TrainingError, match=rf"contains a run of {steps} steps, .* give --num_train_steps to extend"):
         run_pretraining(without_steps(options("--output", str(tmp_path / "timed"), "--max_train_time", "30s")))
-    longer = options("--output", str(tmp_path / "timed"), "--num_train_steps", str(steps + 2), "--do_train")
-    assert run_pretraining(longer) == 0
-    assert (tmp_path / f"timed/checkpoints/model.ckpt-{steps + 2}.index").exists()
 
 
 def without_steps(config):
