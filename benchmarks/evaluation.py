@@ -116,9 +116,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         directory = args.data / "blimp"
         if archive := next(directory.glob("*.tar.xz"), None):
+            directory = Path(folder, "pairs")
             with tarfile.open(archive) as file:
-                file.extractall(folder, filter="data")
-            directory = Path(folder)
+                file.extractall(directory, filter="data")
         for name in args.models:
             path = Path(name)
             if name in PRESETS:

@@ -24,7 +24,7 @@ DESCRIPTION = """Evaluate a pretrained model without training.
 
 On text: masked-LM loss, accuracy and pseudo-perplexity. On minimal pairs, such as BLiMP: accuracy by paradigm and
 field. The model must have a masked-LM head."""
-EXAMPLE = """beambert evaluate run --texts held-out.txt
+EXAMPLE = """beambert evaluate run --texts validation.txt
 beambert evaluate run --pairs blimp/data --output blimp.json --report blimp.html"""
 COMMON_FLAGS = ("--pairs", "--texts", "--max_pairs", "--max_tokens", "--whole_word", "--output", "--report")
 _TEXT_SUFFIXES = (".txt",)
@@ -78,9 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pairs_layout",
         choices=LAYOUTS,
-        help="Layout of --pairs: blimp, JSON Lines with sentence_good and sentence_bad; zorro, text with the bad "
-        "sentence on odd lines and the good one on even lines; tsv, columns good, bad, paradigm, field (default: by "
-        "suffix, .jsonl, .txt or .tsv)",
+        help="Layout of --pairs: blimp, JSON Lines; zorro, text with the bad sentence on odd lines and the good one on "
+        "even lines; tsv, columns good, bad, paradigm, field (default: by suffix, .jsonl, .txt or .tsv)",
     )
     group.add_argument(
         "--texts",
@@ -131,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch_size",
         type=batch_size,
         metavar="N",
-        help="Maximum batch size in masked copies (default: 2,048 tokens per batch on a CPU, otherwise 32 copies)",
+        help="Maximum batch size in masked copies (default: 2,048 tokens per batch on a CPU, otherwise 16,384)",
     )
     add_inference_precision_argument(parser.add_argument_group("numerics"), EvaluateConfig.precision)
     add_backend_argument(parser.add_argument_group("devices"), EvaluateConfig.backend)

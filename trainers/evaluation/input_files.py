@@ -20,7 +20,8 @@ def find_files(flag: str, paths: Sequence[str], suffixes: Sequence[str]) -> list
         suffixes: suffixes of the files to use in directories and their subdirectories. Hidden files are not used.
 
     Raises:
-        TaskDataError: a path does not exist, or a directory or pattern has no file.
+        TaskDataError: a path does not exist, a directory or pattern has no file, or a directory has files with several
+            of the suffixes, such as notes beside the data.
     """
     files: dict[Path, None] = {}
     for text in paths:
@@ -30,6 +31,11 @@ def find_files(flag: str, paths: Sequence[str], suffixes: Sequence[str]) -> list
             if not found:
                 names = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}" if len(suffixes) > 1 else suffixes[0]
                 raise TaskDataError(f"{flag} {text} {contents_of(path)}, but no {names} file: give the files")
+            several = sorted({file.suffix.lower() for file in found})
+            if len(several) > 1:
+                raise TaskDataError(
+                    f"{flag} {text} has {' and '.join(several)} files: give a pattern such as *{several[0]}"
+                )
         elif path.exists():
             found = [path]
         elif any(mark in text for mark in "*?["):

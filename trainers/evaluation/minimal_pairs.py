@@ -75,7 +75,8 @@ def read_pairs(flag: str, paths: Sequence[str], layout: str | None = None) -> li
         TaskDataError: a file is missing, has another layout or an empty sentence, or all files are empty.
     """
     pairs: list[MinimalPair] = []
-    for path in find_files(flag, paths, list(_LAYOUT_OF_SUFFIX)):
+    suffixes = [suffix for suffix, name in _LAYOUT_OF_SUFFIX.items() if layout in (None, name)]
+    for path in find_files(flag, paths, suffixes):
         layout_of_file = layout or _LAYOUT_OF_SUFFIX.get(path.suffix.lower())
         if layout_of_file is None:
             raise TaskDataError(f"{flag} {path}: the suffix states no layout: set it with --pairs_layout")

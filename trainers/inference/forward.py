@@ -22,6 +22,8 @@ from trainers.inference.model_loading import InferenceModel
 TOKENS_A_BATCH = 2048
 # Default size in texts on other devices.
 TEXTS_A_BATCH = 32
+# Default size in tokens on other devices, where most texts are short.
+TOKENS_A_DEVICE_BATCH = 16384
 # Without JAX, widths are rounded up to a multiple of this.
 LENGTH_MULTIPLE = 8
 # Under JAX, to a power of two from the first on, or three quarters of one from the second on.
@@ -44,7 +46,7 @@ class TextForward:
         batch_size: maximum batch size in texts; None for `TOKENS_A_BATCH` tokens on a CPU, and `TEXTS_A_BATCH` texts on
             other devices.
         short_texts: whether most texts are shorter than `LEAST_STATIC_LENGTH` tokens. Widths are then rounded up less,
-            with more compilations under JAX.
+            with more compilations under JAX, and default batches have `TOKENS_A_DEVICE_BATCH` tokens on other devices.
     """
 
     def __init__(
@@ -56,9 +58,9 @@ class TextForward:
         *,
         short_texts: bool = False,
     ) -> None:
-        on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
+        self._on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
         self.max_seq_length = max_seq_length
-        self.batch_size = batch_size if batch_size or on_cpu else TEXTS_A_BATCH
+        self.batch_size = batch_size if batch_size or self._on_cpu or short_texts else TEXTS_A_BATCH
         self._pad_id = inference_model.vocabulary.pad_id
         self._static = keras.backend.backend() == "jax"
         self._short_texts = short_texts
@@ -107,7 +109,7 @@ class TextForward:
         """Return the maximum size of a batch whose longest text has a number of tokens."""
         if self.batch_size is not None:
             return self.batch_size
-        return max(1, TOKENS_A_BATCH // self._width(length))
+        return max(1, (TOKENS_A_BATCH if self._on_cpu else TOKENS_A_DEVICE_BATCH) // self._width(length))
 
     def _width(self, length: int) -> int:
         return padded_length(length, self.max_seq_length, static=self._static, short_texts=self._short_texts)

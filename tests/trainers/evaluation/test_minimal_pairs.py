@@ -94,10 +94,15 @@ def test_a_layout_may_be_set(tmp_path):
 def test_directories_and_patterns(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "__MACOSX").mkdir()
-    for name in ("data/b.jsonl", "a.tsv", "data/._b.jsonl", "__MACOSX/c.jsonl", "readme.md"):
-        (tmp_path / name).write_text(blimp_line() if name.endswith("jsonl") else "a\tb\n", encoding="utf-8")
-    assert [pair.path.removeprefix(f"{tmp_path}/") for pair in read(tmp_path)] == ["a.tsv", "data/b.jsonl"]
-    assert len(read_pairs("--pairs", [f"{tmp_path}/**/*.jsonl", f"{tmp_path}/data/b.jsonl"])) == 2
+    for name in ("data/b.jsonl", "a.jsonl", "data/._b.jsonl", "__MACOSX/c.jsonl", "readme.md"):
+        (tmp_path / name).write_text(blimp_line(), encoding="utf-8")
+    assert [pair.path.removeprefix(f"{tmp_path}/") for pair in read(tmp_path)] == ["a.jsonl", "data/b.jsonl"]
+    (tmp_path / "notes.txt").write_text("one\ntwo\n", encoding="utf-8")
+    with pytest.raises(TaskDataError, match=r"has \.jsonl and \.txt files: give a pattern such as \*\.jsonl"):
+        read(tmp_path)
+    assert len(read(tmp_path, "blimp")) == 2
+    assert [pair.good for pair in read(tmp_path, "zorro")] == ["two"]
+    assert len(read_pairs("--pairs", [f"{tmp_path}/*/*.jsonl", f"{tmp_path}/data/b.jsonl"])) == 2
     for path, message in (
         (tmp_path / "none", "does not exist"),
         (tmp_path / "*.xml", "matches no file"),
