@@ -119,7 +119,7 @@ def findings_of_text(text: TextMeasures, levels: Mapping[str, float]) -> list[Fi
 def findings_of_run(facts: RunFacts) -> list[Finding]:
     """Return the causes that a run does not learn, at its current step; empty for a healthy run.
 
-    Causes of the text are independent of the run. Those of the optimizer require that the run is on the level of token
+    Causes of the text do not depend on the steps. Those of the optimizer require that the run is on the level of token
     frequencies after half of its steps, and a run that is too short has ended there.
     """
     findings = [] if facts.text is None else findings_of_text(facts.text, facts.levels)
@@ -144,7 +144,9 @@ def is_on_plateau(facts: RunFacts) -> bool:
 def _broken_labels(text: TextMeasures, levels: Mapping[str, float]) -> Iterator[Finding]:
     remedy = "Build the data again, and look at it with `beambert inspect`."
     if not text.predictions:
-        yield Finding(LABELS, "Labels or masks are broken: the sample of the training text has no masked tokens", remedy)
+        yield Finding(
+            LABELS, "Labels or masks are broken: the sample of the training text has no masked tokens", remedy
+        )
     if text.predictions < _LEAST_LABELS:
         return
     error = _standard_error

@@ -74,7 +74,7 @@ REFERENCE_RUNS = (
 
 
 def reference_of(config: Mapping[str, Any]) -> ReferenceRun | None:
-    """Return the reference run of a model's size; None if there is none.
+    """Return the reference run of a model's size; None for another size.
 
     Args:
         config: content of bert_config.json.

@@ -74,7 +74,9 @@ def test_the_sample_is_bounded(tmp_path, monkeypatch):
     assert (len(sample.counted.input_ids), len(sample.evaluated.input_ids)) == (10, 4)
     # Equally of all shards.
     first, _, third, _ = dataset.shards
-    expected = [row for pair in zip(rows_in(tmp_path, [first]), rows_in(tmp_path, [third]), strict=True) for row in pair]
+    expected = [
+        row for pair in zip(rows_in(tmp_path, [first]), rows_in(tmp_path, [third]), strict=True) for row in pair
+    ]
     assert rows_of(sample.counted) == expected[:10]
 
 

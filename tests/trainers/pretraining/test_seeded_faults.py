@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipelines import dataset as manifest
 from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
 from tests.trainers.pretraining.toy_language import Language, write_language
 from trainers.metrics.diagnosis import (
@@ -16,8 +17,6 @@ from trainers.metrics.diagnosis import (
 )
 from trainers.pretraining.baselines import baselines_of
 from trainers.pretraining.prepare import read_vocabulary
-
-from pipelines import dataset as manifest
 
 TEXT_FAULTS = {
     "repeated lines": REPETITION,
