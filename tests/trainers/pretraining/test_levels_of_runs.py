@@ -42,7 +42,7 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
         assert f"<td>{name}</td>" in section
         assert f"{level.loss:.3f}" in section
         # In the figures of loss and accuracy.
-        assert page.count(f'text-anchor="end">{name} ') == 2
+        assert len(re.findall(rf'class="level-name" [^>]*>{name} [\d.]+<', page)) == 2
 
     # A resumed run keeps the record, even one that its data does not have any more.
     path = output / baseline_record.FILE_NAME
