@@ -35,7 +35,7 @@ from trainers.finetuning.batches import (
 )
 from trainers.finetuning.evaluation_loss import evaluation_loss
 from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
-from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows
+from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
 from trainers.finetuning.outputs import print_summary, require_outputs, write_model
 from trainers.finetuning.plan import FinetuningPlan
 from trainers.monitoring.throughput import StepCost
@@ -222,6 +222,8 @@ class FinetuningRun:
             details[split] = plan.task.details(split, plan.rows[split], logits)
         if not self.distribution.is_chief:
             return metrics
+        if TRAIN in plan.rows and (warnings := split_warnings(plan.task, TRAIN, plan.rows[TRAIN])):
+            details[TRAIN] = {"warnings": warnings}
         step = 0 if checkpoint is None else checkpoint.step
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         # The evaluation of an earlier checkpoint was logged when it was the last one.

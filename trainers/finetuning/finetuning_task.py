@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tokenizer.tokenizer import Tokenizer
+from trainers.metrics.score_warnings import label_warnings
 
 TRAIN, DEV, TEST = "train", "dev", "test"
 
@@ -155,3 +156,8 @@ class FinetuningTask(Protocol):
             Details by section. "warnings" are lines about the metrics, which are printed too. Warnings about single
             classes are derived from "confusion" (`trainers.metrics.score_warnings`).
         """
+
+
+def split_warnings(task: FinetuningTask, split: str, rows: Rows) -> list[str]:
+    """Return the warnings about the labels of a split, before the first step."""
+    return label_warnings(split, task.labels, rows.targets, is_training=split == TRAIN)

@@ -25,7 +25,7 @@ from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.errors import TaskDataError, TrainingError
 from trainers.finetuning.class_weights import class_weights_of
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows
+from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
 from trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
 from trainers.finetuning.row_cache import encode_cached, fingerprint
 from trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
@@ -110,6 +110,9 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
         rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
         _print_skipped(rows, max_seq_length)
+        for split in rows:
+            for line in split_warnings(task, split, rows[split]):
+                warn(line)
         config, stages = _with_steps(config, rows.get(TRAIN))
         weighted = config.class_weights if TRAIN in rows else None
         plan = FinetuningPlan(

@@ -24,6 +24,8 @@ _MOST_REPEATED = 0.3
 _MOST_RARE = 0.5
 # With fewer predictions or labels, a deviation may be chance.
 _LEAST_LABELS = 200
+# A smaller sample is of a test, or of text that is too little for any vocabulary.
+_LEAST_TOKENS = 10_000
 # Nats by which neighbors must improve on frequencies: labels that do not belong to the text gain nothing.
 _LEAST_NEIGHBOR_GAIN = 0.05
 _MOST_FREQUENT_LABEL = 0.5
@@ -38,8 +40,8 @@ _USUAL_STEP = 0.3
 _PLAIN_AFTER = 0.5
 # Log lines over which the loss of a run is averaged, and with fewer of which a run is not diagnosed.
 _LINES = 3
-# Nats above a level at which a run is on it.
-_NEAR = 0.02
+# A run is on the level of token frequencies until it has gained this fraction of the distance to that of neighbors.
+_LEAST_GAIN = 0.05
 
 
 class Finding(NamedTuple):
@@ -117,7 +119,7 @@ def findings_of_text(text: TextMeasures, levels: Mapping[str, float]) -> list[Fi
 def findings_of_run(facts: RunFacts) -> list[Finding]:
     """Return the causes that a run does not learn, at its current step; empty for a healthy run.
 
-    Causes of the text are independent of the run. Those of the optimizer require that the run is on the level of token
+    Causes of the text do not depend on the steps. Those of the optimizer require that the run is on the level of token
     frequencies after half of its steps, and a run that is too short has ended there.
     """
     findings = [] if facts.text is None else findings_of_text(facts.text, facts.levels)
@@ -132,16 +134,20 @@ def findings_of_run(facts: RunFacts) -> list[Finding]:
 
 def is_on_plateau(facts: RunFacts) -> bool:
     """Return whether the training loss is not clearly below the level of token frequencies; False without levels."""
-    name = UNCHANGED if UNCHANGED in facts.levels else UNIGRAM
-    if name not in facts.levels or not facts.losses:
+    if UNIGRAM not in facts.levels or not facts.losses:
         return False
-    return _recent_loss(facts) > facts.levels[name] - _NEAR
+    level = _without_neighbors(facts.levels)
+    distance = level - facts.levels.get(BIGRAM, level)
+    return _recent_loss(facts) > level - _LEAST_GAIN * max(distance, 0.0)
 
 
 def _broken_labels(text: TextMeasures, levels: Mapping[str, float]) -> Iterator[Finding]:
     remedy = "Build the data again, and look at it with `beambert inspect`."
+    if not text.predictions:
+        yield Finding(
+            LABELS, "Labels or masks are broken: the sample of the training text has no masked tokens", remedy
+        )
     if text.predictions < _LEAST_LABELS:
-        yield Finding(LABELS, f"The training text has only {text.predictions} masked tokens in its sample", remedy)
         return
     error = _standard_error
     if text.masked < 0.5 * text.expected_masked - error(text.expected_masked, text.predictions):
@@ -183,7 +189,7 @@ def _one_class(text: TextMeasures) -> Iterator[Finding]:
 
 
 def _repetition(text: TextMeasures) -> Iterator[Finding]:
-    if text.repeated > _MOST_REPEATED:
+    if text.tokens >= _LEAST_TOKENS and text.repeated > _MOST_REPEATED:
         yield Finding(
             REPETITION,
             f"Lines are repeated: {text.repeated:.0%} of the training text occurs four times or more in a sample of "
@@ -193,7 +199,7 @@ def _repetition(text: TextMeasures) -> Iterator[Finding]:
 
 
 def _vocabulary(text: TextMeasures) -> Iterator[Finding]:
-    if text.rare_vocabulary > _MOST_RARE:
+    if text.tokens >= _LEAST_TOKENS and text.rare_vocabulary > _MOST_RARE:
         yield Finding(
             VOCABULARY,
             f"The vocabulary is too large for the text: {text.rare_vocabulary:.0%} of its tokens occur fewer than 20 "
@@ -233,7 +239,7 @@ def _too_few(facts: RunFacts) -> Iterator[Finding]:
     yield Finding(
         TOO_FEW,
         f"Too few steps: {facts.step:,} steps with {facts.tokens:,} tokens{size} end at a masked-LM loss of "
-        f"{_recent_loss(facts):.3f}, the level of token frequencies",
+        f"{_recent_loss(facts):.3f}, near the level of token frequencies ({_without_neighbors(facts.levels):.3f})",
         "Train for more steps (a higher --num_train_steps continues this run), or a smaller model.",
     )
 

@@ -8,7 +8,7 @@ unchanged  The same, and the token visible at the position. Masking leaves a fra
            P(w) (k [w = x] + r / V). Where [MASK] is visible, it is P(w).
 bigram     In place of P(w), the mean of P(w | left) and P(w | right) for the visible neighbors; a neighbor that is
            [MASK] is left out. P(w | left) = (c(left, w) + T(left) P(w)) / (c(left) + T(left)), where T(left) is the
-           number of different tokens after `left`; the right neighbor likewise, by the tokens before it.
+           number of different tokens after `left`; the right neighbor in the same way, by the tokens before it.
 
 The smoothing of all three is that of Witten and Bell 1991, "The zero-frequency problem", method C, in the interpolated
 form of Chen and Goodman 1998, "An empirical study of smoothing techniques for language modeling", section 2.5. The

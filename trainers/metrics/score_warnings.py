@@ -4,7 +4,7 @@ Each function returns one line per warning. Letters in shapes: N examples, n cla
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -47,6 +47,34 @@ def class_warnings(split: str, labels: Sequence[str], counts: np.ndarray) -> lis
     if is_near(accuracy, majority, total) and _agree_at_chance(counts):
         return [_at_chance(split, accuracy, "majority class", majority, total)]
     return []
+
+
+def label_warnings(
+    split: str, names: Sequence[str] | None, targets: Mapping[str, np.ndarray], is_training: bool
+) -> list[str]:
+    """Return a warning if all labels of a split are the same, before the first step.
+
+    Args:
+        split: name of the split.
+        names: names of the classes; None for numbers and choices.
+        targets: label_ids int32 [N] or [T], -1 for positions without a label, or label_values float32 [N] or [N, n].
+        is_training: whether the model is trained on the split.
+    """
+    labels = targets.get("label_ids", targets.get("label_values"))
+    if labels is None:
+        return []
+    labels = labels[labels >= 0] if "label_ids" in targets else labels
+    if len(labels) < _ENOUGH or not (labels == labels[0]).all():
+        return []
+    label = (
+        f"the label {names[int(labels[0])] if names else f'{labels[0]:g}'}" if labels.ndim == 1 else "the same labels"
+    )
+    remedy = (
+        "so the model learns nothing else. Train on examples with different labels."
+        if is_training
+        else "so the metrics are not informative. Evaluate on examples with different labels."
+    )
+    return [f"Every example of {split} has {label} ({len(labels):,} labels), {remedy}"]
 
 
 def choice_warnings(split: str, labels: np.ndarray, predictions: np.ndarray, choices: int) -> list[str]:

@@ -191,7 +191,9 @@ class Optimizer:
         options = self.options
         m = options.beta_1 * state.m + (1.0 - options.beta_1) * gradient
         v = options.beta_2 * state.v + (1.0 - options.beta_2) * ops.square(gradient)
-        return OptimizerState(state.weight - self.step_of(name, OptimizerState(state.weight, m, v), rate, step, norm), m, v)
+        return OptimizerState(
+            state.weight - self.step_of(name, OptimizerState(state.weight, m, v), rate, step, norm), m, v
+        )
 
     def step_of(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainers.optimization.optimizers import Optimizer, OptimizerState
 
-# Two matrices of a layer represent it. Those of the first and the last layer are read: all would be a copy of the model.
+# Two matrices represent a layer. Only the first and the last layer are read, to copy little from an accelerator.
 _MATRICES = re.compile(r"bert/encoder/layer_(\d+)/(attention/output/dense|intermediate/dense)/kernel")
 
 

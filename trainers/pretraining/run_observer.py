@@ -20,15 +20,13 @@ class RunObserver:
     """Observe the training of a run on the chief.
 
     Args:
-        plan: the plan of the run.
+        plan: the run's plan.
         baselines: baselines of its training text; None if they are unknown.
         trainer: the trainer.
         step: number of completed steps.
     """
 
-    def __init__(
-        self, plan: PretrainingPlan, baselines: BaselineRecord | None, trainer: Trainer, step: int
-    ) -> None:
+    def __init__(self, plan: PretrainingPlan, baselines: BaselineRecord | None, trainer: Trainer, step: int) -> None:
         self._trainer, self._baselines = trainer, baselines
         self._options = plan.record.options
         self._config = json.loads(plan.model_config.to_json())

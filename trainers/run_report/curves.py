@@ -13,6 +13,7 @@ from pipelines.reporting import axes
 MOST_POINTS = 152  # Two SVG units per point.
 # Rules of the horizontal lines of levels, for the page.
 STYLE = """
+#levels td:nth-child(2) { min-width: 12rem; }
 .level { stroke: var(--fine); stroke-width: 1.2; stroke-dasharray: 5 3; fill: none; }
 svg .level-name { fill: var(--fine); }
 """
@@ -78,7 +79,7 @@ def curve(
 
     body = [axes.horizontal(y_of(tick), axes.number(tick)) for tick in axes.ticks(top, bottom)]
     body += [axes.vertical(x_of(tick), axes.number(tick)) for tick in _steps(x_end, start)]
-    body += _levels(levels, y_of, shown)
+    body += _levels(levels, y_of, shown, next(iter(series.values())))
     if "train" in series:
         body += _line(series["train"], x_of, y_of, shown)
     if "validation" in series:
@@ -91,8 +92,13 @@ def curve(
     return axes.figure(body, "step", label, description, names)
 
 
-def _levels(levels: Mapping[str, float], y_of: Callable[[float], float], shown: Callable[[float], str]) -> list[str]:
-    """Return horizontal lines with their names above them, or below where the line above is near."""
+def _levels(
+    levels: Mapping[str, float], y_of: Callable[[float], float], shown: Callable[[float], str], points: Sequence[Point]
+) -> list[str]:
+    """Return horizontal lines with their names above them, or below where the line above is near.
+
+    A name is at the end of the line where the curve is farther away.
+    """
     body = []
     above = -math.inf
     for name, value in sorted(levels.items(), key=lambda level: -level[1]):
@@ -100,9 +106,11 @@ def _levels(levels: Mapping[str, float], y_of: Callable[[float], float], shown: 
         # The name of the line above may be below that line only if this line leaves room for both.
         baseline = y - 3 if y - above > _TEXT_HEIGHT + 3 else y + _TEXT_HEIGHT
         above = max(y, baseline)
+        is_left = abs(points[0].mean - value) > abs(points[-1].mean - value)
+        x, anchor = (axes.LEFT + 4, "start") if is_left else (axes.WIDTH - axes.RIGHT, "end")
         body.append(
             f'<path class="level" d="M{axes.LEFT},{y:.1f}H{axes.WIDTH - axes.RIGHT}"/>'
-            f'<text class="level-name" x="{axes.WIDTH - axes.RIGHT}" y="{baseline:.1f}" text-anchor="end">'
+            f'<text class="level-name" x="{x}" y="{baseline:.1f}" text-anchor="{anchor}">'
             f"{escape(name)} {escape(shown(value))}</text>"
         )
     return body

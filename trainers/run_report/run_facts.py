@@ -35,11 +35,12 @@ def facts_of(
         return None
     power = options.get("lr_decay_power", 1.0)
     power = power if isinstance(power, int | float) else 1.0
-    updates = [
-        Update(line["step"], ratio, ratio * rms, learning_rate_of(line["step"] - 1, rate, steps, warmup, power))
-        for line in lines
-        if _is_number(ratio := line.get(UPDATE_RATIO)) and _is_number(rms := line.get(WEIGHT_RMS))
-    ]
+    updates = []
+    for line in lines:
+        ratio, rms = line.get(UPDATE_RATIO), line.get(WEIGHT_RMS)
+        if isinstance(ratio, int | float) and isinstance(rms, int | float):
+            rate_of_step = learning_rate_of(line["step"] - 1, rate, steps, warmup, power)
+            updates.append(Update(line["step"], ratio, ratio * rms, rate_of_step))
     initial = config.get("initializer_range", _INITIALIZER_RANGE)
     if options.get("init_checkpoint") and lines:
         initial = lines[0].get(WEIGHT_RMS)

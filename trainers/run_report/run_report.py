@@ -19,10 +19,10 @@ from bert_model.size import parameter_counts
 from pipelines.reporting.page import page, tiles, warning_list
 from pipelines.reporting.tables import percent, short, table
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
+from trainers.metrics.standing import LOSS as MASKED_LM_LOSS
 from trainers.monitoring.goodput import LABELS, latest_seconds
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from trainers.monitoring.mlm_samples import FILLED
-from trainers.metrics.standing import LOSS as MASKED_LM_LOSS
 from trainers.run_report import curves, task_sections
 from trainers.run_report.curves import curve
 from trainers.run_report.finished_run import Run, read_run

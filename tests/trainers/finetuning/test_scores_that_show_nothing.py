@@ -47,6 +47,8 @@ def results_of(tmp_path):
 def test_a_development_set_of_one_class(finetune, tmp_path):
     said, report = finetune(["good", "bad"] * 16, ["bad"] * 20, *QUICK)
     warning = "Every example of dev has the label bad (20 examples)"
+    # Before the first step and in the summary.
+    assert said.err.count("Every example of dev has the label bad") == 2
     assert f"warning: {warning}" in said.err
     assert warning in report
     assert "No warnings." not in report

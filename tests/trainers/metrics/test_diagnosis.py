@@ -86,11 +86,15 @@ def facts(**changes):
     [
         ({}, [TOO_FEW]),
         ({"step": 1900}, []),
-        ({"losses": [(100 * step, 6.38) for step in range(1, 21)]}, []),
+        # As the run of mini that the documentation shows, a twentieth of the way to the neighbors.
+        ({"losses": [(100 * step, 6.36) for step in range(1, 21)]}, [TOO_FEW]),
+        ({"losses": [(100 * step, 6.30) for step in range(1, 21)]}, []),
         ({"losses": [(100, 9.0), (2000, 9.0)]}, []),
         ({"levels": {}}, []),
         ({"levels": {"unigram": 6.99, "bigram": 4.85}}, []),
         ({"levels": {"unigram": 6.40, "bigram": 4.85}}, [TOO_FEW]),
+        ({"levels": {"unigram": 6.40}}, [TOO_FEW]),
+        ({"levels": {"unigram": 6.42}}, []),
         ({"text": None}, [TOO_FEW]),
         ({"updates": []}, [TOO_FEW]),
         # Without bias correction the first updates are longer than the rate.
@@ -127,6 +131,9 @@ def test_causes_of_a_run(changes, expected):
         ({"unchanged": 0.0, "expected_unchanged": 0.0}, {}, []),
         ({"most_frequent_label": 0.9}, {}, [LABELS]),
         ({"predictions": 0}, {}, [LABELS]),
+        # A small sample shows nothing.
+        ({"predictions": 20, "masked": 0.0}, {}, []),
+        ({"tokens": 9000, "rare_vocabulary": 1.0, "repeated": 1.0}, {}, []),
         # Neighbors that are no help: labels of another text.
         ({}, {"bigram": 6.45}, [LABELS]),
         ({}, {"bigram": 6.2}, []),

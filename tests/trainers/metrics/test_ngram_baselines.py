@@ -1,5 +1,6 @@
 """Levels of masked LM against the formulas written out over the whole vocabulary, token by token."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -50,7 +51,7 @@ class Oracle:
     def __init__(self, text: MaskedText) -> None:
         rows = original_rows(text)
         self.counts = Counter(token for row in rows for token in row if token != CLS)
-        pairs = [pair for row in rows for pair in zip(row, row[1:], strict=False)]
+        pairs = [pair for row in rows for pair in itertools.pairwise(row)]
         self.after = Counter(pair for pair in pairs if pair[1] != CLS)
         self.before = Counter((right, left) for left, right in pairs if left != CLS)
 

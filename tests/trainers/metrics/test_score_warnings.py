@@ -14,6 +14,7 @@ from trainers.metrics.score_warnings import (
     class_warnings,
     entity_warnings,
     label_set_warnings,
+    label_warnings,
     number_warnings,
 )
 from trainers.metrics.task_metrics import confusion
@@ -35,6 +36,32 @@ def test_one_class_in_the_labels(label):
     assert line.startswith(f"Every example of dev has the label {('no', 'yes')[label]} (9 examples)")
     (line,) = classes([label] * 9, [0, 1] * 4 + [0])
     assert "has the label" in line
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        ({"label_ids": np.ones(30, np.int32)}, "the label yes (30 labels)"),
+        # Words without a label do not count.
+        ({"label_ids": np.repeat(np.array([-1, 0], np.int32), 30)}, "the label no (30 labels)"),
+        ({"label_values": np.full(30, 2.5, np.float32)}, "the label 2.5 (30 labels)"),
+        ({"label_values": np.tile(np.array([0, 1, 1], np.float32), (30, 1))}, "the same labels (30 labels)"),
+        ({"label_ids": np.array([0] * 29 + [1], np.int32)}, None),
+        ({"label_ids": np.ones(5, np.int32)}, None),
+        ({"label_values": np.eye(30, dtype=np.float32)}, None),
+        ({"label_ids": np.full(30, -1, np.int32)}, None),
+        ({"start_positions": np.zeros(30, np.int32)}, None),
+        ({}, None),
+    ],
+)
+def test_labels_that_are_all_the_same(targets, words):
+    names = None if "label_values" in targets else ("no", "yes")
+    for split, remedy in (("train", "Train on examples"), ("dev", "Evaluate on examples")):
+        lines = label_warnings(split, names, targets, is_training=split == "train")
+        assert len(lines) == (words is not None)
+        if words is not None:
+            assert f"Every example of {split} has {words}" in lines[0]
+            assert remedy in lines[0]
 
 
 def test_one_class_in_the_predictions():

@@ -23,10 +23,10 @@ ENGLISH = "wiki-extracted/enwiki-2015-00.bz2"
 REAL_RUNS = {
     "German novels": ("gutenberg/[78]*.txt", ("--language", "de"), (64, 2), 1, 1200),
     "German novels, wide": ("gutenberg/[78]*.txt", ("--language", "de"), (128, 2), 2, 1000),
-    "English plays": ("gutenberg/0ws*.txt", (), (64, 2), 3, 1400),
-    "English novels": ("gutenberg/pg*.txt", (), (64, 3), 4, 1400),
-    "Wikipedia": (ENGLISH, (), (64, 2), 5, 1800),
-    "Wikipedia, wide": (ENGLISH, (), (128, 2), 6, 1200),
+    "English plays and novels": ("gutenberg/[0p][wg]*.txt", (), (64, 2), 3, 2000),
+    "English novels, wide": ("gutenberg/pg*.txt", (), (128, 2), 4, 1200),
+    "Wikipedia": (ENGLISH, (), (64, 2), 5, 2000),
+    "Wikipedia, wide": (ENGLISH, (), (128, 2), 6, 1400),
 }
 
 
@@ -63,7 +63,16 @@ def built_of(tmp_path_factory, shared_data):
     def build(files: str, flags: tuple[str, ...]) -> Path:
         if (files, flags) not in datasets:
             folder = tmp_path_factory.mktemp("data") / "data"
-            argv = ["build", "--input", str(shared_data / files), "--output", str(folder), "--vocab_size", "1500", *flags]
+            argv = [
+                "build",
+                "--input",
+                str(shared_data / files),
+                "--output",
+                str(folder),
+                "--vocab_size",
+                "1500",
+                *flags,
+            ]
             argv += ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
             assert beambert.main(argv) == 0
             datasets[files, flags] = folder

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipelines import dataset as manifest
 from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
 from tests.trainers.pretraining.toy_language import Language, write_language
 from trainers.metrics.diagnosis import (
@@ -16,8 +17,6 @@ from trainers.metrics.diagnosis import (
 )
 from trainers.pretraining.baselines import baselines_of
 from trainers.pretraining.prepare import read_vocabulary
-
-from pipelines import dataset as manifest
 
 TEXT_FAULTS = {
     "repeated lines": REPETITION,
@@ -95,5 +94,5 @@ def test_a_fault_of_the_text_is_in_the_summary_of_a_run(tmp_path, capsys, fault,
     flags = [flag for flag in GOOD if flag != "--no_next_sentence"]
     result = pretrained(tmp_path, tmp_path / "data", language.model(32), *flags, "--num_train_steps", "40")
     assert cause in result.causes
-    # At the start of the run and in its summary.
+    # Before the first step and in the summary.
     assert capsys.readouterr().err.count("warning: ") >= 2

@@ -84,9 +84,7 @@ def write_language(directory: Path, language: Language, fault: str | None = None
     for number in range(5):
         split, count = ("train", rows // 4) if number < 4 else ("validation", 200)
         features = _features(language, generator, count, fault)
-        records = [
-            serialized({name: values[row] for name, values in features.items()}) for row in range(count)
-        ]
+        records = [serialized({name: values[row] for name, values in features.items()}) for row in range(count)]
         name = f"{split}-0-{number}.tfrecord"
         content = b"".join(map(framed, records))
         (directory / name).write_bytes(content)

@@ -195,6 +195,48 @@ def test_any_values_give_a_picture_within_its_frame(train, validation, stride):
         assert axes.TOP - 0.1 <= y <= axes.HEIGHT - axes.BOTTOM + 0.1
 
 
+@given(
+    st.lists(st.floats(0, 12), min_size=1, max_size=12),
+    st.dictionaries(st.sampled_from(["unigram", "<b>", "bigram"]), st.floats(0, 12), min_size=1),
+)
+def test_levels_are_lines_within_the_frame_with_readable_names(values, levels):
+    picture = curve("loss", list(enumerate(values, 1)), [], "{:.3f}".format, levels)
+    parsed(picture)
+    lines = [float(y) for y in re.findall(r'class="level" d="M\d+,([\d.]+)H\d+"', picture)]
+    assert len(lines) == len(levels)
+    assert all(axes.TOP - 0.1 <= y <= axes.HEIGHT - axes.BOTTOM + 0.1 for y in lines)
+    names = re.findall(r'class="level-name" x="\d+" y="([\d.]+)"[^>]*>([^<]*)</text>', picture)
+    assert {text for _, text in names} == {
+        f"{name} {level:.3f}".replace("<b>", "&lt;b&gt;") for name, level in levels.items()
+    }
+    assert all(0 < float(y) < axes.HEIGHT for y, _ in names)
+
+
+def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
+    write_run(tmp_path, lines(1000, 50, 500))
+    assert "levels" not in parsed(page_of(tmp_path)).ids
+    fractions = {"repeated": 0.01, "rare_vocabulary": 0.02, "masked": 0.8, "expected_masked": 0.8, "unchanged": 0.1}
+    fractions |= {"expected_unchanged": 0.1, "most_frequent_label": 0.05, "labeled_1": 0.5}
+    text = {"tokens": 900_000, "predictions": 8000, "pairs": 8000, **fractions}
+    levels = {"unigram": (8.1, 0.1), "unchanged": (6.9, 0.2), "bigram": (1.5, 0.3)}
+    content = {
+        "format": "beambert-baselines",
+        "format_version": 1,
+        "levels": {name: {"loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in levels.items()},
+        "text": text,
+    }
+    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    page = page_of(tmp_path)
+    assert_harmless(page)
+    section = page.partition('<section id="levels">')[2].partition("</section>")[0]
+    cells = re.findall(r"<tr><td>(\w+)</td>.*?<td>([^<]*)</td><td>([^<]*)</td></tr>", section)
+    # Training lines have no masked_lm_loss here; evaluations are at steps 500 and 1,000.
+    expected = [("unigram", "step 500"), ("unchanged", "step 500"), ("bigram", "not yet")]
+    assert [(name, validation) for name, _, validation in cells] == expected
+    assert page.count('class="level"') == 6
+    assert "tiny after" in section
+
+
 def test_a_long_run_is_a_small_picture():
     picture = curve("loss", [(step, 1 / step) for step in range(1, 20_001)], [], str)
     assert len(picture) < 40_000

@@ -13,8 +13,10 @@ from trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETT
 from trainers.commands import pretrain
 from trainers.config.recorded_options import RecordedOptions
 from trainers.finetuning import sweep
+from trainers.metrics.baseline_record import BaselineRecord
 from trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
 from trainers.metrics.task_metrics import CLASS_METRICS, MULTI_LABEL_METRICS, REGRESSION_METRICS
+from trainers.metrics.text_measures import TextMeasures
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
@@ -69,6 +71,11 @@ def test_options_of_run_json_are_flags_or_documented():
 
 def test_beambert_json():
     assert documented(RUN_FORMAT, "## `beambert.json`") == fields_of(ModelRecord) | HEADER
+
+
+def test_baselines_json():
+    assert documented(RUN_FORMAT, "## `baselines.json`") == fields_of(BaselineRecord) | HEADER
+    assert documented(RUN_FORMAT, "### Text") == fields_of(TextMeasures)
 
 
 def test_best_json():

@@ -1,0 +1,54 @@
+"""The measured update is the difference of the weights before and after a step, of every optimizer."""
+
+import numpy as np
+import pytest
+
+from bert_model.config import BertConfig
+from bert_model.pretraining import BertForPretraining
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
+from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+from trainers.optimization.optimizers import Optimizer, OptimizerState
+from trainers.optimization.update_measures import measured_matrices, update_measures
+from trainers.pretraining.pretraining_objective import pretraining_task
+
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=16,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=LENGTH,
+)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_measured_update_is_that_of_the_last_step(name):
+    variables = pretraining_task(BertForPretraining(CONFIG)).variables
+    optimizer = Optimizer(variables, OptimizerOptions(name=name, layerwise_lr_decay=0.5))
+    names = measured_matrices(variables)
+    assert sorted(matrix.split("/")[2] for matrix in names) == ["layer_0", "layer_0", "layer_2", "layer_2"]
+    generator = np.random.default_rng(0)
+    for step, rate in enumerate((0.0, 0.01, 0.02)):
+        change = square = count = 0.0
+        for matrix in names:
+            own = [variables[matrix], *optimizer.slots_of(matrix)]
+            before = own[0].numpy()
+            gradient = generator.normal(0, 0.1, before.shape).astype(np.float32)
+            state = optimizer.updated(matrix, OptimizerState(*own), gradient, np.float32(rate), np.int32(step))
+            for variable, value in zip(own, state, strict=True):
+                variable.assign(value)
+            after = own[0].numpy()
+            change += float(np.square(before - after).sum())
+            square, count = square + float(np.square(after).sum()), count + after.size
+        measures = update_measures(optimizer, rate, step)
+        assert measures.weight_rms == pytest.approx((square / count) ** 0.5, rel=1e-5)
+        assert measures.ratio == pytest.approx((change / square) ** 0.5, rel=0.02)
+    assert measures.ratio > 1e-3
+
+
+def test_nothing_is_measured_of_weights_that_are_not_finite():
+    variables = pretraining_task(BertForPretraining(CONFIG)).variables
+    optimizer = Optimizer(variables, OptimizerOptions())
+    variable = variables[measured_matrices(variables)[0]]
+    variable.assign(np.full(variable.shape, np.nan, np.float32))
+    assert update_measures(optimizer, 0.1, 0) is None

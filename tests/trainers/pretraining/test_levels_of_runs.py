@@ -1,0 +1,98 @@
+"""A run's levels: recorded before the first step, kept when it resumes, and shown wherever its loss is."""
+
+import json
+import re
+
+import pytest
+
+from pipelines import dataset as manifest
+from tests.pages import assert_harmless, parsed
+from trainers.commands import pretrain
+from trainers.metrics import baseline_record
+from trainers.monitoring import metrics_jsonl
+from trainers.pretraining.baselines import baselines_of
+from trainers.pretraining.prepare import read_vocabulary
+from trainers.run_report.run_report import write_report
+
+TRAIN = ("--eval_steps", "2", "--save_checkpoints_steps", "2")
+
+
+def lines_of(output, split="train"):
+    return [line for line in metrics_jsonl.read(output / metrics_jsonl.FILE_NAME) if line["split"] == split]
+
+
+def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
+    output = tmp_path / "output"
+    assert pretrain.run(options(*TRAIN)) == 0
+    printed = capsys.readouterr().out
+    record = baseline_record.load(output)
+    assert list(record.levels) == ["bigram", "unchanged", "unigram"]
+    assert record.text.pairs == 10
+    steps = re.findall(r"^step (\d)/6  ETA.*  (?:below|above) \w+", printed, re.MULTILINE)
+    assert steps == list("23456")
+    assert len(re.findall(r"^step \d/6  validation  .*  (?:below|above) \w+$", printed, re.MULTILINE)) == 3
+    assert re.search(r"^Levels       passed: ", printed, re.MULTILINE)
+    for line in lines_of(output):
+        assert line["update_ratio"] >= 0
+        assert 0 < line["weight_rms"] < 1
+    page = (output / "report.html").read_text(encoding="utf-8")
+    assert_harmless(page)
+    section = page.partition('<section id="levels">')[2].partition("</section>")[0]
+    for name, level in record.levels.items():
+        assert f"<td>{name}</td>" in section
+        assert f"{level.loss:.3f}" in section
+        # In the figures of loss and accuracy.
+        assert len(re.findall(rf'class="level-name" [^>]*>{name} [\d.]+<', page)) == 2
+
+    # A resumed run keeps the record, even one that its data does not have any more.
+    path = output / baseline_record.FILE_NAME
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["levels"] = {"unigram": {"loss": 99.0, "accuracy": 0.5}}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert pretrain.run(options(*TRAIN, "--num_train_steps", "8")) == 0
+    printed = capsys.readouterr().out
+    assert "step 8/8" in printed
+    assert "above unigram" in printed
+    assert baseline_record.load(output).levels["unigram"].loss == 99.0
+    # An evaluation alone names the level too.
+    assert pretrain.run(options("--do_eval", "--num_train_steps", "8")) == 0
+    assert "above unigram" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "beambert-baselines", "format_version": 2}'])
+def test_a_damaged_record_is_none(tmp_path, content):
+    (tmp_path / baseline_record.FILE_NAME).write_bytes(content)
+    assert baseline_record.load(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", [None, b"{"])
+def test_runs_of_older_versions(options, tmp_path, capsys, content):
+    output = tmp_path / "output"
+    assert pretrain.run(options("--num_train_steps", "2", "--do_train")) == 0
+    path = output / baseline_record.FILE_NAME
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    lines = [
+        {name: value for name, value in line.items() if name not in ("update_ratio", "weight_rms")}
+        for line in metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)
+    ]
+    (output / metrics_jsonl.FILE_NAME).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    page = write_report(output).read_text(encoding="utf-8")
+    assert "levels" not in parsed(page).ids
+    capsys.readouterr()
+    # They are computed when the run resumes.
+    assert pretrain.run(options("--num_train_steps", "4", "--do_train")) == 0
+    assert re.search(r"^step 4/4 .*  (above|below) \w+  ", capsys.readouterr().out, re.MULTILINE)
+    assert baseline_record.load(output) is not None
+
+
+def test_levels_follow_the_objective(data):
+    dataset = manifest.load(data)
+    vocabulary = read_vocabulary(data, dataset)
+    both = baselines_of(data, dataset, vocabulary, causal=False, next_sentence=True)
+    causal = baselines_of(data, dataset, vocabulary, causal=True, next_sentence=False)
+    assert both.levels["unigram"] == causal.levels["unigram"]
+    assert both.levels["bigram"] != causal.levels["bigram"]
+    assert (both.text.pairs, causal.text.pairs) == (10, 0)
