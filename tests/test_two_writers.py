@@ -53,7 +53,8 @@ def endless(folder: Path, output: Path) -> list[str]:
 def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, tmp_path, capsys):  # noqa: F811
     output = tmp_path / "out"
     argv = ["demo", "--output", str(output)] if command == "demo" else command_of(command, outputs, output)
-    flag, lock = ("DST", lock_destination) if command in BESIDE else ("--output", lock_directory)
+    flag = "DST" if command in BESIDE and command != "extend-vocab" else "--output"
+    lock = lock_destination if command in BESIDE else lock_directory
     capsys.readouterr()
     with lock(f"{flag} {output}", output, "another"):
         before = tree_of(tmp_path)

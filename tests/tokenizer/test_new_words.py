@@ -77,6 +77,20 @@ def test_a_word_that_makes_another_one_unknown_is_refused():
     assert [word.word for word in select_words({"ab": 9, "cc": 2}, tokens, 5)] == ["ab", "cc"]
 
 
+def test_a_word_that_was_unknown_stays_known():
+    # "ab" makes "abcz" known, as "ab ##cz"; "abc" would make it unknown again.
+    assert [word.word for word in select_words({"ab": 9, "abc": 5, "abcz": 1}, ["##c", "##cz"], 5, min_count=2)] == [
+        "ab"
+    ]
+
+
+def test_a_word_that_costs_more_than_it_saves_is_refused():
+    # "ab" saves 2 tokens, but "abcd" would become "ab ##c ##d" instead of "a ##bcd", as would the other two.
+    tokens = ["a", "##b", "##c", "##d", "##e", "##f", "##bcd", "##bce", "##bcf"]
+    chosen = select_words({"ab": 2, "abcd": 1, "abce": 1, "abcf": 1}, tokens, 9)
+    assert [word.word for word in chosen] == ["abcd", "abce", "abcf"]
+
+
 def test_an_unknown_word_costs_its_characters():
     counts = {"dd": 3, "abc": 3, "d": 9}
     chosen = select_words(counts, LETTERS, 3)
