@@ -32,18 +32,23 @@ def rules_beside(vocabulary_file: Path) -> RecordedRules:
     """
     try:
         for name, field in _RECORDS.items():
-            path = vocabulary_file.with_name(name)
-            if path.is_file():
-                return _read(path, field)
+            recorded = _read(vocabulary_file.with_name(name), field)
+            if recorded is not None:
+                return recorded
         return read_rules(vocabulary_file.parent)
     except JsonError as error:
         raise VocabularyError(f"{error}; correct the file, or copy it again from its source") from error
 
 
-def _read(path: Path, field: str) -> RecordedRules:
+def _read(path: Path, field: str) -> RecordedRules | None:
+    """Return the rules of a record; None if the file does not exist or another program wrote it."""
     try:
         content: dict[str, Any] = read(path, dict[str, Any])
+        if not str(content.get("format")).startswith("beambert-"):
+            return None
         rules = convert(content.get(field) if field else content, _Rules, field)
+    except FileNotFoundError:
+        return None
     except JsonError as error:
         raise JsonError(f"{path}: {error}") from error
     return RecordedRules(**rules)

@@ -190,9 +190,9 @@ def test_a_pickled_tokenizer_has_its_rules() -> None:
 
 
 RECORDS = {
-    "beambert.json": {"do_lower_case": True, "strip_accents": False},
-    "dataset.json": {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": True},
-    "corpus.json": {"options": {"do_lower_case": True, "strip_accents": False}},
+    "beambert.json": {"format": "beambert-model", "do_lower_case": True, "strip_accents": False},
+    "dataset.json": {"format": "beambert-pretraining-data", "do_lower_case": True, "strip_accents": False},
+    "corpus.json": {"format": "beambert-corpus", "options": {"do_lower_case": True, "strip_accents": False}},
     "tokenizer_config.json": {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": True},
     "tokenizer.json": {
         "normalizer": {
@@ -217,6 +217,13 @@ def test_recorded_rules_are_used(name: str, content: object, tmp_path: Path) -> 
     (tmp_path / name).write_text(json.dumps(content).replace("false", '"no"', 1))
     with pytest.raises(VocabularyError, match=f"{name}: .*; correct the file"):
         Tokenizer.load(tmp_path)
+
+
+def test_records_of_other_programs_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "A")).to_bytes())
+    (tmp_path / "dataset.json").write_text('{"do_lower_case": true, "strip_accents": false}')
+    (tmp_path / "corpus.json").write_text('{"options": ["a"]}')
+    assert Tokenizer.load(tmp_path).rules == WordRules(do_lower_case=False)
 
 
 def test_the_configuration_has_precedence_over_tokenizer_json(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 from beambert_common import file_errors
 from beambert_common.command_line.flags import sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert_common.word_rules import WordRules
+from bert_model.checkpoints import hugging_face_config
 from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
@@ -229,6 +232,8 @@ def _signature_text(name: str, function: Any) -> str:
 def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str, quantization: str = "none") -> str:
     """Write a model that takes token ids for another runtime, with vocab.txt and labels.json.
 
+    tokenizer_config.json has the word rules where vocab.txt does not imply them.
+
     Args:
         inference_model: the model.
         directory: new directory for model.onnx or model.tflite.
@@ -270,6 +275,11 @@ def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str, 
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
             path.write_bytes(converter.convert())
     _write_text_files(inference_model, directory)
+    rules = inference_model.word_rules
+    if rules != WordRules(not inference_model.vocabulary.has_capitals()):
+        # `Tokenizer.load` reads it; without it, the vocabulary implies the rules.
+        text = hugging_face_config.tokenizer_config(inference_model.config, rules)
+        (directory / TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
     return _signature_text(MODEL_NAMES[kind], function)
 
 

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import beambert
+from beambert_common.word_rules import WordRules
 from tests.conftest import ROOT
 from tests.trainers.random_models import CONFIG, TEXTS, VOCABULARY, write_model
 from tokenizer.tokenizer import Tokenizer
-from trainers.commands.export import save
+from trainers.commands.export import _text_tokenizer, save
 from trainers.commands.fill_mask import fill_masks
 from trainers.errors import TrainingError
 from trainers.inference import span_signatures
+from trainers.inference.export_record import export_record
 from trainers.inference.model_loading import load_model
 
 LENGTH = 48
@@ -376,6 +378,18 @@ def ids_inputs(task):
     mask = np.ones(shape, np.int32)
     mask[0, ..., 6:] = 0
     return {"input_ids": ids, "input_mask": mask, "segment_ids": generator.integers(0, 2, shape).astype(np.int32)}
+
+
+def test_word_rules_are_those_of_the_model(folder, tmp_path):
+    """In the graph of a SavedModel, in export.json, and beside a model that takes ids."""
+    model = load_model(folder / "classification", do_lower_case=True, strip_accents="false")
+    text = "Gr\u00f6\u00dfe HUMAN"
+    tokenizer = _text_tokenizer(model, "exact")
+    assert tokenizer([text]).to_list() == [model.tokenizer().encode_batch([text])[0].tolist()]
+    assert export_record(model, LENGTH, {}, None)["tokenizer"]["strip_accents"] is False
+    argv = ["export", str(folder / "classification"), str(tmp_path / "out"), "--to", "litert"]
+    assert beambert.main([*argv, "--strip_accents", "false", "--do_lower_case", "true"]) == 0
+    assert Tokenizer.load(tmp_path / "out").rules == WordRules(strip_accents=False)
 
 
 @pytest.mark.parametrize("kind", ["onnx", "litert"])
