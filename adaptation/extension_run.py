@@ -8,6 +8,7 @@ from adaptation.extension_config import ExtendVocabConfig
 from adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_words
 from adaptation.text_words import TextWords, count_text_words, find_files
 from beambert_common.quantities import counted
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native, reader, writer
 from bert_model.checkpoints.embedding_rows import with_vocabulary
 from bert_model.config import BertConfig
@@ -16,9 +17,10 @@ from pipelines.io.directory_lock import lock_destination
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions
 from tokenizer.coverage import coverage
 from tokenizer.new_words import NewWord, compare_tokenization
+from tokenizer.recorded_rules import rules_beside
 from tokenizer.vocabulary import Vocabulary, VocabularyError
-from trainers.checkpoints.vocabulary_check import lower_casing_of, vocabulary_of
-from trainers.commands.convert import CASES, KIND_WORDS, print_source
+from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
+from trainers.commands.convert import KIND_WORDS, print_source
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
 
@@ -63,20 +65,22 @@ def _extend(
 ) -> int:
     """Write the model while --output is locked."""
     former = vocabulary_of(checkpoint, config.vocab_file)
-    was_lower_case = lower_casing_of(checkpoint, former) if config.do_lower_case is None else config.do_lower_case
-    do_lower_case = was_lower_case
+    former_rules = word_rules_of(checkpoint, former, config)
+    rules, recorded = former_rules, checkpoint.word_rules
     print_source(checkpoint)
-    if replacement is not None and config.do_lower_case is None:
-        do_lower_case = not replacement.has_capitals()
-    if config.do_lower_case is None and (replacement is not None or checkpoint.do_lower_case is None):
-        print_status(f"Note      {CASES[do_lower_case]}, inferred from the vocabulary; --do_lower_case overrides it")
+    if replacement is not None:
+        assert config.replace is not None
+        recorded = rules_beside(Path(config.replace))
+        rules = config.rules(recorded, replacement.has_capitals())
+    if config.do_lower_case is None and recorded.do_lower_case is None:
+        print_status(f"Note      {rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
 
     words: list[NewWord] = []
-    text = count_text_words(inputs, options, do_lower_case) if inputs else None
+    text = count_text_words(inputs, options, rules) if inputs else None
     if text:
         _print_text(text, inputs, former)
     if replacement is not None:
-        result = replaced(former, replacement, was_lower_case)
+        result = replaced(former, replacement, former_rules)
         origin = f"vocabulary of the {checkpoint.kind} model {checkpoint.path.name} replaced"
     else:
         assert text is not None
@@ -98,14 +102,14 @@ def _extend(
         destination,
         config.to,
         result.vocabulary.to_bytes(),
-        do_lower_case,
+        rules,
         further_files={NEW_TOKENS_FILE_NAME: _new_tokens(result, former, text.counts if text else {})},
     )
     print_status(f"Wrote     {KIND_WORDS[config.to]} {destination}: {len(extended.tensors) - len(left_out)} tensors")
-    if config.to == "tf1" and do_lower_case == result.vocabulary.has_capitals():
+    if config.to == "tf1" and rules != WordRules(not result.vocabulary.has_capitals()):
         warn(
-            "a TF1 checkpoint does not record the letter case, which other commands infer from the vocabulary; give "
-            f"them --do_lower_case {str(do_lower_case).lower()}"
+            f"a TF1 checkpoint does not record the word rules ({rules.summary}); give {rules.flags} to every command "
+            "that reads it"
         )
     return 0
 

@@ -6,6 +6,7 @@ This file imports neither Beam nor TensorFlow.
 import dataclasses
 from collections.abc import Sequence
 
+from beambert_common.word_rules import WordRules
 from tokenizer.new_words import NewWord, select_words, split_token
 from tokenizer.normalization import split_words
 from tokenizer.vocabulary import Vocabulary, VocabularyError
@@ -79,14 +80,14 @@ def with_words(vocabulary: Vocabulary, words: Sequence[NewWord], fill_unused: bo
     return NewVocabulary(Vocabulary(tuple(tokens)), sources)
 
 
-def replaced(former: Vocabulary, vocabulary: Vocabulary, do_lower_case: bool) -> NewVocabulary:
+def replaced(former: Vocabulary, vocabulary: Vocabulary, rules: WordRules) -> NewVocabulary:
     """Return another vocabulary in place of the former one.
 
     Args:
         former: vocabulary of the model.
         vocabulary: the new vocabulary. A token of both keeps its row. Another token gets the mean of the rows of the
             former tokens that spell it.
-        do_lower_case: whether the former vocabulary is of lower-cased text, so that "The" is spelled as "the".
+        rules: word rules of the former vocabulary. If they lower-case text, "The" is spelled as "the".
     """
     special = set(vocabulary.special_ids().tolist())
     sources: list[tuple[int, ...]] = []
@@ -96,11 +97,11 @@ def replaced(former: Vocabulary, vocabulary: Vocabulary, do_lower_case: bool) ->
         elif number in special:
             sources.append(())
         else:
-            sources.append(tuple(former.ids[piece] for piece in _spelled(token, former, do_lower_case)))
+            sources.append(tuple(former.ids[piece] for piece in _spelled(token, former, rules)))
     return NewVocabulary(vocabulary, sources)
 
 
-def _spelled(token: str, former: Vocabulary, do_lower_case: bool) -> list[str]:
+def _spelled(token: str, former: Vocabulary, rules: WordRules) -> list[str]:
     text = token.removeprefix(CONTINUATION)
-    words = split_words(text, do_lower_case)
+    words = split_words(text, rules)
     return split_token(token.removesuffix(text) + words[0], former.ids) if len(words) == 1 else []

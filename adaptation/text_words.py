@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from beambert_common.word_rules import WordRules
 from pipelines.commands.input_check import check_inputs
 from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
@@ -53,13 +54,13 @@ def find_files(patterns: Sequence[str], options: ReadOptions, field_flags: list[
     return inputs
 
 
-def count_text_words(inputs: Sequence[Input], options: ReadOptions, do_lower_case: bool) -> TextWords:
+def count_text_words(inputs: Sequence[Input], options: ReadOptions, rules: WordRules) -> TextWords:
     """Count the words of all documents.
 
     Args:
         inputs: the files, from `find_files`.
         options: options of reading.
-        do_lower_case: whether to lower-case and strip accents.
+        rules: rules that split text into words.
 
     Raises:
         SourceError: a file cannot be read, or the files have no words.
@@ -67,7 +68,7 @@ def count_text_words(inputs: Sequence[Input], options: ReadOptions, do_lower_cas
     counts: Counter[str] = Counter()
     dropped = 0
     for file in inputs:
-        counts.update(count_words(_paragraphs(file.path, options), do_lower_case))
+        counts.update(count_words(_paragraphs(file.path, options), rules))
         if len(counts) > 2 * MAX_WORDS:
             kept = most_frequent(counts, MAX_WORDS)
             dropped += counts.total() - sum(kept.values())

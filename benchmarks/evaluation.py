@@ -26,7 +26,6 @@ start_tensorflow()
 from benchmarks.features import write_model  # noqa: E402  (TensorFlow has to be started first)
 from bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
 from bert_model.config import PRESETS  # noqa: E402
-from tokenizer.tokenizer import Tokenizer  # noqa: E402
 from trainers.backends.backend import active_backend  # noqa: E402
 from trainers.evaluation.evaluation_run import encode_pairs  # noqa: E402
 from trainers.evaluation.minimal_pairs import read_pairs, sample_pairs  # noqa: E402
@@ -63,7 +62,7 @@ def seconds(run: Callable[[], Any]) -> tuple[float, float, Any]:
 
 def measure(model: InferenceModel, pairs_directory: str, loop_pairs: int, pairs: int) -> None:
     """Print the masked tokens per second of the loops and of the batched scorer, medians of alternating rounds."""
-    tokenizer = Tokenizer(model.vocabulary, model.do_lower_case)
+    tokenizer = model.tokenizer()
     all_pairs = read_pairs("DATA", [pairs_directory])
     few = encode_pairs(sample_pairs(all_pairs, loop_pairs), tokenizer, 512).rows
     many = encode_pairs(sample_pairs(all_pairs, pairs), tokenizer, 512).rows

@@ -179,7 +179,7 @@ def test_cased_words_keep_their_capitals(release, tmp_path, capsys):
     code, _, err = extend(capsys, *argv, "--do_lower_case", "true", "--output", tmp_path / "tf1", "--to", "tf1")
     assert code == 0
     assert vocabulary(tmp_path / "tf1")[-1] == "aa"
-    assert "warning: a TF1 checkpoint does not record the letter case" in err
+    assert "warning: a TF1 checkpoint does not record the word rules (uncased)" in err
     assert "--do_lower_case true" in err
 
 

@@ -10,7 +10,6 @@ from beambert_common import file_errors
 from beambert_common.command_line.flags import batch_size, positive_int, sequence_length
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
 from pipelines.io.output_file import OutputFile, check_output_file
-from tokenizer.tokenizer import Tokenizer
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
@@ -165,7 +164,7 @@ def run(config: EvaluateConfig) -> int:
     from trainers.evaluation.evaluation_tables import results_lines, results_page
     from trainers.inference.masked_scoring import MaskedScorer
 
-    tokenizer = Tokenizer(inference_model.vocabulary, inference_model.do_lower_case)
+    tokenizer = inference_model.tokenizer()
     # Both inputs are encoded first: a mistake in one of them is reported before hours of computation.
     encoded = encode_pairs(sample_pairs(all_pairs, config.max_pairs), tokenizer, limit)
     windows = text_windows(read_texts(files, config.text_unit), tokenizer, limit)
@@ -175,7 +174,7 @@ def run(config: EvaluateConfig) -> int:
     results = EvaluationResults(
         model=config.directory,
         vocabulary_sha256=inference_model.vocabulary.sha256,
-        do_lower_case=inference_model.do_lower_case,
+        word_rules=inference_model.word_rules,
         max_seq_length=limit,
         precision=config.precision,
         whole_word=config.whole_word,

@@ -1,9 +1,10 @@
 """The results of an evaluation, and their JSON form."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from beambert_common.word_rules import WordRules, without_released_rules
 from trainers.evaluation.pair_scores import PairScores
 from trainers.evaluation.published_pair_scores import published_accuracies
 from trainers.evaluation.text_scores import MaskedLmScores, MeanScore
@@ -64,7 +65,7 @@ class EvaluationResults:
     Attributes:
         model: path of the model.
         vocabulary_sha256: hash of the vocabulary.
-        do_lower_case: whether text was lower-cased.
+        word_rules: rules that split text into words.
         max_seq_length: maximum length of a sentence or window in tokens, including [CLS] and [SEP].
         precision: precision of matrix products.
         whole_word: whether the later tokens of the same word were masked too.
@@ -74,7 +75,7 @@ class EvaluationResults:
 
     model: str
     vocabulary_sha256: str
-    do_lower_case: bool
+    word_rules: WordRules
     max_seq_length: int
     precision: str
     whole_word: bool
@@ -88,7 +89,7 @@ class EvaluationResults:
             "format_version": FORMAT_VERSION,
             "model": self.model,
             "vocabulary_sha256": self.vocabulary_sha256,
-            "do_lower_case": self.do_lower_case,
+            **without_released_rules(asdict(self.word_rules)),
             "max_seq_length": self.max_seq_length,
             "precision": self.precision,
             "whole_word": self.whole_word,

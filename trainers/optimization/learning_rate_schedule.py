@@ -3,6 +3,7 @@
 `learning_rate_at` in `optimizers.py` has the formulas. This file imports neither Keras nor TensorFlow.
 """
 
+import math
 from dataclasses import dataclass
 
 from trainers.errors import TrainingError
@@ -50,6 +51,21 @@ class LearningRateSchedule:
         if self.name != "wsd":
             return None
         return num_train_steps - max(1, round(self.decay_fraction * num_train_steps))
+
+    def rate_at(self, step: int, peak: float, num_train_steps: int, num_warmup_steps: int) -> float:
+        """Return `learning_rate_at` without Keras, for reports."""
+        done = min(step, num_train_steps)
+        if done < num_warmup_steps:
+            return peak * done / num_warmup_steps
+        start = self.decay_start(num_train_steps)
+        if start is not None:
+            return peak * (1.0 - math.sqrt(max(done - start, 0) / (num_train_steps - start)))
+        if self.name == "constant":
+            return peak
+        if self.name == "cosine":
+            progress = (done - num_warmup_steps) / max(num_train_steps - num_warmup_steps, 1)
+            return peak * (self.min_fraction + (1.0 - self.min_fraction) * 0.5 * (1.0 + math.cos(math.pi * progress)))
+        return float(peak * (1.0 - done / num_train_steps) ** self.decay_power)
 
     def check_steps(self, num_train_steps: int, num_warmup_steps: int) -> None:
         """Check that the decay of `wsd` starts after warm-up.

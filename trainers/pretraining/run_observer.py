@@ -40,7 +40,7 @@ class RunObserver:
         """Return `update_measures` of the last of `step` steps."""
         config = self._trainer.config
         rate = learning_rate_at(
-            step - 1, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_decay_power
+            step - 1, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
         )
         measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
         return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}

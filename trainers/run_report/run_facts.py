@@ -6,9 +6,11 @@ from typing import Any
 
 from bert_model.config import BertConfig, ConfigError
 from bert_model.size import parameter_counts
+from trainers.errors import TrainingError
 from trainers.metrics.baseline_record import BaselineRecord
 from trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
 from trainers.metrics.standing import LOSS
+from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
 from trainers.run_report.finished_run import Run
 
 _INITIALIZER_RANGE = 0.02
@@ -33,13 +35,14 @@ def facts_of(
     steps, warmup, rate = (options.get(name) for name in ("num_train_steps", "num_warmup_steps", "learning_rate"))
     if not isinstance(steps, int) or not isinstance(warmup, int) or not isinstance(rate, int | float) or steps < 1:
         return None
-    power = options.get("lr_decay_power", 1.0)
-    power = power if isinstance(power, int | float) else 1.0
+    schedule = _schedule(options)
+    if schedule is None:
+        return None
     updates = []
     for line in lines:
         ratio, rms = line.get(UPDATE_RATIO), line.get(WEIGHT_RMS)
         if isinstance(ratio, int | float) and isinstance(rms, int | float):
-            rate_of_step = learning_rate_of(line["step"] - 1, rate, steps, warmup, power)
+            rate_of_step = schedule.rate_at(line["step"] - 1, rate, steps, warmup)
             updates.append(Update(line["step"], ratio, ratio * rms, rate_of_step))
     initial = config.get("initializer_range", _INITIALIZER_RANGE)
     if options.get("init_checkpoint") and lines:
@@ -75,11 +78,22 @@ def _parameters(config: Mapping[str, Any]) -> int | None:
         return None
 
 
-def learning_rate_of(step: int, peak: float, num_train_steps: int, num_warmup_steps: int, power: float) -> float:
-    """Return the learning rate of a step, as `trainers.optimization.optimizers.learning_rate_at` without Keras."""
-    if step < num_warmup_steps:
-        return peak * step / num_warmup_steps
-    return peak * (1.0 - min(step, num_train_steps) / num_train_steps) ** power
+def _schedule(options: Mapping[str, Any]) -> LearningRateSchedule | None:
+    """Return the schedule of a run; None if its options are corrupt. Older runs record `lr_decay_power` alone."""
+    default = LearningRateSchedule()
+    values = {
+        "name": options.get("lr_schedule", default.name),
+        "decay_power": options.get("lr_decay_power", default.decay_power),
+        "decay_fraction": options.get("lr_decay_fraction", default.decay_fraction),
+        "min_fraction": options.get("lr_min_fraction", default.min_fraction),
+    }
+    numbers = all(_is_number(value) for name, value in values.items() if name != "name")
+    if values["name"] not in LR_SCHEDULES or not numbers:
+        return None
+    try:
+        return LearningRateSchedule(**values)
+    except TrainingError:
+        return None
 
 
 def _is_number(value: Any) -> bool:

@@ -40,7 +40,7 @@ def model():
 
 
 def encoded(model, texts):
-    tokenizer = Tokenizer(model.vocabulary, model.do_lower_case)
+    tokenizer = model.tokenizer()
     return [
         np.array(
             [tokenizer.vocabulary.cls_id, *tokenizer.encode_batch([text])[0], tokenizer.vocabulary.sep_id], np.int32
@@ -140,7 +140,7 @@ def test_chunks_change_nothing(model, monkeypatch):
 
 
 def test_masked_lm_scores_are_those_of_a_slow_loop(model):
-    tokenizer = Tokenizer(model.vocabulary, model.do_lower_case)
+    tokenizer = model.tokenizer()
     windows = text_windows([*SENTENCES, "rain on a tin roof near the sea"], tokenizer, 16)
     scores = masked_lm_scores(MaskedScorer(model, 16), windows)
     rows, positions, labels = masked_windows(windows.rows, model.vocabulary, 16)
@@ -183,7 +183,7 @@ def test_masks_are_15_percent_and_depend_on_the_window_alone():
 
 
 def test_pseudo_perplexity_counts_repeated_windows(model):
-    tokenizer = Tokenizer(model.vocabulary, model.do_lower_case)
+    tokenizer = model.tokenizer()
     texts = ["the sea", "a tin", "the sea"]
     windows = text_windows(texts, tokenizer, 18)
     loss = pseudo_log_likelihood(MaskedScorer(model, 18), windows)

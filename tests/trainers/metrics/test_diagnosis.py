@@ -22,8 +22,7 @@ from trainers.metrics.diagnosis import (
     is_on_plateau,
 )
 from trainers.metrics.text_measures import TextMeasures
-from trainers.optimization.optimizers import learning_rate_at
-from trainers.run_report.run_facts import facts_of, learning_rate_of
+from trainers.run_report.run_facts import facts_of
 
 # Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels.
 RECORDED = json.loads((ROOT / "tests/fixtures/diagnosed_runs.json").read_text(encoding="utf-8"))
@@ -151,18 +150,3 @@ def test_a_finding_has_figure_and_remedy():
         "of the initial weights. Train again with a --learning_rate below 0.04, such as 0.008."
     )
     assert is_on_plateau(facts())
-
-
-@pytest.mark.parametrize("warmup", [0, 1, 7])
-@pytest.mark.parametrize("power", [1.0, 0.5, 2.0])
-def test_the_rate_of_a_step_is_that_of_training(warmup, power):
-    for step in range(22):
-        expected = float(learning_rate_at(step, 0.3, 20, warmup, power))
-        assert learning_rate_of(step, 0.3, 20, warmup, power) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("damage", [{}, {"num_train_steps": "x"}, {"num_train_steps": 0}, {"learning_rate": None}])
-def test_no_facts_of_damaged_options(damage):
-    whole = {"num_train_steps": 20, "num_warmup_steps": 2, "learning_rate": 0.1}
-    assert facts_of(whole, {}, None, []) is not None
-    assert facts_of({**whole, **damage} if damage else {}, {}, None, []) is None

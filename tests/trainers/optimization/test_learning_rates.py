@@ -130,3 +130,20 @@ def test_a_decay_within_warm_up_is_an_error():
 def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
     with pytest.raises(TrainingError, match=f"invalid {flag} with .*requires --lr_schedule {schedule}"):
         LearningRateSchedule(**options)
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 7])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"decay_power": 0.5},
+        {"decay_power": 2.0},
+        {"name": "cosine", "min_fraction": 0.1},
+        {"name": "constant"},
+        {"name": "wsd", "decay_fraction": 0.3},
+    ],
+)
+def test_the_rate_of_reports_is_that_of_training(warmup, options):
+    schedule = LearningRateSchedule(**options)
+    expected = rates(range(23), 0.3, 20, warmup, **options)
+    assert [schedule.rate_at(step, 0.3, 20, warmup) for step in range(23)] == pytest.approx(expected, abs=1e-7)
