@@ -39,8 +39,8 @@ def find_files(flag: str, paths: Sequence[str], suffixes: Sequence[str]) -> list
         elif path.exists():
             found = [path]
         elif any(mark in text for mark in "*?["):
-            names = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob rejects absolute patterns.
-            found = [match for name in names if (match := Path(name)).is_file()]
+            matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob rejects absolute patterns.
+            found = [match for name in matches if (match := Path(name)).is_file()]
             if not found:
                 raise TaskDataError(f"{flag} {text} matches no file: check the pattern, and quote it in the shell")
         else:
