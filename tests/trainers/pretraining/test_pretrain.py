@@ -45,6 +45,7 @@ def test_a_run_writes_all_its_files(tmp_path, options, capsys):
         "vocab.txt",
         "bert_config.json",
         "run.json",
+        "baselines.json",
         "beambert.json",
         "README.md",
         "checkpoints/model.ckpt-6.index",
