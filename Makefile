@@ -180,7 +180,7 @@ bench-features: setup
 bench-inference: .venv-parity/.installed
 	PYTHONPATH=. .venv-parity/bin/python benchmarks/inference.py $(DATA) $(MODEL) $(ARGS)
 
-# MODELS are sizes with random weights or directories; ARGS="--pairs 6700 --loop_pairs 40".
+# MODELS are sizes with random weights or directories; ARGS="--pairs 6700 --loop 40".
 bench-evaluate: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/evaluation.py $(DATA) $(MODELS) $(ARGS)
 

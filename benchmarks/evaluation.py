@@ -108,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="*", default=["tiny", "mini", "small"])
-    parser.add_argument("--loop_pairs", type=int, default=20, help="pairs of the plain loops")
+    parser.add_argument("--loop", type=int, default=20, help="pairs of the plain loops")
     parser.add_argument("--pairs", type=int, default=670, help="pairs of beambert evaluate")
     parser.add_argument("--precision", default="float32")
     args = parser.parse_args()
@@ -124,8 +124,8 @@ def main() -> None:
                 path = Path(folder, f"model-{name}")
                 path.mkdir()
                 write_model(path, args.data / "tokenizer/bert-base-uncased-vocab.txt", name)
-            print(f"\n{name}, {args.precision}, {args.loop_pairs} and {args.pairs} pairs of BLiMP")
-            measure(load_model(path, precision=args.precision), str(directory), args.loop_pairs, args.pairs)
+            print(f"\n{name}, {args.precision}, {args.loop} and {args.pairs} pairs of BLiMP")
+            measure(load_model(path, precision=args.precision), str(directory), args.loop, args.pairs)
 
 
 if __name__ == "__main__":
