@@ -23,8 +23,8 @@ ENGLISH = "wiki-extracted/enwiki-2015-00.bz2"
 REAL_RUNS = {
     "German novels": ("gutenberg/[78]*.txt", ("--language", "de"), (64, 2), 1, 1200),
     "German novels, wide": ("gutenberg/[78]*.txt", ("--language", "de"), (128, 2), 2, 1000),
-    "English plays and novels": ("gutenberg/[0p][wg]*.txt", (), (64, 2), 3, 2000),
-    "English novels, wide": ("gutenberg/pg*.txt", (), (128, 2), 4, 1200),
+    "English plays and novels": ("gutenberg/[0p][wg]*.txt", ("--document_unit", "chapter"), (64, 2), 3, 2000),
+    "English novels, wide": ("gutenberg/pg*.txt", ("--document_unit", "chapter"), (128, 2), 4, 1200),
     "Wikipedia": (ENGLISH, (), (64, 2), 5, 2000),
     "Wikipedia, wide": (ENGLISH, (), (128, 2), 6, 1400),
 }
