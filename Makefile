@@ -197,7 +197,7 @@ bench-grouping: setup
 # MODEL is the released uncased BERT-base. Results stay in build/, and a second call resumes.
 bench-adaptation: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/extend_vocabulary.py $(MODEL) --data $(DATA)
-	PYTHONPATH=. $(BIN)/python -u benchmarks/position_embeddings.py $(MODEL) --data $(DATA)
+	PYTHONPATH=. $(BIN)/python -u benchmarks/position_embeddings.py $(MODEL) --data $(DATA) --steps 12 --batch_size 4 --eval_rows 16
 
 # PARTS="fill-mask-uncased cola-bfloat16" selects parts. The environment of test-parity has PyTorch.
 reproduce: .venv-parity/.installed

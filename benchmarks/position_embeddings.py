@@ -1,7 +1,7 @@
 """Compare initial values of further position embeddings, on a released BERT.
 
 The model is cut to its first positions. Then it gets more of them, by each method of `beambert convert
---position_init` and with random values. The released model itself, which was trained with all positions, shows what is
+--position_init`. The released model itself, which was trained with all positions, shows what is
 lost. All starts train on the same masked words in the same order (`benchmarks/masked_words.py`), on Wikipedia articles;
 the held-out text is another file.
 
@@ -16,15 +16,12 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.masked_words import MaskedWordTrainer, masked_rows, weights_of, words_of
 
 STARTS = ("released", "tile", "interpolate", "random")
 POSITIONS = "bert/embeddings/position_embeddings"
 # English Wikipedia has 1.2 tokens of the released vocabulary per word.
 WORDS_PER_TOKEN = 0.8
-RANDOM_DEVIATION = 0.02
 
 
 def main() -> None:
@@ -67,11 +64,8 @@ def main() -> None:
         if (start, args.steps) in finished:
             continue
         config, vocabulary, weights = weights_of(args.model)
-        if start == "random":
-            random = np.random.default_rng(0).normal(0, RANDOM_DEVIATION, weights[POSITIONS].shape)
-            weights[POSITIONS][args.former :] = random[args.former :]
-        elif start != "released":
-            longer = position_rows(weights[POSITIONS][: args.former], args.length, start)
+        if start != "released":
+            longer = position_rows(weights[POSITIONS][: args.former], args.length, start, config.initializer_range)
             weights[POSITIONS][: args.length] = longer
         rate = args.learning_rate
         trainer = MaskedWordTrainer(config, weights, vocabulary, args.length, args.batch_size, args.steps, rate)

@@ -14,7 +14,7 @@ from bert_model.checkpoints.stored_tensors import StoredTensor
 from bert_model.checkpoints.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
 
 # Values of --position_init.
-POSITION_METHODS = ("tile", "interpolate")
+POSITION_METHODS = ("random", "tile", "interpolate")
 
 # Former rows of each new row: one row is copied, several are averaged, and a row without any is drawn.
 RowSources = Sequence[Sequence[int]]
@@ -48,11 +48,12 @@ def with_positions(checkpoint: Checkpoint, count: int, method: str) -> Checkpoin
         method: one of `POSITION_METHODS`.
     """
     position_embeddings = checkpoint.tensors[POSITION_EMBEDDINGS]
-    resized = _computed(position_embeddings, count, lambda matrix: position_rows(matrix, count, method))
+    deviation = checkpoint.config.initializer_range
+    resized = _computed(position_embeddings, count, lambda matrix: position_rows(matrix, count, method, deviation))
     record = checkpoint.record
     if record and record.max_seq_length and record.max_seq_length > count:
         record = dataclasses.replace(record, max_seq_length=count)
-    if record and method != "tile":
+    if record and method == "interpolate":
         # Outputs change at every position, so the recorded metrics do not hold.
         record = dataclasses.replace(record, metrics={})
     return dataclasses.replace(
@@ -91,21 +92,25 @@ def rows_from(matrix: np.ndarray, sources: RowSources, tokens: Sequence[str]) ->
     return rows
 
 
-def position_rows(matrix: np.ndarray, count: int, method: str) -> np.ndarray:
+def position_rows(matrix: np.ndarray, count: int, method: str, deviation: float = 0.02) -> np.ndarray:
     """Return position embeddings for another number of positions.
 
     Args:
         matrix: former position embeddings, [former P, H].
         count: number P of positions.
         method: "tile" repeats the former rows from the first one on; "interpolate" spreads them over all positions,
-            linearly between two neighbors, with the first and the last position unchanged. If P is smaller, "tile"
-            keeps the first P rows.
+            linearly between two neighbors, with the first and the last position unchanged. "random" keeps the former
+            rows and draws further ones, as for a new model. If P is smaller, "tile" and "random" keep the first P rows.
+        deviation: standard deviation of random rows.
 
     Returns:
         [P, H], with the dtype of `matrix`.
     """
     if method == "tile":
         return matrix[np.arange(count) % len(matrix)]
+    if method == "random":
+        further = np.random.default_rng(0).normal(0, deviation, (max(count - len(matrix), 0), *matrix.shape[1:]))
+        return np.concatenate([matrix[:count], further.astype(matrix.dtype)])
     places = np.linspace(0.0, len(matrix) - 1.0, count)
     lower = np.minimum(places.astype(np.int64), max(len(matrix) - 2, 0))
     upper = np.minimum(lower + 1, len(matrix) - 1)

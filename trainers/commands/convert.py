@@ -99,8 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--position_init",
         choices=POSITION_METHODS,
-        help="Initial values of the position embeddings: tile repeats those of SRC, interpolate stretches them over "
-        f"all positions (default: {POSITION_METHODS[0]})",
+        help="Initial values of the position embeddings: random keeps those of SRC and draws further ones, tile "
+        f"repeats them, interpolate stretches them over all positions (default: {POSITION_METHODS[0]})",
     )
     parser.add_argument_group("task").add_argument(
         "--task",
@@ -176,8 +176,8 @@ def _resized(checkpoint: reader.Checkpoint, count: int, method: str | None) -> r
     """Return a checkpoint with another number of position embeddings, and print the change."""
     former = checkpoint.config.max_position_embeddings
     method = method or POSITION_METHODS[0]
-    how = "tiled" if method == "tile" else "interpolated"
-    if count < former and method == "tile":
+    how = {"tile": "tiled", "interpolate": "interpolated", "random": "further ones random"}[method]
+    if count < former and method != "interpolate":
         how = f"the first {count:,} ones kept"
     if count != former:
         print_status(f"Positions {former:,} -> {count:,}, {how}")

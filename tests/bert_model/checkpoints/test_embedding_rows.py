@@ -83,9 +83,21 @@ def test_interpolated_positions_lie_between_their_neighbors(count):
         assert rows[:: (count - 1) // 6].tobytes() == matrix.tobytes()
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 2000])
+def test_random_positions_follow_the_former_ones(count):
+    matrix = np.random.default_rng(0).normal(0, 1, (7, 4)).astype(np.float32)
+    rows = embedding_rows.position_rows(matrix, count, "random", 0.3)
+    assert (rows.shape, rows.dtype) == ((count, 4), np.float32)
+    assert rows[:7].tobytes() == matrix[:count].tobytes()
+    if count == 2000:
+        assert abs(rows[7:].mean()) < 0.02
+        assert 0.28 < rows[7:].std() < 0.32
+        assert len(np.unique(rows, axis=0)) == count
+
+
 def test_one_position_is_repeated():
     matrix = np.arange(4, dtype=np.float32)[None]
-    for method in embedding_rows.POSITION_METHODS:
+    for method in ("tile", "interpolate"):
         np.testing.assert_array_equal(embedding_rows.position_rows(matrix, 3, method), np.repeat(matrix, 3, axis=0))
 
 

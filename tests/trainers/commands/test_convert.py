@@ -316,8 +316,9 @@ def test_a_model_gets_more_positions_and_fills_short_texts_as_before(tmp_path, o
     source, config, values = release
     name = "bert/embeddings/position_embeddings"
     short, long = "ba [MASK]. be", "ba " * (LENGTH + 10) + "[MASK]"
-    for kind, flags in (("native", []), ("tf1", ["--position_init", "tile"]), ("huggingface", [])):
-        argv = [source, tmp_path / kind, "--to", kind, "--max_position_embeddings", 2 * LENGTH + 9, *flags]
+    for kind in ("native", "tf1", "huggingface"):
+        argv = [source, tmp_path / kind, "--to", kind, "--max_position_embeddings", 2 * LENGTH + 9]
+        argv += ["--position_init", "tile"]
         code, said, _ = convert(capsys, *argv)
         assert code == 0
         assert f"Positions {LENGTH + 4} -> {2 * LENGTH + 9}, tiled\n" in said
