@@ -29,7 +29,6 @@ COMMON_FLAGS = (
     "--language",
     "--vocab_size",
     "--do_lower_case",
-    "--strip_accents",
     "--alphabet_limit",
     "--overwrite",
 )

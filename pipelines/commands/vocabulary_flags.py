@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from beambert_common.command_line.flag_config import flag_values
 from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
 from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
 from pipelines.errors import SourceError
 from pipelines.vocabulary.alphabet_warning import alphabet_warnings
@@ -116,7 +118,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
             "use an existing one"
         )
     size = args.vocab_size or DEFAULT_VOCAB_SIZE
-    rules = word_rules(args)
+    rules = word_rules(WordRuleFlags(**flag_values(WordRuleFlags, args)), args.vocab_file, args.language)
     return dataclasses.asdict(
         VocabularyOptions(
             **dataclasses.asdict(rules),
@@ -132,19 +134,18 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def word_rules(args: argparse.Namespace) -> WordRules:
+def word_rules(flags: WordRuleFlags, vocab_file: str | None, language: str) -> WordRules:
     """Return the rules of the flags, or else those recorded beside --vocab_file, or else the defaults.
 
     Raises:
         SourceError, VocabularyError: The vocabulary or its record is missing or invalid.
     """
-    recorded = _rules_beside(args.vocab_file)
-    strip, chinese = args.strip_accents, args.tokenize_chinese_chars
-    strip_accents = recorded.strip_accents if strip is None else STRIP_ACCENTS[strip]
-    lower = recorded.do_lower_case if args.do_lower_case is None else args.do_lower_case
-    if lower is None:
-        lower = _default_lower_casing(args.vocab_file, args.language, keeps_marks=strip_accents is False)
-    return WordRules(lower, strip_accents, recorded.tokenize_chinese_chars if chinese is None else chinese)
+    recorded = _rules_beside(vocab_file)
+    if flags.do_lower_case is not None or recorded.do_lower_case is not None:
+        return flags.rules(recorded, vocabulary_is_cased=False)
+    # Whether uncased text would keep its marks decides the default of the letter case.
+    keeps_marks = not flags.rules(recorded, vocabulary_is_cased=False).strips_accents
+    return flags.rules(recorded, vocabulary_is_cased=not _default_lower_casing(vocab_file, language, keeps_marks))
 
 
 def recorded_rules(vocab_file: str) -> WordRules | None:

@@ -42,7 +42,7 @@ onnx or --to litert, the exported model takes token ids."""
 EXAMPLE = """beambert export reviews-model served-model
 beambert export reviews-model fast-model --tokenizer tensorflow_text
 beambert export reviews-model onnx-model --to onnx --max_seq_length 128"""
-COMMON_FLAGS = ()
+COMMON_FLAGS = ("--to", "--tokenizer", "--quantization", "--max_seq_length", "--top_k")
 KINDS = ("savedmodel", "onnx", "litert")
 QUANTIZATIONS = ("none", "int8")
 MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
