@@ -26,7 +26,7 @@ REAL_RUNS = {
     "English plays and novels": ("gutenberg/[0p][wg]*.txt", ("--document_unit", "chapter"), (64, 2), 3, 2000),
     "English novels, wide": ("gutenberg/pg*.txt", ("--document_unit", "chapter"), (128, 2), 4, 1200),
     "Wikipedia": (ENGLISH, (), (64, 2), 5, 2000),
-    "Wikipedia, wide": (ENGLISH, (), (128, 2), 6, 1400),
+    "Wikipedia, wide": (ENGLISH, (), (128, 2), 6, 2400),
 }
 
 
