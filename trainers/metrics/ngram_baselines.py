@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Names of the levels in `metrics`, and in messages: "above bigram".
+# Names of the levels in `metrics`, and in messages: "past bigram".
 UNIGRAM, UNCHANGED, BIGRAM = "unigram", "unchanged", "bigram"
 
 

@@ -20,7 +20,7 @@ def in_order(levels: Mapping[str, _Level]) -> list[str]:
 
 
 def standing(metrics: Mapping[str, Any], levels: Mapping[str, _Level]) -> str | None:
-    """Return the last level passed, such as "above bigram", or "below unigram" if none; None without levels or loss.
+    """Return the last level passed, such as "past bigram", or "not past unigram" if none; None without levels or loss.
 
     Args:
         metrics: metrics of training steps or of an evaluation.
@@ -30,7 +30,7 @@ def standing(metrics: Mapping[str, Any], levels: Mapping[str, _Level]) -> str | 
     if not order or not isinstance(loss, int | float):
         return None
     passed = [name for name in order if loss < levels[name].loss]
-    return f"above {passed[-1]}" if passed else f"below {order[0]}"
+    return f"past {passed[-1]}" if passed else f"not past {order[0]}"
 
 
 def passed_at(lines: Iterable[Mapping[str, Any]], levels: Mapping[str, _Level]) -> dict[str, int]:

@@ -11,12 +11,12 @@ LEVELS = {"bigram": Level(4.8, 0.24), "unigram": Level(7.0, 0.05), "unchanged": 
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        (9.0, "below unigram"),
-        (7.0, "below unigram"),
-        (6.99, "above unigram"),
-        (6.39, "above unchanged"),
-        (4.8, "above unchanged"),
-        (4.79, "above bigram"),
+        (9.0, "not past unigram"),
+        (7.0, "not past unigram"),
+        (6.99, "past unigram"),
+        (6.39, "past unchanged"),
+        (4.8, "past unchanged"),
+        (4.79, "past bigram"),
         (None, None),
     ],
 )

@@ -52,11 +52,11 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     assert pretrain.run(options(*TRAIN, "--num_train_steps", "8")) == 0
     printed = capsys.readouterr().out
     assert "step 8/8" in printed
-    assert "above unigram" in printed
+    assert "past unigram" in printed
     assert baseline_record.load(output).levels["unigram"].loss == 99.0
     # An evaluation alone names the level too.
     assert pretrain.run(options("--do_eval", "--num_train_steps", "8")) == 0
-    assert "above unigram" in capsys.readouterr().out
+    assert "past unigram" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "beambert-baselines", "format_version": 2}'])
