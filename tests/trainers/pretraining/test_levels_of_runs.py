@@ -28,9 +28,9 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     record = baseline_record.load(output)
     assert list(record.levels) == ["bigram", "unchanged", "unigram"]
     assert record.text.pairs == 10
-    steps = re.findall(r"^step (\d)/6  ETA.*  (?:below|above) \w+", printed, re.MULTILINE)
+    steps = re.findall(r"^step (\d)/6  ETA.*  (?:not )?past \w+", printed, re.MULTILINE)
     assert steps == list("23456")
-    assert len(re.findall(r"^step \d/6  validation  .*  (?:below|above) \w+$", printed, re.MULTILINE)) == 3
+    assert len(re.findall(r"^step \d/6  validation  .*  (?:not )?past \w+$", printed, re.MULTILINE)) == 3
     assert re.search(r"^Levels       passed: ", printed, re.MULTILINE)
     for line in lines_of(output):
         assert line["update_ratio"] >= 0
