@@ -30,7 +30,7 @@ def test_words_of_scripts_without_spaces():
             values += 1
         else:
             exec(code, names)
-    assert values == 3
+    assert values == 4
 
 
 def test_filter_before_the_job(tmp_path, monkeypatch):

@@ -49,9 +49,7 @@ def _path_flags(name: str) -> list[str]:
     return [
         action.option_strings[-1]
         for action in parser._actions
-        if path_type(action)
-        and action.option_strings
-        and not (action.metavar == "FILE" and action.dest.startswith("output"))
+        if (path := path_type(action)) and action.option_strings and path.output != "file"
     ]
 
 

@@ -59,6 +59,7 @@ def outputs(tmp_path_factory):
     inputs.mkdir()
     documents = "\n".join(f"Day {n} was wet and cold.\nThe river rose {n} feet that day.\n" for n in range(30))
     (inputs / "text.txt").write_text(documents, encoding="utf-8")
+    (inputs / "new_words.txt").write_text("Riverday roseriver riverday.\n", encoding="utf-8")
     (inputs / "lines.txt").write_text("The river rose.\nDay 3 was wet.\n", encoding="utf-8")
     (inputs / "RTE").mkdir()
     rows = "".join(f"{n}\tDay {n} was wet.\tIt rained.\t{'not_' * (n % 2)}entailment\n" for n in range(8))
@@ -122,7 +123,7 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
         "evaluate": ["evaluate", str(folder / "run"), "--texts", str(inputs / "lines.txt"), "--output"],
         "export": ["export", str(folder / "run")],
         "extend-vocab": [
-            *["extend-vocab", str(folder / "run"), "--input", str(inputs / "lines.txt"), "--num_tokens", "1"],
+            *["extend-vocab", str(folder / "run"), "--input", str(inputs / "new_words.txt"), "--num_tokens", "1"],
             *["--min_count", "1", "--output"],
         ],
         "convert native": ["convert", "--to", "native", str(folder / "run")],

@@ -146,7 +146,7 @@ def test_two_that_write_one_file_never_mix(command, outputs, tmp_path):  # noqa:
     assert output.read_bytes() == (tmp_path / "alone.txt").read_bytes()
     for text in said:
         assert not text or re.fullmatch(
-            r"beambert .*: error: .* (already exists|was created by another process) .*\n", text
+            r"beambert .*: error: .* (already exists|was created by another process)[ ;].*\n", text
         ), said
     left = {path.name for path in tmp_path.iterdir()} - {"file.txt", "alone.txt"}
     assert all(any(name in text for text in said) for name in left), left

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert_common.word_rules import WordRules
 from tests.tokenizer.reference_tokenizer import published_pieces
 from tokenizer.coverage import coverage
 from tokenizer.new_words import NewWord, compare_tokenization, select_words, split_token
@@ -152,7 +153,7 @@ def test_words_of_a_real_text_save_tokens(shared_data):
     from tokenizer.word_counts import count_words
 
     tokens = Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").tokens
-    counts = count_words(ARTICLE_1.values(), True)
+    counts = count_words(ARTICLE_1.values(), WordRules())
     chosen = select_words(counts, tokens, 100)
     assert len(chosen) == 100
     before, after = coverage(counts, set(tokens)), coverage(counts, {*tokens, *(word.word for word in chosen)})

@@ -30,7 +30,7 @@ beambert convert uncased_L-12_H-768_A-12.zip bert-base --to native
 beambert convert run bert-tf1 --to tf1 --optimizer keep
 beambert convert run averaged --to native --average 5
 beambert convert bert-base bert-1024 --to native --max_position_embeddings 1024"""
-COMMON_FLAGS = ()
+COMMON_FLAGS = ("--to", "--vocab_file", "--task", "--optimizer", "--average", "--max_position_embeddings")
 KIND_WORDS = {
     "tf1": "TF1 checkpoint",
     "huggingface": "Hugging Face model",

@@ -186,4 +186,5 @@ def test_every_flag_for_an_output_file_has_overwrite():
         ("vocab", "--output"): True,
         ("predict", "--output_file"): True,
         ("features", "--output_file"): True,
+        ("evaluate", "--output"): True,
     }
