@@ -1,5 +1,6 @@
 """Healthy runs of several languages, texts, sizes, optimizers and seeds leave the plateau without an alarm."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,10 @@ def test_a_toy_language_is_learned_without_an_alarm(tmp_path, capsys):
     flags = (*GOOD, "--num_warmup_steps", "60", "--num_train_steps", "240", "--eval_steps", "120")
     result = pretrained(tmp_path, tmp_path / "data", language.model(), *flags)
     assert_healthy(result, capsys)
-    assert "No warnings." in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    section = page.partition('<section id="warnings">')[2].partition("</section>")[0]
+    # Waiting for data depends on the load of the machine.
+    assert [text for text in re.findall(r"<li>(.*?)</li>", section) if "waiting for data" not in text] == []
 
 
 @pytest.mark.slow
