@@ -13,8 +13,9 @@ from bert_model.checkpoints import tensor_bundle
 from tests.conftest import ROOT, command
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
-STEPS = 60
-FLAGS = ["--model", "tiny", "--num_train_steps", STEPS, "--save_checkpoints_steps", 5, "--train_batch_size", 8]
+# Enough that a run is killed long before its end: uploads start every two seconds.
+STEPS = 300
+FLAGS = ["--model", "tiny", "--num_train_steps", STEPS, "--save_checkpoints_steps", 20, "--train_batch_size", 8]
 FLAGS += ["--max_eval_steps", 2]
 URL = f"gs://{BUCKET}"
 
