@@ -23,7 +23,7 @@ from trainers.config.pretrain_config import PretrainConfig
 TINY = StepRequest(
     topology="v5e:2x2",
     bert_config=bert_config("tiny").to_json(),
-    training=PretrainConfig(data=(), output="", precision="bfloat16"),
+    training=PretrainConfig(data=(), output="", num_train_steps=100_000, precision="bfloat16"),
     features=features_of(PretrainingDataOptions()),
     examples=64,
 )
