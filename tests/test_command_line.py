@@ -1,6 +1,8 @@
 """What a typist gets wrong on the command line: each mistake is one line that says what to type."""
 
 import argparse
+import ast
+import itertools
 import re
 
 import pytest
@@ -282,3 +284,31 @@ def test_every_package_is_installed_and_in_the_images():
         text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8")
         assert set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)) == packages
     assert optional_packages.version()
+
+
+# Flags of other programs, and the prefixes "--do_" and "--max_".
+_FOREIGN_FLAGS = {"--do", "--logdir", "--lr_", "--max_", "--na-prob-thresh", "--xla_gpu_deterministic_ops"}
+
+
+def test_messages_of_training_name_flags_that_exist():
+    """Help, errors, warnings and findings; the style sheets of the reports have custom properties, such as --rule."""
+    parsers = [beambert.make_parser(name)[0] for name in itertools.chain(*beambert.COMMAND_GROUPS.values())]
+    actions = itertools.chain.from_iterable(parser._actions for parser in parsers)
+    flags = {flag for action in actions for flag in action.option_strings}
+    found = []
+    for package in ("adaptation", "bert_model", "tokenizer", "trainers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path.name in ("task_style.py", "curves.py"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else None
+                names = re.findall(r"(?<![\w-])--[a-z][\w-]*", text) if isinstance(text, str) else []
+                found += [(path.name, name) for name in names if name not in flags | _FOREIGN_FLAGS]
+    # Old names, which are accepted.
+    assert found == [
+        ("tabular.py", "--dev_share"),
+        ("pretrain_flags.py", "--left_to_right"),
+        ("pretrain_flags.py", "--on_corrupt"),
+        ("training_flags.py", "--recompute"),
+        ("training_flags.py", "--on_not_finite"),
+    ]

@@ -91,6 +91,7 @@ class RunFacts(NamedTuple):
         text: measures of the training text; None if they are unknown.
         tokens: training tokens so far, with padding.
         parameters: number of parameters; None if unknown.
+        is_pretrained: whether training began with the weights, and so with the vocabulary, of another model.
     """
 
     step: int
@@ -104,6 +105,7 @@ class RunFacts(NamedTuple):
     text: TextMeasures | None
     tokens: int = 0
     parameters: int | None = None
+    is_pretrained: bool = False
 
 
 def findings_of_text(text: TextMeasures, levels: Mapping[str, float]) -> list[Finding]:
@@ -123,6 +125,9 @@ def findings_of_run(facts: RunFacts) -> list[Finding]:
     frequencies after half of its steps, and a run that is too short has ended there.
     """
     findings = [] if facts.text is None else findings_of_text(facts.text, facts.levels)
+    if facts.is_pretrained:
+        # The tokens that the new text lacks were learned from other text.
+        findings = [finding for finding in findings if finding.cause != VOCABULARY]
     is_long = len(facts.losses) >= _LINES and facts.step >= max(_PLAIN_AFTER * facts.num_train_steps, 1)
     if findings or not is_long or not is_on_plateau(facts):
         return findings
@@ -194,7 +199,7 @@ def _repetition(text: TextMeasures) -> Iterator[Finding]:
             REPETITION,
             f"Lines are repeated: {text.repeated:.0%} of the training text occurs four times or more in a sample of "
             f"{text.tokens:,} tokens",
-            "Build the data again with --repeated_paragraphs or --near_duplicates.",
+            "Build the data again with --drop_repeated_paragraphs or --drop_near_duplicates.",
         )
 
 

@@ -60,6 +60,7 @@ def facts_of(
         text=baselines.text if baselines else None,
         tokens=round(last["tokens"]) if _is_number(last.get("tokens")) else 0,
         parameters=parameters,
+        is_pretrained=bool(options.get("init_checkpoint")),
     )
 
 

@@ -1,6 +1,7 @@
 """The diagnosis on recorded facts of real runs, and on facts near each limit."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,12 @@ def test_recorded_runs(name):
     assert causes(findings_of_run(recorded_facts(name))) == ([expected] if expected else [])
 
 
+def test_a_run_with_initial_weights_has_their_vocabulary():
+    run = next(iter(RECORDED.values()))
+    for path, expected in ((None, False), ("uncased_L-12", True)):
+        assert facts_of({**run["options"], "init_checkpoint": path}, {}, None, []).is_pretrained is expected
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_no_alarm_in_the_first_half_of_a_recorded_run(name):
     run = RECORDED[name]
@@ -105,7 +112,11 @@ def facts(**changes):
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "initial_rms": 0.04}, [TOO_FEW]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "step": 900}, []),
         # A fault of the text is the cause, whatever the optimizer does.
-        ({"text": TEXT.__class__(**{**TEXT.__dict__, "repeated": 0.5})}, [REPETITION]),
+        ({"text": replace(TEXT, repeated=0.5)}, [REPETITION]),
+        ({"text": replace(TEXT, rare_vocabulary=0.9)}, [VOCABULARY]),
+        # The vocabulary of a pretrained model, on the text of a domain.
+        ({"text": replace(TEXT, rare_vocabulary=0.9), "is_pretrained": True, "step": 900}, []),
+        ({"text": replace(TEXT, repeated=0.5), "is_pretrained": True}, [REPETITION]),
     ],
 )
 def test_causes_of_a_run(changes, expected):
@@ -139,7 +150,7 @@ def test_causes_of_a_run(changes, expected):
     ],
 )
 def test_causes_of_a_text(changes, levels, expected):
-    text = TextMeasures(**{**TEXT.__dict__, **changes})
+    text = replace(TEXT, **changes)
     assert causes(findings_of_text(text, {**LEVELS, **levels})) == expected
 
 
