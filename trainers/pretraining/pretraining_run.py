@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,13 +17,11 @@ from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import load_weights
 from trainers.data.batches import Batches, InputShard
 from trainers.data.mask_rate_schedule import mask_rate_at
-from trainers.data.pipeline import train_batches, validation_batches
+from trainers.data.pipeline import train_batches
 from trainers.data.shard_reader import CorruptRecordPolicy
 from trainers.errors import TrainingError
 from trainers.metrics import baseline_record
 from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.chance_levels import pretraining_levels
-from trainers.monitoring.mlm_samples import mlm_samples
 from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status, warn
@@ -36,6 +33,7 @@ from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
 from trainers.pretraining.run_observer import RunObserver
 from trainers.pretraining.time_budget import print_time_left, with_measured_steps
+from trainers.pretraining.validation import Validation
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
 from trainers.training.chief_checkpoints import last_checkpoint, restore
@@ -48,7 +46,6 @@ from trainers.training.run_files import (
     write_first_files,
 )
 from trainers.training.run_setup import (
-    eval_batch_size_of,
     loop_config_of,
     open_devices,
     peak_flops_of,
@@ -57,9 +54,6 @@ from trainers.training.run_setup import (
     uses_xla,
     write_results,
 )
-
-# Validation examples that are considered for the masked-LM samples.
-_SAMPLE_ROWS = 8
 
 
 def train_and_evaluate(plan: PretrainingPlan) -> int:
@@ -102,10 +96,7 @@ class PretrainingRun:
             )
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
-        # Training and validation count their own batches.
-        self.corrupt_records, self.validation_corrupt_records = (
-            CorruptRecordPolicy(skip=config.on_corrupt_record == "skip") for _ in range(2)
-        )
+        self.corrupt_records = CorruptRecordPolicy(skip=config.on_corrupt_record == "skip")
         self.loop_config = loop_config_of(config, distribution)
         self.has_trained = False
         self.trainer: Trainer | None = None
@@ -113,13 +104,8 @@ class PretrainingRun:
         self.monitor: TrainingMonitor | None = None
         # Of the chief.
         self.baselines = baseline_record.load(plan.output) if distribution.is_chief else None
-        # By data index.
-        self.chance_levels: dict[int, dict[str, float]] = {}
         self.tasks = [self._task(index) for index in range(len(plan.datasets))]
-        self.masked_lm_logits = active_backend().compiled(
-            lambda features: self.model(features).masked_lm, list(self.task.variables.values())
-        )
-        self.evaluations = [active_backend().evaluation_of(task, distribution) for task in self.tasks]
+        self.evaluate = Validation(plan, distribution, self.model, self.tasks).evaluate
 
     def fix_steps(self) -> None:
         """Measure the speed, and fix the number of training steps. Raises TrainingError if the time is too short."""
@@ -153,50 +139,6 @@ class PretrainingRun:
             require_outputs(self.plan, checkpoint, results, has_trained=self.has_trained)
             print_summary(self.output, checkpoint, results, self.monitor.goodput if self.monitor else None)
         return 0
-
-    def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
-        """Evaluate the current model on the validation split of a stage's data.
-
-        All metrics are means over all examples: sums of weights and losses are divided once, at the end. The released
-        code does the same for the four masked_lm_* and next_sentence_* metrics. Its `loss` is the mean over batches;
-        here it is the sum of masked_lm_loss and next_sentence_loss, which does not depend on the batch size.
-
-        Returns:
-            The metrics, and masked-LM samples as lines of text; both empty without validation examples.
-        """
-        directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
-        batch_size = eval_batch_size_of(self.config, self.distribution)
-        max_steps = self.config.max_eval_steps
-
-        def batches(share: InputShard) -> Batches:
-            batches = validation_batches(
-                directory,
-                dataset,
-                batch_size,
-                max_steps,
-                **share._asdict(),
-                pad_rows=self.distribution.is_tpu,
-                corrupt_records=self.validation_corrupt_records,
-            )
-            if batches is None:
-                raise _NoValidationExamples
-            return batches
-
-        try:
-            metrics = self.evaluations[stage.data](batches)
-            if self.distribution.is_chief and stage.data not in self.chance_levels:
-                # The labels of an evaluation are the same at every step.
-                self.chance_levels[stage.data] = pretraining_levels(
-                    batches(InputShard()), not self.config.no_next_sentence
-                )
-            lines = self._mlm_samples(batches(InputShard()))
-        except _NoValidationExamples:
-            return {}, []
-        if replaced := self.validation_corrupt_records.num_replaced_before(sys.maxsize):
-            warn(f"{replaced} corrupt validation examples in {directory} were replaced by other examples")
-        metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
-        metrics |= self.chance_levels.get(stage.data, {})
-        return metrics, lines
 
     def _task(self, index: int) -> Objective:
         """Return the objective for the examples of a dataset."""
@@ -295,8 +237,7 @@ class PretrainingRun:
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters for {self.config.num_train_steps} steps of {batches}{devices}; "
-            "compilation "
-            "takes a few seconds"
+            "compilation takes a few seconds"
         )
 
     def _source(self, index: int) -> TrainData:
@@ -378,14 +319,3 @@ class PretrainingRun:
         results = {"global_step": checkpoint.step, **metrics}
         write_results(self.output, results)
         return results
-
-    def _mlm_samples(self, batches: Batches) -> list[str]:
-        """Return masked-LM samples of the first validation examples; none on a TPU host of TensorFlow."""
-        if self.distribution.is_tpu or not self.distribution.is_chief:
-            return []
-        features = {name: values[:_SAMPLE_ROWS] for name, values in next(iter(batches)).items()}
-        return mlm_samples(features, self.masked_lm_logits(features), self.plan.vocabulary)
-
-
-class _NoValidationExamples(Exception):
-    """A dataset without validation examples."""
