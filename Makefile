@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-adaptation reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-adaptation bench-quality reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make bench-grouping   fine-tuning with and without grouping by length, in examples per second, on $(DATA); MODEL=DIR names a BERT (about 8 minutes)"
 	@echo "make bench-adaptation   new words and more positions for a released BERT: losses by initialization, on $(DATA); MODEL=DIR names it (about 15 minutes)"
+	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
 	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 10 hours, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
@@ -198,6 +199,10 @@ bench-grouping: setup
 bench-adaptation: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/extend_vocabulary.py $(MODEL) --data $(DATA)
 	PYTHONPATH=. $(BIN)/python -u benchmarks/position_embeddings.py $(MODEL) --data $(DATA) --steps 12 --batch_size 4 --eval_rows 16
+
+# ARGS="--fraction 0.01" trains for a hundredth of the steps.
+bench-quality: setup
+	$(BIN)/python -m benchmarks.small_bert $(DATA) $(or $(RESULTS),quality) $(ARGS)
 
 # PARTS="fill-mask-uncased cola-bfloat16" selects parts. The environment of test-parity has PyTorch.
 reproduce: .venv-parity/.installed

@@ -245,7 +245,8 @@ def _too_few(facts: RunFacts) -> Iterator[Finding]:
         TOO_FEW,
         f"Too few steps: {facts.step:,} steps with {facts.tokens:,} tokens{size} end at a masked-LM loss of "
         f"{_recent_loss(facts):.3f}, near the level of token frequencies ({_without_neighbors(facts.levels):.3f})",
-        "Train for more steps (a higher --num_train_steps continues this run), or a smaller model.",
+        "Begin with sequences of 16 tokens (docs/guides/small-bert.md), train for more steps (a higher "
+        "--num_train_steps continues this run), or train a smaller model.",
     )
 
 

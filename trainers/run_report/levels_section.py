@@ -33,7 +33,7 @@ def levels_section(run: Run) -> str:
         for name in in_order(run.levels)
     ]
     header = ("level", "predicts from", "masked-LM loss", "accuracy", *(f"passed, {split}" for split in splits))
-    return _standing(run) + table(header, rows) + _reference(run)
+    return _standing(run) + _plateau(run, splits) + table(header, rows) + _reference(run)
 
 
 def _standing(run: Run) -> str:
@@ -43,6 +43,14 @@ def _standing(run: Run) -> str:
         if lines and (now := standing(lines[-1], run.levels))
     ]
     return f"<p>{escape('; '.join(parts).capitalize())}.</p>" if parts else ""
+
+
+def _plateau(run: Run, splits: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a sentence about the step at which each split left the plateau; "" without that level."""
+    if UNCHANGED not in run.levels:
+        return ""
+    left = [f"{split} at step {steps[UNCHANGED]:,}" for split, steps in splits.items() if UNCHANGED in steps]
+    return f"<p>The plateau was left by {' and '.join(left)}.</p>" if left else "<p>The plateau was not left.</p>"
 
 
 def _reference(run: Run) -> str:

@@ -235,6 +235,10 @@ def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     assert [(name, validation) for name, _, validation in cells] == expected
     assert page.count('class="level"') == 6
     assert "tiny after" in section
+    assert "The plateau was left by validation at step 500." in section
+    content["levels"]["unchanged"]["loss"] = 0.5
+    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    assert "The plateau was not left." in page_of(tmp_path)
 
 
 def test_a_long_run_is_a_small_picture():
