@@ -36,6 +36,9 @@ _HIGHEST_UPDATE = 0.12
 # without bias correction several times longer before (`trainers.optimization.optimizers`).
 _LONGEST_STEP = 0.6
 _USUAL_STEP = 0.3
+# The median of the second half, relative to the learning rate: at least 0.2 in runs that learn or are too short, and at
+# most 0.05 in runs that have collapsed. For stationary gradients it is sqrt((1 - b1) / (1 + b1)) = 0.23 or more.
+_SHORTEST_STEP = 0.1
 # Fraction of a run after which a level is not a phase of its beginning.
 _PLAIN_AFTER = 0.5
 # Log lines over which the loss of a run is averaged, and with fewer of which a run is not diagnosed.
@@ -218,6 +221,7 @@ def _updates(facts: RunFacts) -> Iterator[Finding]:
         return
     longest = max(facts.updates, key=lambda update: update.rms)
     if longest.rms < _HIGHEST_UPDATE * facts.initial_rms:
+        yield from _collapse(facts)
         return
     figure = (
         f"at step {longest.step:,} an update had {longest.ratio:.1%} of the length of the weights, and "
@@ -232,11 +236,30 @@ def _updates(facts: RunFacts) -> Iterator[Finding]:
             "Train again with more --num_warmup_steps, or with --optimizer adamw.",
         )
     else:
-        yield Finding(
-            LEARNING_RATE,
-            f"The learning rate is too high: {figure}",
-            f"Train again with a --learning_rate below {facts.learning_rate:g}, such as {facts.learning_rate / 5:g}.",
+        yield _too_high(facts, figure, 5)
+
+
+def _collapse(facts: RunFacts) -> Iterator[Finding]:
+    """Yield a finding if gradients have shrunk to a small part of what they were, after which no run here recovered."""
+    later = [update for update in facts.updates if update.step > facts.step / 2 and update.learning_rate > 0]
+    if not later:
+        return
+    part = statistics.median(update.rms / update.learning_rate for update in later)
+    if part < _SHORTEST_STEP:
+        figure = (
+            f"training has collapsed, with updates of {part:.1%} of the learning rate since step {later[0].step:,} "
+            "instead of at least 20%"
         )
+        yield _too_high(facts, figure, 2)
+
+
+def _too_high(facts: RunFacts, figure: str, divisor: int) -> Finding:
+    rate = facts.learning_rate
+    return Finding(
+        LEARNING_RATE,
+        f"The learning rate is too high: {figure}",
+        f"Train again with a --learning_rate below {rate:g}, such as {rate / divisor:g}.",
+    )
 
 
 def _too_few(facts: RunFacts) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ from trainers.metrics.diagnosis import (
 from trainers.metrics.text_measures import TextMeasures
 from trainers.run_report.run_facts import facts_of
 
-# Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels.
+# Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels; runs of
+# 2026-11-25 on Wikipedia (vocabulary 8,000, four layers of 256 units).
 RECORDED = json.loads((ROOT / "tests/fixtures/diagnosed_runs.json").read_text(encoding="utf-8"))
 # As of English Wikipedia.
 TEXT = TextMeasures(
@@ -108,6 +109,19 @@ def facts(**changes):
         ({"updates": [Update(100, 0.1, 2.3e-3, 8e-4)]}, [TOO_FEW]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 5e-3)], "learning_rate": 5e-3}, [LEARNING_RATE]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 2e-3)], "learning_rate": 1e-2}, [LEARNING_RATE]),
+        # A training that has collapsed: Adam's step is a small part of the rate.
+        ({"updates": [Update(100 * step, 0.01, 5e-5, 8e-4) for step in range(1, 21)]}, [LEARNING_RATE]),
+        ({"updates": [Update(100 * step, 0.01, 9e-5, 8e-4) for step in range(1, 21)]}, [TOO_FEW]),
+        # Only the first half had long steps, or only some later ones are short.
+        (
+            {"updates": [Update(100 * step, 0.01, 2e-4 if step <= 10 else 5e-5, 8e-4) for step in range(1, 21)]},
+            [LEARNING_RATE],
+        ),
+        (
+            {"updates": [Update(100 * step, 0.01, 5e-5 if step > 16 else 2e-4, 8e-4) for step in range(1, 21)]},
+            [TOO_FEW],
+        ),
+        ({"updates": [Update(100 * step, 0.01, 0.0, 0.0) for step in range(1, 21)]}, [TOO_FEW]),
         # Weights of a pretrained model are larger, and so may be its updates.
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "initial_rms": 0.04}, [TOO_FEW]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "step": 900}, []),
