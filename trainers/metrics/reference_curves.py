@@ -80,6 +80,18 @@ REFERENCE_RUNS = (
             Point(85_196_800, 3.289, 0.419),
         ),
     ),
+    ReferenceRun(
+        "small",
+        512,
+        4,
+        f"{_WIKIPEDIA}, in sequences of 16 tokens",
+        (
+            Point(819_200, 6.132, 0.177),
+            Point(1_638_400, 5.505, 0.223),
+            Point(2_457_600, 5.257, 0.245),
+            Point(3_276_800, 4.924, 0.273),
+        ),
+    ),
 )
 
 
