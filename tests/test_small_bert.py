@@ -46,6 +46,22 @@ def test_a_part_of_the_recipe(tmp_path, shared_data):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert again.stdout.count("done before") == len(small_bert.RECIPE)
     assert again.stdout.splitlines()[-7:] == done.stdout.splitlines()[-7:]
+    # A trial's scores are not those of the complete recipe.
+    other = subprocess.run(command[:-2], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "give another directory" in other.stderr
+    assert "BLiMP |" not in other.stdout
+
+
+def test_files_of_others_stay(tmp_path):
+    for name in ("wiki-extracted", "blimp", "results"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "results/model.json").write_text("mine")
+    command = [sys.executable, "-m", "benchmarks.small_bert", str(tmp_path), str(tmp_path / "results")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "has other files: give a new or empty directory" in done.stderr
+    assert (tmp_path / "results/model.json").read_text() == "mine"
 
 
 def write_part(source, data):

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from beambert_common.atomic_files import write_atomic
 from benchmarks.reproduction.commands import run_beambert
 
 MODEL = Path(__file__).with_name("model.json")
@@ -57,6 +58,24 @@ def flags_of(command: str, data: Path, fraction: float) -> list[str]:
             place = flags.index(name) + 1
             flags[place] = str(max(round(fraction * int(flags[place])), 2))
     return flags
+
+
+def claim(results: Path, data: Path, fraction: float) -> None:
+    """Create the results directory, or check that it has results of the same data and fraction.
+
+    Raises:
+        SystemExit: the directory has other files, or results of other options.
+    """
+    options = {"data": str(data), "fraction": fraction}
+    record = results / "options.json"
+    if record.is_file():
+        if (found := _json(record)) != options:
+            sys.exit(f"{results} has results of {found}, not of {options}: give another directory")
+        return
+    if results.is_dir() and any(results.iterdir()):
+        sys.exit(f"{results} has other files: give a new or empty directory")
+    results.mkdir(parents=True, exist_ok=True)
+    write_atomic(record, json.dumps(options).encode())
 
 
 def extract_pairs(source: Path, target: Path) -> None:
@@ -111,7 +130,7 @@ def main() -> None:
     if not 0 < options.fraction <= 1:
         parser.error(f"invalid --fraction {options.fraction}: must be above 0 and at most 1")
     data, results = options.data.resolve(), options.results.resolve()
-    results.mkdir(parents=True, exist_ok=True)
+    claim(results, data, options.fraction)
     extract_pairs(data / "blimp", results / "blimp")
     shutil.copyfile(MODEL, results / "model.json")
     for result, command in RECIPE.items():
