@@ -37,10 +37,8 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         ("Layers, hidden size, heads", _shape(config)),
         ("Vocabulary", f"{config.vocab_size:,} tokens, {record.word_rules.summary}"),
         ("Maximum sequence length", _lengths(config, record)),
-        (
-            "Attention",
-            "causal" if record.causal_attention else None,
-        ),
+        ("Attention", "causal" if record.causal_attention else None),
+        ("Next-sentence prediction", None if record.next_sentence else "not trained"),
         ("Updates", None if record.steps is None else f"{record.steps:,}"),
         ("Data fingerprint (SHA-256)", record.data_fingerprint),
         ("Origin", record.origin),

@@ -51,6 +51,8 @@ class ModelRecord:
         text_pairs: whether all fine-tuning examples were pairs of texts (True) or none was (False); None for a mixture,
             or if unknown.
         strip_accents, tokenize_chinese_chars: as in `WordRules`; not written where they are the released rules.
+        next_sentence: whether next-sentence prediction was trained; False for a pretraining run without it, whose head
+            has random weights that readers ignore. Only False is written.
     """
 
     task: NonEmpty
@@ -67,6 +69,7 @@ class ModelRecord:
     text_pairs: bool | None = None
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
+    next_sentence: bool = True
 
     @property
     def word_rules(self) -> RecordedRules:
@@ -76,6 +79,8 @@ class ModelRecord:
     def to_json(self) -> str:
         """Serialize to the text of `beambert.json`, with sorted keys."""
         fields = without_released_rules(dataclasses.asdict(self))
+        if self.next_sentence:
+            del fields["next_sentence"]
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **fields}
         # JSON cannot represent infinite metrics.
         content["metrics"] = {name: value for name, value in self.metrics.items() if math.isfinite(value)}
@@ -89,6 +94,7 @@ _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) -
     "text_pairs",
     "strip_accents",
     "tokenize_chinese_chars",
+    "next_sentence",
 }
 _REMEDY = "copy the model from its source again"
 

@@ -16,7 +16,7 @@ from beambert_common.word_rules import RecordedRules
 from bert_model.checkpoints import archive, hugging_face, hugging_face_config, keras_hub, native, saved_model, tf1
 from bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
-from bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names
+from bert_model.checkpoints.variable_names import FEATURE_BASED, NEXT_SENTENCE_HEAD, TASKS, variable_names
 from bert_model.config import BertConfig
 
 GLOBAL_STEP = "global_step"
@@ -38,7 +38,7 @@ class Checkpoint:
         word_rules: recorded rules that split text into words.
         tensors: weights by TF1 name, in the order of `variable_names`, without missing ones.
         optimizer: global_step and the slots `<weight>/adam_m` and `<weight>/adam_v`, where present.
-        missing: TF1 names of the task's weights that the file lacks.
+        missing: TF1 names of the task's weights that the file lacks, or that were never trained.
         ignored: names of further tensors in the file.
         record: content of `beambert.json` of a native model, else None.
         multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
@@ -103,6 +103,9 @@ def _open_named(path: Path, files: CheckpointFiles, task: str | None) -> Checkpo
     else:
         tensors = tf1.read(files.prefix)
         word_rules = record.word_rules if record else RecordedRules()
+    if record and not record.next_sentence:
+        # With the slots of the optimizer.
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(NEXT_SENTENCE_HEAD)}
     if files.kind == "saved_model":
         tensors = saved_model.without_scope(tensors)
         word_rules = RecordedRules(saved_model.pop_do_lower_case(tensors))

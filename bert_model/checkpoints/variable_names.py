@@ -22,6 +22,8 @@ PRETRAINING = "pretraining"
 FEATURE_BASED = "token_classification_bilstm"
 # TF1 names of the variables with one row per token.
 TOKEN_VARIABLES = ("bert/embeddings/word_embeddings", "cls/predictions/output_bias")
+# Prefix of the TF1 names of the next-sentence head.
+NEXT_SENTENCE_HEAD = "cls/seq_relationship/"
 POSITION_EMBEDDINGS = "bert/embeddings/position_embeddings"
 FEATURE_LAYERS = 4
 BILSTM_LAYERS = 2

@@ -220,6 +220,11 @@ def failure(text: str) -> SubmitError | None:
     message = text.partition("failed in state FAILED: ")[2]
     if not message or "Traceback (most recent call last)" in message:
         return None
+    if "File upload failed" in message:
+        return SubmitError(
+            "the Flink job failed: the JobManager could not store the job's files (File upload failed); free space in "
+            "its directory web.tmpdir, or set web.tmpdir to a disk with space"
+        )
     causes = [line.removeprefix("Caused by: ") for line in message.splitlines() if line.startswith("Caused by: ")]
     reason = causes[-1] if causes else message.splitlines()[0]
     return SubmitError(f"the Flink job failed: {reason[:400]}")

@@ -1,5 +1,6 @@
 """Read the state of a Flink cluster and its jobs, and cancel jobs, over its REST API."""
 
+import itertools
 import json
 import socket
 import urllib.error
@@ -20,6 +21,20 @@ def listens(address: str) -> bool:
     with suppress(OSError, ValueError, OverflowError), socket.create_connection((host, int(port)), timeout=5):
         return True
     return False
+
+
+def error_line(stacktrace: str) -> str:
+    """Return the line that names the error: the exception of a Python worker, or the first line of another error.
+
+    Args:
+        stacktrace: a Java stack trace; that of an error in a worker begins with the worker's traceback.
+    """
+    first, *further = stacktrace.split("\n")
+    if "Traceback (most recent call last)" not in first:
+        return first
+    traceback = itertools.takewhile(lambda line: not line.startswith("\tat "), further)
+    unindented = [line for line in traceback if line.strip() and not line[0].isspace()]
+    return unindented[-1] if unindented else first
 
 
 class FlinkCluster:
@@ -51,9 +66,9 @@ class FlinkCluster:
         return sorted(jobs, key=lambda job: job["start-time"])
 
     def reason(self, job: str) -> str:
-        """Return the first line of a job's latest error, or ""."""
+        """Return the line that names a job's latest error, or ""."""
         history = self._get(f"/jobs/{job}/exceptions").get("exceptionHistory", {}).get("entries", [])
-        return history[0]["stacktrace"].split("\n")[0] if history else ""
+        return error_line(history[0]["stacktrace"]) if history else ""
 
     def cancel(self, job: str) -> None:
         """Request the cancellation of a job."""

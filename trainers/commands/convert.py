@@ -198,6 +198,8 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
         print_status(f"          {len(checkpoint.optimizer)} optimizer variables, step {step}")
     if checkpoint.missing:
         print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
+    if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.task == PRETRAINING:
+        print_status("Note      next-sentence prediction was not trained; its head has random weights and is left out")
     if checkpoint.ignored:
         print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
 

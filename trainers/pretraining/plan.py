@@ -52,6 +52,13 @@ class PretrainingPlan(NamedTuple):
     clock: Callable[[], float]
     needs_steps: bool
 
+    @property
+    def next_sentence(self) -> bool:
+        """Return whether next-sentence prediction is trained: some of the data has labels for it."""
+        return not self.config.no_next_sentence and any(
+            "next_sentence_labels" in dataset.features for dataset in self.datasets
+        )
+
     def stages_of(self, num_train_steps: int) -> list[Stage]:
         """Return the stages of a number of training steps. Raises TrainingError if a phase is shorter than a step."""
         row_lengths = [dataset.max_seq_length for dataset in self.datasets]

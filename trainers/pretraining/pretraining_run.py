@@ -167,6 +167,7 @@ class PretrainingRun:
                     data_fingerprint=plan.record.data_fingerprint,
                     origin=origin,
                     causal_attention=plan.causal_attention,
+                    next_sentence=plan.next_sentence,
                 ),
             )
 

@@ -15,7 +15,7 @@ from deploy.flink import command as flink
 from deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
 from deploy.flink.job_server import command_line, job_server
 from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import FlinkCluster
+from pipelines.runner.flink_rest import FlinkCluster, error_line
 
 
 class StandIn:
@@ -247,6 +247,28 @@ def test_why_a_job_failed():
         flink.failure("Pipeline x failed in state FAILED: Error:\nTraceback (most recent call last):\n  File") is None
     )
     assert flink.failure("something else") is None
+    text = "Pipeline x failed in state FAILED: java.util.concurrent.CompletionException: [File upload failed.]"
+    assert "(File upload failed); free space in its directory web.tmpdir" in str(flink.failure(text))
+
+
+def test_the_line_that_names_an_error():
+    assert error_line("java.io.IOException: Insufficient buffers\n\tat a.b\nCaused by: c") == (
+        "java.io.IOException: Insufficient buffers"
+    )
+    text = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
+  File "a.py", line 3, in process
+    read()
+ValueError: x.txt is not UTF-8
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "b.py", line 4, in run
+pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']
+
+\tat org.apache.beam.runners.Harness.run(Harness.java:1)
+Caused by: java.lang.Error: y"""
+    assert error_line(text) == "pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']"
 
 
 def test_the_command_line_of_a_job_server(tmp_path):

@@ -270,6 +270,27 @@ def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
     assert not (tmp_path / "output").exists()
 
 
+def test_the_head_of_a_loss_that_was_not_trained_is_left_out(tmp_path, options, capsys):
+    run, output = tmp_path / "run", tmp_path / "hf"
+    assert pretrain.run(options("--do_train", "--no_next_sentence", "--output", str(run))) == 0
+    assert json.loads((run / "beambert.json").read_text(encoding="utf-8"))["next_sentence"] is False
+    assert "| Next-sentence prediction | not trained |" in (run / "README.md").read_text(encoding="utf-8")
+    code, said, _ = convert(capsys, run, output, "--to", "huggingface")
+    assert code == 0
+    assert "Missing   2: cls/seq_relationship/output_weights, cls/seq_relationship/output_bias\n" in said
+    assert "Note      next-sentence prediction was not trained; its head has random weights and is left out\n" in said
+    assert "Ignored" not in said
+    assert json.loads((output / "config.json").read_text(encoding="utf-8"))["architectures"] == ["BertForMaskedLM"]
+    # A copy keeps the record, also with the state of the optimizer.
+    code, said, _ = convert(capsys, run, tmp_path / "kept", "--to", "native", "--optimizer", "keep")
+    assert code == 0
+    with open_checkpoint(tmp_path / "kept") as checkpoint:
+        assert (len(checkpoint.tensors), len(checkpoint.optimizer)) == (44, 2 * 44 + 1)
+        assert checkpoint.record.next_sentence is False
+        assert not checkpoint.ignored
+    assert fill_masks(run, ["ba [MASK]."]) == fill_masks(output, ["ba [MASK]."])
+
+
 def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
     assert pretrain.run(options("--do_train")) == 0
     output = tmp_path / "output"
@@ -284,6 +305,7 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
         record = checkpoint.record
     with open_checkpoint(output / "checkpoints") as checkpoint:
         assert checkpoint.record == record
+    assert "next_sentence" not in json.loads((output / "beambert.json").read_text(encoding="utf-8"))
     assert (record.task, record.steps, record.metrics, record.max_seq_length) == ("pretraining", 6, results, LENGTH)
     run = json.loads((output / "run.json").read_text(encoding="utf-8"))
     assert [record.data_fingerprint] == run["data_fingerprints"]
