@@ -18,8 +18,19 @@ MORE = {
 }
 
 
+# They run other commands of this list.
+SLOW = ("finetune predict", "seeds", "tune")
+
+
 @pytest.mark.parametrize(
-    ("command", "umask"), [*((command, 0o027) for command in sorted({*RESUMED, *MORE})), ("build", 0o022)]
+    ("command", "umask"),
+    [
+        *(
+            pytest.param(command, 0o027, marks=[pytest.mark.slow] * (command in SLOW))
+            for command in sorted({*RESUMED, *MORE})
+        ),
+        ("build", 0o022),
+    ],
 )
 def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):  # noqa: F811
     name, flags = MORE.get(command, (command, []))

@@ -6,8 +6,8 @@ from tests.conftest import ROOT
 from tests.tutorials import TutorialError, blocks, compare, needed_data, run_page, updated
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-# Tutorials of which each takes most of a minute of processor time.
-SLOW = ("domain-adaptation", "fine-tune-and-serve", "gpu-or-tpu")
+# Tutorials of which each takes most of a minute of processor time, or more.
+SLOW = ("domain-adaptation", "fine-tune-and-serve", "first-bert", "gpu-or-tpu", "your-language")
 PRINTED = """warning: The text is small
 Pretraining data: 2 shards, 11 copies
 shards      data/shards/  11 files, 10,509 training examples, loss 6.388

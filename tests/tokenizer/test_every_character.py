@@ -76,7 +76,7 @@ def test_every_unicode_scalar_value(rules: WordRules, encoders: list[bool]) -> N
     # Between letters, where removing it joins and spacing it parts. Those that are assigned also at the start of a
     # chunk, alone and doubled.
     unassigned = {c for c in scalars if unicodedata.category(c) in ("Cn", "Co")}
-    if rules != WordRules(rules.do_lower_case):
+    if rules != WordRules():
         # A character without properties has the same words by all rules, except in a block of ideographs.
         kept = {c for c in unassigned if is_cjk(c) or ord(c) % 64 == 0}
         scalars = [c for c in scalars if c not in unassigned or c in kept]
@@ -92,7 +92,9 @@ def test_every_character_among_combining_ones(rules: WordRules, encoders: list[b
     """Accents of three classes out of order, a tone mark that is no accent (U+302E), sigma before and after."""
     assigned = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
     assert len(assigned) > 140_000
-    texts = [f"e{c}\u0301\u0327x \u302e{c}\u0345\u0f71 A\u03a3{c} {c}\u03a3\u0301" for c in assigned]
+    # All of them by the rules of the uncased models, which need every property; a fifth by the other rules.
+    chosen = assigned if rules == WordRules() else assigned[::5]
+    texts = [f"e{c}\u0301\u0327x \u302e{c}\u0345\u0f71 A\u03a3{c} {c}\u03a3\u0301" for c in chosen]
     for start in range(0, len(texts), 16384):
         assert_same_words_and_ids(texts[start : start + 16384], rules, encoders)
         sample = texts[start : start + 16384 : 16]

@@ -99,12 +99,16 @@ def test_unsorted_marks_are_counted(compared: dict[bool, Compared]) -> None:
     assert compared[False].differences.mark_pairs == ()
 
 
+@pytest.fixture(scope="module")
+def released(shared_data: Path) -> Compared:
+    return Compared(Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt"), True)
+
+
 @pytest.mark.parametrize(
     ("character", "text"), [("\u00df", "gro\u00dfe"), ("\u2026", "so\u2026"), ("\u00b2", "m\u00b2"), ("\x01", "a\x01b")]
 )
-def test_a_differing_code_point_is_counted(shared_data: Path, character: str, text: str) -> None:
-    released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
-    both = Compared(released, True)
+def test_a_differing_code_point_is_counted(released: Compared, character: str, text: str) -> None:
+    both = released
     assert both.fast.encode_batch([text])[0].tolist() != both.exact.encode_batch([text])[0].tolist()
     assert ord(character) in both.differences.code_points
     assert (ord(character) in both.differences.in_vocabulary) == (character != "\x01")

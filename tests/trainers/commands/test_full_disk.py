@@ -95,7 +95,13 @@ def failure(code: int, error: str, directory: Path) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("name", GROWTH)
+# The others write by the same functions, faster.
+SLOW_GROWTH = ("export", "finetune", "vocab")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_GROWTH)) for name in GROWTH]
+)
 def test_a_disk_that_grows_after_each_failure(name, inputs, tmp_path):
     log, report = tmp_path / "log", tmp_path / "report"
 
