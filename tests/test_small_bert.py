@@ -29,6 +29,7 @@ def test_the_documentation_has_the_recipe():
     assert json.loads(model) == json.loads(small_bert.MODEL.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_a_part_of_the_recipe(tmp_path, shared_data):
     data, results = tmp_path / "data", tmp_path / "results"
     write_part(shared_data, data)
