@@ -141,7 +141,13 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("taken", REASONS)
+# "lost host" ends in the same way as these.
+SLOW = ("host", "stopped host")
+
+
+@pytest.mark.parametrize(
+    "taken", [pytest.param(taken, marks=[pytest.mark.slow] * (taken in SLOW)) for taken in REASONS]
+)
 def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     # Hosts that wait for a lost one longer than it takes to see that it was preempted, and shorter.
     cloud.command(LOCKSTEP.replace("WAIT", "1" if "lost" in taken else "60"))

@@ -106,7 +106,7 @@ def build(text, tmp_path):
         started.process.wait()
 
 
-@pytest.mark.parametrize("stage", ["", "unfinished/*/*", "shards/*"])
+@pytest.mark.parametrize("stage", ["", pytest.param("unfinished/*/*", marks=pytest.mark.slow), "shards/*"])
 def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(
     build, stage, text, undisturbed, capsys
 ):
@@ -122,7 +122,7 @@ def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes
     assert hashes(build.output) == undisturbed
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGSEGV, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_worker_that_a_signal_ends_is_named_with_the_signal(build, number):
     os.kill(build.wait_for_workers("")[0], number)
     code, (line,) = build.ends()
