@@ -161,7 +161,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(rte, initial, tmp_path):
 
 
 def test_devices_share_the_evaluation(rte, initial, tmp_path):
-    for devices in (1, 2, 3):
+    for devices in (1, 3):
         output = tmp_path / f"devices{devices}"
         given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(write(initial, tmp_path))]
         given += ["--output", str(output), "--max_seq_length", "48", "--cpu_devices", str(devices)]
@@ -169,12 +169,11 @@ def test_devices_share_the_evaluation(rte, initial, tmp_path):
         log = tmp_path / "log"
         flags = ["--do_train", "--do_eval", "--do_predict"]
         assert run(log, stopped, [*given, *flags], 0) == 0, log.read_text()
-    one = tmp_path / "devices1"
-    for other in (tmp_path / "devices2", tmp_path / "devices3"):
-        assert results(other) == pytest.approx(results(one), rel=1e-4)
-        first, second = (np.loadtxt(output / "test_results.tsv", delimiter="\t") for output in (one, other))
-        assert first.shape == (24, 2)
-        np.testing.assert_allclose(first, second, rtol=1e-3)
+    one, three = tmp_path / "devices1", tmp_path / "devices3"
+    assert results(three) == pytest.approx(results(one), rel=1e-4)
+    first, second = (np.loadtxt(output / "test_results.tsv", delimiter="\t") for output in (one, three))
+    assert first.shape == (24, 2)
+    np.testing.assert_allclose(first, second, rtol=1e-3)
 
 
 def write(initial, tmp_path):
