@@ -14,9 +14,15 @@ from tests.conftest import ROOT, command
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
 # Enough that a run is killed long before its end: uploads start every two seconds.
-STEPS = 300
-FLAGS = ["--model", "tiny", "--num_train_steps", STEPS, "--save_checkpoints_steps", 20, "--train_batch_size", 8]
-FLAGS += ["--max_eval_steps", 2]
+STEPS = 1500
+SHAPE = {
+    "vocab_size": 2000,
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 128,
+}
 URL = f"gs://{BUCKET}"
 
 
@@ -35,9 +41,18 @@ def environment(cloud, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def local_run(built, tmp_path_factory):
+def flags(tmp_path_factory):
+    """Flags of a run that is small but not short."""
+    model = tmp_path_factory.mktemp("shape") / "model.json"
+    model.write_text(json.dumps(SHAPE), encoding="utf-8")
+    flags = ["--model", str(model), "--num_train_steps", str(STEPS), "--save_checkpoints_steps", "100"]
+    return [*flags, "--train_batch_size", "8", "--max_eval_steps", "2"]
+
+
+@pytest.fixture(scope="module")
+def local_run(built, flags, tmp_path_factory):
     output = tmp_path_factory.mktemp("local") / "run"
-    result = command("pretrain", "--data", built, "--output", output, *FLAGS)
+    result = command("pretrain", "--data", built, "--output", output, *flags)
     assert result.returncode == 0, result.stderr
     return output
 
@@ -62,10 +77,10 @@ def write_below(folder, contents):
 
 @pytest.mark.parametrize("same_machine", [True, False])
 def test_a_killed_run_in_a_bucket_resumes_and_ends_as_a_local_one(
-    cloud, environment, local_run, tmp_path, same_machine
+    cloud, environment, local_run, flags, tmp_path, same_machine
 ):
     output = f"runs/{same_machine}"
-    argv = ["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/{output}", *map(str, FLAGS)]
+    argv = ["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/{output}", *flags]
     process = subprocess.Popen(
         [sys.executable, "-m", "beambert", *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -177,8 +192,8 @@ def test_inspect_and_plan_read_a_bucket(cloud, environment, built, articles):
     assert result.returncode == 0, result.stderr
 
 
-def test_ctrl_c_saves_and_uploads(cloud, environment):
-    argv = ["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/stopped", *map(str, FLAGS)]
+def test_ctrl_c_saves_and_uploads(cloud, environment, flags):
+    argv = ["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/stopped", *flags]
     argv[argv.index(str(STEPS))] = "100000"
     process = subprocess.Popen(
         [sys.executable, "-m", "beambert", *argv],
