@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,14 @@ def built(articles, tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("built") / "data"
     assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]) == 0
     return output
+
+
+def with_slow(values: Iterable[Any], slow: Container[Any]) -> list[Any]:
+    """The values of a parameter, or tuples of several parameters; tests of those in `slow` are marked slow."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.slow] * (value in slow))
+        for value in values
+    ]
 
 
 def command(*argv: object, **options) -> subprocess.CompletedProcess:

@@ -12,12 +12,12 @@ from tests.cpu_time import seconds
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# Of CPU time for 1 MB. What is linear takes 0.01 to 2 s, what grows with the square of the text minutes or hours. A
+# Of CPU time for 256 kB. What is linear takes up to 0.5 s, what grows with the square of the text minutes or hours. A
 # shorter text that takes less than its share of the limit, by the square of the length, cannot exceed the limit as a
 # whole, so that only the slow ones are tried on longer text.
-_SIZES = (1 << 14, 1 << 16, 1 << 20)
+_SIZES = (1 << 14, 1 << 16, 1 << 18)
 _SIZE = _SIZES[-1]
-_LIMIT = 20.0
+_LIMIT = 5.0
 
 # Patterns that are used on bounded text alone: the most characters, and what bounds it.
 BOUNDED = {

@@ -15,6 +15,7 @@ import pytest
 import beambert
 from pipelines.io.directory_lock import lock_destination, lock_directory
 from pipelines.io.output_directory import LOCK_NAME
+from tests.conftest import with_slow
 from tests.test_output_matrix import command_of, outputs, tree_of  # noqa: F401
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")
@@ -111,9 +112,7 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
-)
+@pytest.mark.parametrize("number", with_slow([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGINT]))
 def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):  # noqa: F811
     output = tmp_path / "out"
     process = start(endless(outputs, output))

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 import beambert
+from tests.conftest import with_slow
 from tests.deploy.tpu.tpu_cloud import NAME, until
 
 SLICES = ("--accelerator_type=v5p-16", "--num_slices=2")
@@ -145,9 +146,7 @@ REASONS = {
 SLOW = ("host", "stopped host")
 
 
-@pytest.mark.parametrize(
-    "taken", [pytest.param(taken, marks=[pytest.mark.slow] * (taken in SLOW)) for taken in REASONS]
-)
+@pytest.mark.parametrize("taken", with_slow(REASONS, SLOW))
 def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     # Hosts that wait for a lost one longer than it takes to see that it was preempted, and shorter.
     cloud.command(LOCKSTEP.replace("WAIT", "1" if "lost" in taken else "60"))

@@ -151,6 +151,7 @@ def test_another_seed_gives_other_bytes_and_job_two_runs_alone(built, tmp_path):
     assert digests(tmp_path / "same") == digests(built)
 
 
+@pytest.mark.slow
 def test_real_wikipedia_in_one_process_and_in_two(shared_data, tmp_path):
     source = shared_data / "wiki-extracted" / "enwiki-2015-00.bz2"
     renamed = tmp_path / "zzz.bz2"

@@ -59,6 +59,7 @@ def prose(rng: random.Random, paragraphs: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_editions_of_a_book_are_one(shared_data, tmp_path):
     books = shared_data / "gutenberg"
     editions = [{"corii10.txt", "corii11.txt"}, {"cbtls10.txt", "cbtls11.txt", "cbtls12.txt"}]

@@ -16,7 +16,7 @@ import pytest
 import beambert
 from pipelines import dataset
 from pipelines.errors import DatasetError
-from tests.conftest import SMALL, command
+from tests.conftest import SMALL, command, with_slow
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_in_process_again(built, articles, tmp_path):
     }
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", with_slow([2, 4], [2]))
 def test_worker_processes(built, articles, tmp_path, workers):
     output = tmp_path / "out"
     result = command("build", "--input", f"{articles}/*", "--output", output, *SMALL, "--direct_num_workers", workers)

@@ -13,6 +13,7 @@ import pytest
 
 import beambert
 from pipelines.runner import worker_processes
+from tests.conftest import with_slow
 
 FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_partitions", "2"]
 
@@ -106,7 +107,7 @@ def build(text, tmp_path):
         started.process.wait()
 
 
-@pytest.mark.parametrize("stage", ["", pytest.param("unfinished/*/*", marks=pytest.mark.slow), "shards/*"])
+@pytest.mark.parametrize("stage", with_slow(["", "unfinished/*/*", "shards/*"], ["unfinished/*/*"]))
 def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(
     build, stage, text, undisturbed, capsys
 ):
@@ -122,7 +123,7 @@ def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes
     assert hashes(build.output) == undisturbed
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", with_slow([signal.SIGSEGV, signal.SIGTERM], [signal.SIGTERM]))
 def test_a_worker_that_a_signal_ends_is_named_with_the_signal(build, number):
     os.kill(build.wait_for_workers("")[0], number)
     code, (line,) = build.ends()

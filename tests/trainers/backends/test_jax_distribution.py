@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.trainers.backends.device_runs import assert_same_update, free_address, made, results, start
 from tests.trainers.backends.pretraining_cluster import SLOW_DISK, Cluster, variables, write_inputs
 
@@ -67,7 +67,7 @@ def test_a_signal_to_one_process_stops_all_and_the_run_resumes(straight):
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", with_slow([2, 4], [4]))
 def test_a_killed_process_ends_all_and_the_run_resumes(straight, tmp_path, count):
     directory = straight if count == 2 else tmp_path
     if count != 2:

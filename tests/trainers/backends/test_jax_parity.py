@@ -1,8 +1,11 @@
 """The JAX backend makes the updates of the TensorFlow backend: 20 steps of pretraining and of every head."""
 
+import functools
+
 import numpy as np
 import pytest
 
+from tests.conftest import with_slow
 from tests.trainers.backends.device_runs import made
 
 STEPS = {"batch_size": 16, "steps": 20}
@@ -25,20 +28,36 @@ PRETRAINING = {
 }
 FINETUNING = {head: {"head": head} for head in HEADS} | {"multi_label": {"head": "classification", "multi_label": True}}
 CASES = PRETRAINING | FINETUNING
+# Their parts occur in the other cases, or are tested within a backend.
+SLOW = (
+    "dynamic_masks",
+    "clipping_per_replica",
+    "activation_checkpointing",
+    "regression",
+    "multiple_choice",
+    "token_classification",
+    "multi_label",
+)
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """Values of each case by its name, under JAX and under TensorFlow."""
-    directory = tmp_path_factory.mktemp("both")
-    cases = [{**STEPS, **case} for case in CASES.values()]
-    jax, tensorflow = (made(directory, backend, 1, *cases) for backend in ("jax", "tensorflow"))
-    return dict(zip(CASES, zip(jax, tensorflow, strict=True), strict=True))
+    """A function from the name of a case to its values under JAX and under TensorFlow."""
+
+    @functools.cache
+    def values_of(slow):
+        names = [name for name in CASES if (name in SLOW) == slow]
+        directory = tmp_path_factory.mktemp("both")
+        cases = [{**STEPS, **CASES[name]} for name in names]
+        jax, tensorflow = (made(directory, backend, 1, *cases) for backend in ("jax", "tensorflow"))
+        return dict(zip(names, zip(jax, tensorflow, strict=True), strict=True))
+
+    return lambda name: values_of(name in SLOW)[name]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", with_slow(CASES, SLOW))
 def test_twenty_steps_equal_those_of_tensorflow(both, name):
-    jax, tensorflow = both[name]
+    jax, tensorflow = both(name)
     assert jax.keys() == tensorflow.keys()
     for key, value in tensorflow.items():
         if key.startswith(("metric/", "evaluation/")):
@@ -56,10 +75,10 @@ def test_twenty_steps_equal_those_of_tensorflow(both, name):
 
 def test_a_variable_without_gradient_is_unchanged_by_weight_decay(both):
     # Without the next-sentence loss nothing depends on the pooler and the head of the task.
-    for values in both["no_next_sentence"]:
+    for values in both("no_next_sentence"):
         unused = [name for name in values if name.startswith(("bert/pooler", "cls/seq_relationship"))]
         assert len(unused) == 12
         assert all(not values[name].any() for name in unused if name.endswith(("adam_m", "adam_v")))
-    jax, trained = both["no_next_sentence"][0], both["next_sentence"][0]
+    jax, trained = both("no_next_sentence")[0], both("next_sentence")[0]
     name = "bert/pooler/dense/kernel"
     assert not np.array_equal(jax[name], trained[name])

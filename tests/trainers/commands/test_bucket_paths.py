@@ -10,7 +10,7 @@ import time
 import pytest
 
 from bert_model.checkpoints import tensor_bundle
-from tests.conftest import ROOT, command
+from tests.conftest import ROOT, command, with_slow
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
 # Enough that a run is killed long before its end: uploads start every two seconds.
@@ -75,7 +75,8 @@ def write_below(folder, contents):
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("same_machine", [True, False])
+# On the same machine it waits for the lock.
+@pytest.mark.parametrize("same_machine", with_slow([True, False], [True]))
 def test_a_killed_run_in_a_bucket_resumes_and_ends_as_a_local_one(
     cloud, environment, local_run, flags, tmp_path, same_machine
 ):

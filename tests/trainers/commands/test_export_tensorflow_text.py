@@ -12,7 +12,7 @@ import pytest
 
 import beambert
 from beambert_common.word_rules import WordRules
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.trainers.commands.test_export import CALLS, LABELS, LENGTH, LOADING, STRIDE, TASKS, close
 from tests.trainers.random_models import VOCABULARY, write_model
 from tokenizer.differences import find_differences
@@ -25,8 +25,8 @@ from trainers.inference.model_loading import load_model
 tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
 IMPORT = "import tensorflow_text\n"
-# They have all ways to encode: of a text, a pair and several masks; words with their places; windows of a context.
-FAST_TASKS = ("pretraining", "span", "token_classification")
+# The other tasks have all ways to encode: a text, a pair, several masks; words with their places; windows of a context.
+SLOW_TASKS = ("classification", "regression", "token_classification_bilstm", "multiple_choice")
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +74,7 @@ def served(folder, calls, code):
     return pickle.loads(result.stdout)[0]
 
 
-@pytest.mark.parametrize(
-    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task not in FAST_TASKS)) for task in TASKS]
-)
+@pytest.mark.parametrize("task", with_slow(TASKS, SLOW_TASKS))
 def test_every_task_and_signature(folder, differing, task):
     """The exact export, which test_export.py compares with the models, has the same outputs."""
     import tensorflow as tf

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.small_disk import UNLIMITED, call, contents, remount, small_disk, temporary_files
 from tests.trainers.forked import run as run_forked
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
@@ -99,9 +99,7 @@ def failure(code: int, error: str, directory: Path) -> str:
 SLOW_GROWTH = ("export", "finetune", "vocab")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_GROWTH)) for name in GROWTH]
-)
+@pytest.mark.parametrize("name", with_slow(GROWTH, SLOW_GROWTH))
 def test_a_disk_that_grows_after_each_failure(name, inputs, tmp_path):
     log, report = tmp_path / "log", tmp_path / "report"
 

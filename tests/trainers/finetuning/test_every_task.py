@@ -6,6 +6,7 @@ import pytest
 
 import beambert
 from bert_model.checkpoints import native
+from tests.conftest import with_slow
 from tests.trainers.finetuning.task_files import write_task
 from tests.trainers.random_models import write_model
 from trainers.checkpoints.best_checkpoint import lower_is_better
@@ -42,7 +43,11 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
+# Read and scored as others are.
+SLOW_TASKS = ("qnli", "qqp", "rte", "sst2", "wnli")
+
+
+@pytest.mark.parametrize("task", with_slow(TASKS, SLOW_TASKS))
 def test_a_task_is_trained_scored_and_answered(task, tmp_path, shared_data, capsys):
     flags = write_task(task, tmp_path / "data", shared_data)
     initial = write_model(tmp_path / "initial")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import with_slow
 from tests.trainers.finetuning.trajectories import CASES, COURSES, RECORDED, Trajectory, our_trajectory
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
@@ -14,7 +15,11 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
 @pytest.mark.parametrize(
     ("name", "optimizer", "micro_steps"),
     # Labelled pieces fall unevenly among micro-steps.
-    [*((name, optimizer, 1) for name, optimizer in RECORDED), ("token_classification", "bert_adam", 2)],
+    with_slow(
+        [*((name, optimizer, 1) for name, optimizer in RECORDED), ("token_classification", "bert_adam", 2)],
+        # They differ from the others in the loss alone, which test_finetuning_objectives.py tests.
+        [(name, "bert_adam", 1) for name in ("multi_label", "multiple_choice", "regression")],
+    ),
 )
 def test_losses_and_answers_are_those_of_transformers(name, optimizer, micro_steps):
     recorded = json.loads(FIXTURE.read_text(encoding="utf-8"))["trajectories"][f"{name}, {optimizer}"]

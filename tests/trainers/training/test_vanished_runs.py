@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import beambert
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.trainers.checkpoints.saved_checkpoints import after_save
 from tests.trainers.pretraining_shards import SMALLEST
 
@@ -44,7 +44,7 @@ def replace(output: Path) -> None:
     shutil.copytree(output.with_name("moved"), output, dirs_exist_ok=True)
 
 
-@pytest.mark.parametrize("happens", [remove, pytest.param(move, marks=pytest.mark.slow), replace])
+@pytest.mark.parametrize("happens", with_slow([remove, move, replace], [move]))
 def test_the_directory_vanishes(happens, command, tmp_path):
     """Run a real command while files are changed from outside."""
     output = tmp_path / "output"
@@ -64,12 +64,12 @@ def test_the_directory_vanishes(happens, command, tmp_path):
     assert "Traceback" not in error
 
 
-NAMES = ("vocab.txt", "run.json", "logs", "model.ckpt-6")
+NAMES = ("vocab.txt", "bert_config.json", "run.json", "beambert.json", "metrics.jsonl", "logs", "model.ckpt-6")
 # Written as vocab.txt or run.json are.
 SLOW_NAMES = ("bert_config.json", "beambert.json", "metrics.jsonl")
 
 
-@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_NAMES)])
+@pytest.mark.parametrize("name", with_slow(NAMES, SLOW_NAMES))
 def test_a_file_vanishes(name, command, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"
 
@@ -114,14 +114,11 @@ def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys)
     assert path.read_bytes() == whole
 
 
+WRITTEN = ("checkpoints/model.ckpt-4.data-00000-of-00001", "logs/train/events.out.tfevents.1")
+
+
 @pytest.mark.parametrize("foreign", [False, True])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "checkpoints/model.ckpt-4.data-00000-of-00001",
-        pytest.param("logs/train/events.out.tfevents.1", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", with_slow(WRITTEN, WRITTEN[1:]))
 def test_what_is_written_into_a_deleted_directory_is_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
     """The same command trains again there, unless somebody has put a file there."""
     output = tmp_path / "output"
