@@ -1,5 +1,6 @@
 """Limits of CPU time for tests: of the process, so that a busy machine has no influence."""
 
+import gc
 import signal
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ def seconds(function: Callable[[], object], limit: float) -> float:
         raise _TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)
+    # A collection takes time for all objects of the process, also those of earlier tests.
+    collecting = gc.isenabled()
+    gc.disable()
     signal.setitimer(signal.ITIMER_PROF, limit)
     start = time.process_time()
     try:
@@ -31,4 +35,6 @@ def seconds(function: Callable[[], object], limit: float) -> float:
         return float("inf")
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        if collecting:
+            gc.enable()
         signal.signal(signal.SIGPROF, before)

@@ -23,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from apache_beam.internal.gcp import auth
 from gcp_storage_emulator.server import RequestHandler, create_server
 from google.cloud import dataflow, storage
 from google.protobuf import json_format
@@ -304,6 +305,8 @@ def stand_in(folder: Path):
     here.endpoint = f"http://localhost:{server.server_port}"
     _write_key(folder / "key.json", f"{here.endpoint}/token")
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    # Beam keeps the credentials of a process. Those of an earlier stand-in cannot be renewed after their hour.
+    auth._Credentials._credentials_init = False
     try:
         yield here
     finally:
