@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# A process of many tests has millions of objects: with the default thresholds a tenth of the time are collections.
+gc.set_threshold(100_000, 20, 50)
 
 ROOT = Path(__file__).parent.parent
 # Of a small build.
