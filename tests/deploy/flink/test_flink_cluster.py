@@ -159,6 +159,7 @@ def test_a_pipeline_of_ones_own(cluster, beam_flags, shared_data, tmp_path):
     assert examples_of(tmp_path / "there") == examples_of(tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_a_model_in_a_pipeline(cluster, beam_flags, reference, tmp_path):
     exported = tmp_path / "onnx"
     model = ROOT / "tests/fixtures/hugging_face/classification"
@@ -171,6 +172,7 @@ def test_a_model_in_a_pipeline(cluster, beam_flags, reference, tmp_path):
     assert there == here
 
 
+@pytest.mark.slow
 def test_beam_yaml(cluster, beam_flags, reference, shared_data, tmp_path):
     """With the bytes of the command."""
     pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")

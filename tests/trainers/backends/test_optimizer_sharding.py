@@ -78,6 +78,7 @@ def test_a_device_has_a_quarter_of_the_slots_of_large_variables(four_devices, na
     assert sharded["slot_bytes"] == large / 4 + small
 
 
+@pytest.mark.slow
 def test_two_processes_of_two_devices_make_the_steps_of_four_devices(tmp_path, four_devices):
     address = free_address()
     outputs = [tmp_path / f"{index}.npz" for index in range(2)]
