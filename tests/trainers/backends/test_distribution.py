@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.trainers.backends.device_runs import assert_same_update, made, results, start
 from tests.trainers.backends.pretraining_cluster import SLOW_DISK
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
@@ -61,16 +61,17 @@ def test_the_same_seed_gives_the_same_bits(one_device):
     assert not np.array_equal(first[name], one_device[0][name])
 
 
-def test_four_devices_make_the_update_of_one(tmp_path, one_device):
+@pytest.mark.parametrize("devices", with_slow([2, 4], [4]))
+def test_several_devices_make_the_update_of_one(tmp_path, one_device, devices):
     # The masked tokens of the parts differ in number, so that a mean of means would be another update.
     accumulated, per_replica = made(
-        tmp_path, "tensorflow", 4, {"accumulation": 2, "optimizer": "lamb"}, {"clip_per_replica": True}
+        tmp_path, "tensorflow", devices, {"accumulation": 2, "optimizer": "lamb"}, {"clip_per_replica": True}
     )
     assert_same_update(one_device[3], accumulated)
     name = "bert/encoder/layer_0/intermediate/dense/kernel"
     assert np.abs(per_replica[name] - one_device[4][name]).max() > 1e-3
-    # Each of the four gradients is clipped to 1 and then added, as the released code does on a TPU's cores.
-    assert per_replica["metric/gradient_norm"][0] / 3 > 1.5
+    # Each device's gradient is clipped to 1 and then added, as the released code does on a TPU's cores.
+    assert per_replica["metric/gradient_norm"][0] / 3 > 1.2
 
 
 def clusters(count):
