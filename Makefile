@@ -12,8 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
-	@echo "make test    lint, type-check and run all tests but the slow ones (about 35 minutes)"
-	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (under 30 minutes)"
+	@echo "make test    lint, type-check and run all tests but the slow ones (about 30 minutes, an hour on a slow CPU)"
+	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (about 45 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
 	@echo "make test-readers   read shards and descriptions with torch, grain, datasets and mlcroissant (downloads 4 GB into .venv-readers)"
 	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 10 minutes)"
