@@ -6,6 +6,7 @@ import stat
 import pytest
 
 import beambert
+from tests.conftest import with_slow
 from tests.test_output_matrix import RESUMED, command_of, outputs  # noqa: F401
 
 # Flags by which a command writes further files, or files of another kind.
@@ -24,13 +25,10 @@ SLOW = ("finetune predict", "seeds", "tune")
 
 @pytest.mark.parametrize(
     ("command", "umask"),
-    [
-        *(
-            pytest.param(command, 0o027, marks=[pytest.mark.slow] * (command in SLOW))
-            for command in sorted({*RESUMED, *MORE})
-        ),
-        ("build", 0o022),
-    ],
+    with_slow(
+        [*((command, 0o027) for command in sorted({*RESUMED, *MORE})), ("build", 0o022)],
+        [(command, 0o027) for command in SLOW],
+    ),
 )
 def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):  # noqa: F811
     name, flags = MORE.get(command, (command, []))

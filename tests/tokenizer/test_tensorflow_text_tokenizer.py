@@ -108,10 +108,9 @@ def released(shared_data: Path) -> Compared:
     ("character", "text"), [("\u00df", "gro\u00dfe"), ("\u2026", "so\u2026"), ("\u00b2", "m\u00b2"), ("\x01", "a\x01b")]
 )
 def test_a_differing_code_point_is_counted(released: Compared, character: str, text: str) -> None:
-    both = released
-    assert both.fast.encode_batch([text])[0].tolist() != both.exact.encode_batch([text])[0].tolist()
-    assert ord(character) in both.differences.code_points
-    assert (ord(character) in both.differences.in_vocabulary) == (character != "\x01")
+    assert released.fast.encode_batch([text])[0].tolist() != released.exact.encode_batch([text])[0].tolist()
+    assert ord(character) in released.differences.code_points
+    assert (ord(character) in released.differences.in_vocabulary) == (character != "\x01")
 
 
 @CASES

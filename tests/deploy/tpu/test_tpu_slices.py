@@ -142,7 +142,7 @@ REASONS = {
 }
 
 
-# "lost host" ends in the same way as these.
+# They end in the same way as "lost host".
 SLOW = ("host", "stopped host")
 
 

@@ -33,7 +33,7 @@ def test_four_devices_make_the_update_of_one(tmp_path, one_device):
     assert per_replica["metric/gradient_norm"][0] / 3 > 1.5
 
 
-@pytest.mark.parametrize(("processes", "devices"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("processes", "devices"), with_slow([(2, 2), (4, 1)], [(4, 1)]))
 def test_several_processes_make_the_update_of_one(tmp_path, one_device, processes, devices):
     address = free_address()
     outputs = [tmp_path / f"{index}.npz" for index in range(processes)]
