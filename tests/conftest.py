@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# Most of the time of a small run under JAX is compilation: processes of tests take what others have compiled.
+_COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 # A process of many tests has millions of objects: with the default thresholds a tenth of the time are collections.
 gc.set_threshold(100_000, 20, 50)
 

@@ -112,7 +112,9 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
 
 
-@pytest.mark.parametrize("number", with_slow([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGINT]))
+@pytest.mark.parametrize(
+    "number", with_slow([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGTERM, signal.SIGINT])
+)
 def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):  # noqa: F811
     output = tmp_path / "out"
     process = start(endless(outputs, output))

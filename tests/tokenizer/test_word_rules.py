@@ -15,6 +15,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from beambert_common.word_rules import WordRules, rules_of, without_released_rules
+from tests.conftest import with_slow
 from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, SIGMAS, vocabulary_of
 from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
 from tests.tokenizer.test_in_graph_offsets import assert_same_offsets
@@ -89,7 +90,7 @@ def assigned_characters() -> list[str]:
     return [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
 
 
-@pytest.mark.parametrize("rules", [KEPT, STRIPPED], ids=["kept", "stripped"])
+@pytest.mark.parametrize("rules", with_slow([KEPT, STRIPPED], [STRIPPED]), ids=["kept", "stripped"])
 @pytest.mark.usefixtures("forgotten_characters")
 def test_every_assigned_character_in_a_graph(rules: WordRules) -> None:
     characters = assigned_characters()

@@ -146,6 +146,7 @@ def examples_of(output: Path) -> dict[str, str]:
     return {name: digest for name, digest in digests(output).items() if name.startswith(("shards/", "vocab.txt"))}
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_ones_own(cluster, beam_flags, shared_data, tmp_path):
     """Its shards are those that the same pipeline writes on this machine."""
     with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:

@@ -143,7 +143,7 @@ REASONS = {
 
 
 # They end in the same way as "lost host".
-SLOW = ("host", "stopped host")
+SLOW = ("host", "slice", "stopped host")
 
 
 @pytest.mark.parametrize("taken", with_slow(REASONS, SLOW))

@@ -10,7 +10,7 @@ from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 SHAPE = {
     "vocab_size": 2000,
     "hidden_size": 32,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": 128,

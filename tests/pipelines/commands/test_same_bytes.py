@@ -145,7 +145,10 @@ def test_a_shard_that_comes_out_otherwise_is_an_error(built, tmp_path, capsys):
     assert not (output / shard.name).exists()
 
 
-@pytest.mark.parametrize(("number", "workers"), [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1)])
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    with_slow([(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1)], [(signal.SIGKILL, 1)]),
+)
 def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     argv = ["pretraining-data", "--input", str(built), "--dupe_factor", "40", "--output"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"

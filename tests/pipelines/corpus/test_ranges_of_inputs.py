@@ -20,6 +20,7 @@ from pipelines.sources.documents import Document
 from pipelines.sources.lines import RangeStart
 from pipelines.sources.ranges import index_range
 from pipelines.sources.readers import read_range
+from tests.conftest import with_slow
 from tests.pipelines.test_job_size import OPTIONS
 
 WORDS = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser", "Bär", "Öl"]
@@ -70,7 +71,8 @@ def build(path, output, *flags: str) -> tuple[dict, dict]:
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix"), [("jsonl", ""), ("jsonl", ".bz2"), ("sentences", ".zst"), ("bookcorpus", "")]
+    ("name", "suffix"),
+    with_slow([("jsonl", ""), ("jsonl", ".bz2"), ("sentences", ".zst"), ("bookcorpus", "")], [("bookcorpus", "")]),
 )
 def test_a_corpus_is_the_same_however_its_file_is_split(tmp_path, monkeypatch, capsys, name, suffix):
     lines, flags = INPUTS[name]

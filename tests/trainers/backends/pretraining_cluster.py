@@ -27,8 +27,6 @@ def slowly(*arguments, **named):
 checkpointing.save = slowly
 sys.exit(beambert.main(sys.argv[1:]))
 """
-# Compilation takes most of the CPU time of a small run; later runs of a directory use the programs of earlier ones.
-COMPILATION_CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 
 def write_inputs(directory: Path) -> None:
@@ -76,8 +74,7 @@ class Cluster:
             command += [*flags, *(flags_of or {}).get(index, ())]
             if count > 1:
                 command += ["--coordinator_address", address, "--num_processes", str(count), "--process_id", str(index)]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT), **COMPILATION_CACHE}
-            environment["JAX_COMPILATION_CACHE_DIR"] = str(directory / "compiled")
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             with path.open("w") as log:
                 process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log, env=environment)
             self.processes.append(process)

@@ -14,7 +14,7 @@ import pytest
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import free_address
-from tests.trainers.backends.pretraining_cluster import COMPILATION_CACHE, variables
+from tests.trainers.backends.pretraining_cluster import variables
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 from tests.trainers.random_models import write_model
@@ -45,8 +45,7 @@ def hosts(tmp_path_factory):
 def start(hosts, command):
     """Start a command on every host; return the processes and their logs."""
     address = free_address()
-    environment = {**os.environ, **COMPILATION_CACHE, "PYTHONPATH": str(ROOT)}
-    environment["JAX_COMPILATION_CACHE_DIR"] = str(hosts[0] / "compiled")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     logs = [host / f"{command[0]}-{time.time_ns()}.log" for host in hosts]
     processes = []
     for index, (host, path) in enumerate(zip(hosts, logs, strict=True)):

@@ -30,11 +30,13 @@ FINETUNING = {head: {"head": head} for head in HEADS} | {"multi_label": {"head":
 CASES = PRETRAINING | FINETUNING
 # Their parts occur in the other cases, or are tested within a backend.
 SLOW = (
+    "accumulation",
     "dynamic_masks",
     "clipping_per_replica",
     "activation_checkpointing",
     "regression",
     "multiple_choice",
+    "span",
     "token_classification",
     "multi_label",
 )

@@ -11,7 +11,7 @@ import pytest
 
 import beambert
 from beambert_common.word_rules import WordRules
-from tests.conftest import ROOT
+from tests.conftest import ROOT, with_slow
 from tests.trainers.random_models import CONFIG, TEXTS, VOCABULARY, write_model
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands.export import _text_tokenizer, save
@@ -400,7 +400,10 @@ def test_a_bilstm_is_for_tensorflow_alone(folder, tmp_path, capsys, kind):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("task", ["pretraining", "classification", "multiple_choice", "span"])
+@pytest.mark.parametrize(
+    "task",
+    with_slow(["pretraining", "classification", "multiple_choice", "span"], ["classification", "multiple_choice"]),
+)
 @pytest.mark.parametrize("kind", ["onnx", "litert"])
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_other_runtimes(folder, tmp_path, task, kind):

@@ -26,7 +26,7 @@ tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
 IMPORT = "import tensorflow_text\n"
 # The other tasks have all ways to encode: a text, a pair, several masks; words with their places; windows of a context.
-SLOW_TASKS = ("classification", "regression", "token_classification_bilstm", "multiple_choice")
+SLOW_TASKS = ("classification", "regression", "token_classification", "token_classification_bilstm", "multiple_choice")
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,16 @@ import shutil
 
 import pytest
 
+from tests.conftest import with_slow
 from tests.trainers.checkpoints.saved_checkpoints import after_save
 from trainers.training import loop
 
 
 @pytest.mark.parametrize(
-    ("step", "name"), [(6, ""), (12, ""), (6, "vocab.txt"), (12, "checkpoints/model.ckpt-12.index")]
+    ("step", "name"),
+    with_slow(
+        [(6, ""), (12, ""), (6, "vocab.txt"), (12, "checkpoints/model.ckpt-12.index")], [(6, ""), (6, "vocab.txt")]
+    ),
 )
 def test_what_vanishes_is_named(step, name, finetune, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"

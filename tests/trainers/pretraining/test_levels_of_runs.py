@@ -6,6 +6,7 @@ import re
 import pytest
 
 from pipelines import dataset as manifest
+from tests.conftest import with_slow
 from tests.pages import assert_harmless, parsed
 from trainers.commands import pretrain
 from trainers.metrics import baseline_record
@@ -65,7 +66,7 @@ def test_a_damaged_record_is_none(tmp_path, content):
     assert baseline_record.load(tmp_path) is None
 
 
-@pytest.mark.parametrize("content", [None, b"{"])
+@pytest.mark.parametrize("content", with_slow([None, b"{"], [None]))
 def test_runs_of_older_versions(options, tmp_path, capsys, content):
     output = tmp_path / "output"
     assert pretrain.run(options("--num_train_steps", "2", "--do_train")) == 0

@@ -44,7 +44,7 @@ def replace(output: Path) -> None:
     shutil.copytree(output.with_name("moved"), output, dirs_exist_ok=True)
 
 
-@pytest.mark.parametrize("happens", with_slow([remove, move, replace], [move]))
+@pytest.mark.parametrize("happens", with_slow([remove, move, replace], [move, replace]))
 def test_the_directory_vanishes(happens, command, tmp_path):
     """Run a real command while files are changed from outside."""
     output = tmp_path / "output"
@@ -66,7 +66,7 @@ def test_the_directory_vanishes(happens, command, tmp_path):
 
 NAMES = ("vocab.txt", "bert_config.json", "run.json", "beambert.json", "metrics.jsonl", "logs", "model.ckpt-6")
 # Written as vocab.txt or run.json are.
-SLOW_NAMES = ("bert_config.json", "beambert.json", "metrics.jsonl")
+SLOW_NAMES = ("bert_config.json", "beambert.json", "metrics.jsonl", "vocab.txt", "logs")
 
 
 @pytest.mark.parametrize("name", with_slow(NAMES, SLOW_NAMES))
@@ -117,7 +117,7 @@ def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys)
 WRITTEN = ("checkpoints/model.ckpt-4.data-00000-of-00001", "logs/train/events.out.tfevents.1")
 
 
-@pytest.mark.parametrize("foreign", [False, True])
+@pytest.mark.parametrize("foreign", with_slow([False, True], [True]))
 @pytest.mark.parametrize("name", with_slow(WRITTEN, WRITTEN[1:]))
 def test_what_is_written_into_a_deleted_directory_is_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
     """The same command trains again there, unless somebody has put a file there."""
