@@ -7,6 +7,7 @@ import pytest
 
 import beambert
 from pipelines import dataset
+from tests.conftest import with_slow
 
 FORMATS = {
     "masks drawn by the trainer": ["--masking", "dynamic"],
@@ -18,6 +19,9 @@ FORMATS = {
     "masked words alone, packed": ["--objective", "mlm", "--pack"],
     "order of sentences": ["--objective", "sop", "--feature_names", "model_garden", "--ragged"],
 }
+
+# Their parts occur in the others.
+SLOW_FORMATS = ("masks drawn by the trainer", "lengths in bins", "packed rows, masks drawn by the trainer")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def build(corpus: Path, output: Path, flags: list[str]) -> dataset.Dataset:
     return dataset.load(output)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", with_slow(FORMATS, SLOW_FORMATS))
 def test_what_is_built_is_shown_and_trained_on(name, corpus, config, tmp_path, capsys):
     manifest = build(corpus, tmp_path / "data", FORMATS[name])
     shard = tmp_path / "data" / manifest.shards_of("train")[0].name

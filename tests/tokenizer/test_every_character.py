@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert_common.word_rules import WordRules
+from tests.conftest import with_slow
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.tokenizer.reference_tokenizer import published_pieces, published_words
 from tokenizer.normalization import is_cjk, split_words, split_words_with_sources
@@ -86,7 +87,7 @@ def test_every_unicode_scalar_value(rules: WordRules, encoders: list[bool]) -> N
         assert_same_words_and_ids(texts[start : start + 1024], rules, encoders)
 
 
-@CASES
+@pytest.mark.parametrize("rules", with_slow(RULES.values(), list(RULES.values())[2:]), ids=RULES.keys())
 @pytest.mark.usefixtures("forgotten_characters")
 def test_every_character_among_combining_ones(rules: WordRules, encoders: list[bool]) -> None:
     """Accents of three classes out of order, a tone mark that is no accent (U+302E), sigma before and after."""
