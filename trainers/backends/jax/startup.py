@@ -4,6 +4,7 @@ import os
 import socket
 import time
 
+from beambert_common.uncollected_imports import uncollected_imports
 from trainers.config.process_group import ProcessGroup
 from trainers.errors import TrainingError
 
@@ -32,14 +33,16 @@ def start_jax(cpu_devices: int = 1, deterministic: bool = True, processes: Proce
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if deterministic and "xla_gpu_deterministic_ops" not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
-    import jax
+    with uncollected_imports():
+        import jax
 
     if not jax._src.xla_bridge.backends_are_initialized():
         if cpu_devices > 1:
             jax.config.update("jax_num_cpu_devices", cpu_devices)
         if processes is not None and not jax.distributed.is_initialized():
             _connect(processes)
-    import keras  # noqa: F401
+    with uncollected_imports():
+        import keras  # noqa: F401
 
 
 def _connect(processes: ProcessGroup) -> None:

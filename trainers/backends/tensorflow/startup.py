@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from beambert_common.signals import handled_signals
+from beambert_common.uncollected_imports import uncollected_imports
 
 
 def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
@@ -30,7 +31,7 @@ def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
     with tempfile.TemporaryFile() as captured, _interrupted() as interruption:
         os.dup2(captured.fileno(), 2)
         try:
-            with _without_jax():
+            with _without_jax(), uncollected_imports():
                 import keras  # noqa: F401
                 import tensorflow as tf
 
