@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from beambert_common.atomic_files import write_atomic
 from benchmarks.reproduction.commands import run_beambert
 from benchmarks.reproduction.hidden_states import paragraphs
 
@@ -27,7 +28,7 @@ class Recipe(NamedTuple):
     warmup: int
 
 
-RECIPES = (Recipe("5e-5", 6), Recipe("1e-4", 6), Recipe("2e-5", 6), Recipe("1e-4", 0), Recipe("2e-4", 6))
+RECIPES = (Recipe("2e-5", 6), Recipe("5e-5", 6), Recipe("1e-4", 6), Recipe("5e-5", 0))
 _FLAGS = ("--no_next_sentence", "--train_batch_size", "32", "--keep_checkpoint_max", "1")
 
 
@@ -38,7 +39,8 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
     vocabulary = ["--vocab_file", str(model / "assets" / "vocab.txt"), "--objective", "mlm", "--max_seq_length", "128"]
     novels = ["--input_format", "gutenberg", "--document_unit", "chapter"]
     texts = work / "wikipedia.txt"
-    texts.write_text("\n\n".join(paragraphs(data, _WIKIPEDIA_PARAGRAPHS)) + "\n", encoding="utf-8")
+    if not texts.is_file():
+        write_atomic(texts, ("\n\n".join(paragraphs(data, _WIKIPEDIA_PARAGRAPHS)) + "\n").encode())
     inputs = {
         "train": [*(str(data / "gutenberg" / name) for name in TRAINED), *novels],
         "held-out": [*(str(data / "gutenberg" / name) for name in HELD_OUT), *novels, "--validation_fraction", "0.9"],
@@ -74,12 +76,13 @@ def _losses(model: Path, flags: Sequence[str], work: Path, name: str) -> dict[st
     found = {}
     for text in ("held-out", "wikipedia"):
         output = work / f"{name}-{text}"
-        # A step with rate 0, because an evaluation needs a checkpoint of a run.
-        run_beambert(
-            *("pretrain", "--data", str(work / text), "--output", str(output), "--init_checkpoint", str(model)),
-            *(*flags, "--num_train_steps", "1", "--learning_rate", "1e-30", "--max_eval_steps", str(EVALUATION_STEPS)),
-        )
-        results = json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
+        path = output / "eval_results.json"
+        # A step with rate 0, because an evaluation needs a checkpoint of a run. It is not repeated when a part resumes.
+        if not path.is_file():
+            steps = ("--num_train_steps", "1", "--learning_rate", "1e-30", "--max_eval_steps", str(EVALUATION_STEPS))
+            data = ("--data", str(work / text), "--output", str(output))
+            run_beambert("pretrain", *data, "--init_checkpoint", str(model), *flags, *steps)
+        results = json.loads(path.read_text(encoding="utf-8"))
         found[text] = results["masked_lm_loss"], results["masked_lm_accuracy"]
     return found
 
