@@ -5,7 +5,7 @@
 
 Each part writes its rows to RESULTS/parts/PART.json. A part with results is not run again, and fine-tuning resumes from
 its last checkpoint, so that the command may be stopped at any time. On 2 cores with bfloat16 instructions all parts
-take about seven hours, three of them SST-2, which takes 14 hours without these instructions; --parts selects some.
+take at most seven hours, three of them SST-2, which takes 14 hours without these instructions; --parts selects some.
 """
 
 import argparse
