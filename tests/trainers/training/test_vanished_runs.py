@@ -117,7 +117,7 @@ def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys)
 WRITTEN = ("checkpoints/model.ckpt-4.data-00000-of-00001", "logs/train/events.out.tfevents.1")
 
 
-@pytest.mark.parametrize("foreign", with_slow([False, True], [True]))
+@pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("name", with_slow(WRITTEN, WRITTEN[1:]))
 def test_what_is_written_into_a_deleted_directory_is_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
     """The same command trains again there, unless somebody has put a file there."""
