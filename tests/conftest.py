@@ -71,6 +71,16 @@ def built(articles, tmp_path_factory) -> Path:
     return output
 
 
+@pytest.fixture(scope="session")
+def outputs(tmp_path_factory) -> Path:
+    """A folder with one output of each kind, by name, and `inputs` for the commands; to be read, not changed."""
+    from tests.every_output import make_outputs
+
+    folder = tmp_path_factory.mktemp("outputs")
+    make_outputs(folder)
+    return folder
+
+
 def with_slow(values: Iterable[Any], slow: Container[Any]) -> list[Any]:
     """The values of a parameter, or tuples of several parameters; tests of those in `slow` are marked slow."""
     return [

@@ -15,7 +15,7 @@ from bert_model.config import BertConfig
 from pipelines import dataset
 from pipelines.corpus import corpus_manifest
 from tests.damaged_json import FILES, changed, damages, paths, write_damaged
-from tests.test_output_matrix import command_of, outputs  # noqa: F401  (a fixture)
+from tests.every_output import command_of
 from tokenizer.tokenizer import Tokenizer
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
 from trainers.finetuning import sweep
@@ -61,7 +61,7 @@ _OPTIONAL = {"null", "missing", "@long", '{"@": []}'}
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name):  # noqa: F811
+def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name):
     directory, file = _copy(outputs, tmp_path, name)
     content = json.loads(file.read_text(encoding="utf-8"))
     READERS[name](directory)
@@ -86,7 +86,7 @@ def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_not_such_json_is_one_line_with_the_file(outputs, tmp_path, name):  # noqa: F811
+def test_a_file_that_is_not_such_json_is_one_line_with_the_file(outputs, tmp_path, name):
     directory, file = _copy(outputs, tmp_path, name)
     cut = file.read_bytes()[:-9]
     for damage, text in {**FILES, "cut": cut}.items():
@@ -118,7 +118,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):  # noqa: F811
+def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):
     directory, file = _copy(outputs, tmp_path, name)
     content = json.loads(file.read_text(encoding="utf-8"))
     texts = dict(FILES)
@@ -141,7 +141,7 @@ def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):  # noqa
             assert not (tmp_path / "out").exists(), (line, damage)
 
 
-def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):  # noqa: F811
+def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):
     directory, file = _copy(outputs, tmp_path, "corpus/corpus.json")
     content = json.loads(file.read_text())
     fewer = {**content, "shards": content["shards"][:1]}
@@ -166,7 +166,7 @@ def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_pat
         dataset.load(directory)
 
 
-def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):  # noqa: F811
+def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):
     for name, read in READERS.items():
         directory, file = _copy(outputs, tmp_path / name.replace("/", "-"), name)
         whole = read(directory)
@@ -177,14 +177,14 @@ def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):  #
         assert str(read(directory)) == str(whole), name
 
 
-def test_the_commands_of_the_table_succeed_without_damage(outputs, tmp_path):  # noqa: F811
+def test_the_commands_of_the_table_succeed_without_damage(outputs, tmp_path):
     for name in ("corpus/corpus.json", "dataset/dataset.json"):
         directory, _ = _copy(outputs, tmp_path, name)
         assert beambert.main(["inspect", str(directory)]) == 0
     assert beambert.main(command_of("pretraining-data", outputs, tmp_path / "out")) == 0
 
 
-def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:  # noqa: F811
+def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:
     """Copy the output that has a file; return the directory of the copied file, and the file."""
     top, _, rest = name.partition("/")
     shutil.copytree(outputs / top, tmp_path / top)

@@ -3,21 +3,12 @@
 import hashlib
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 import beambert
+from tests.every_output import FOREIGN, command_of, tree_of
 
-FOREIGN = {
-    "README.md": "# My project\n",
-    "vocab.txt": "mine\n",
-    "report.html": "<p>mine</p>\n",
-    "corpus/mine-of-mine.parquet": "mine",
-    "shards/train.tfrecord": "mine",
-    "unfinished/essay.txt": "mine",
-    "build.lock": "mine",
-}
 # The kinds of output that each command resumes. All others are refused.
 RESUMED = {
     "build": {"dataset", "corpus"},
@@ -49,98 +40,6 @@ REPORTS = (
     "README.md",
     "features",
 )
-
-
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    """A folder with one output of each kind, by name, and `inputs` for the commands."""
-    folder = tmp_path_factory.mktemp("outputs")
-    inputs = folder / "inputs"
-    inputs.mkdir()
-    documents = "\n".join(f"Day {n} was wet and cold.\nThe river rose {n} feet that day.\n" for n in range(30))
-    (inputs / "text.txt").write_text(documents, encoding="utf-8")
-    (inputs / "new_words.txt").write_text("Riverday roseriver riverday.\n", encoding="utf-8")
-    (inputs / "lines.txt").write_text("The river rose.\nDay 3 was wet.\n", encoding="utf-8")
-    (inputs / "RTE").mkdir()
-    rows = "".join(f"{n}\tDay {n} was wet.\tIt rained.\t{'not_' * (n % 2)}entailment\n" for n in range(8))
-    for name in ("train", "dev"):
-        header = "index\tsentence1\tsentence2\tlabel\n"
-        (inputs / "RTE" / f"{name}.tsv").write_text(header + rows, encoding="utf-8")
-    for name in ("dataset", "corpus", "run", "converted", "hugging_face", "tf1", "finetuned", "runs"):
-        assert beambert.main(command_of(MADE_BY[name], folder, folder / name)) == 0, name
-    for name, text in FOREIGN.items():
-        path = folder / "foreign" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
-
-
-MADE_BY = {
-    "dataset": "build",
-    "corpus": "corpus",
-    "run": "pretrain",
-    "finetuned": "finetune",
-    "runs": "seeds",
-    "converted": "convert native",
-    "hugging_face": "convert huggingface",
-    "tf1": "convert tf1",
-}
-
-
-def command_of(command: str, folder: Path, output: Path) -> list[str]:
-    """Return the command line of a command that writes `output`."""
-    inputs = folder / "inputs"
-    text = ["--input", str(inputs / "text.txt"), "--input_format", "sentences", "--vocab_size", "60"]
-    finetune = ["rte", "--data_dir", str(inputs / "RTE"), "--init_checkpoint", str(folder / "run")]
-    finetune += ["--max_seq_length", "32"]
-    train = [*finetune, "--train_batch_size", "4", "--num_train_epochs", "1"]
-    return {
-        "build": ["build", *text, "--validation_fraction", "0.2", "--dupe_factor", "1", "--output"],
-        "corpus": ["corpus", *text, "--validation_fraction", "0.2", "--output"],
-        "pretraining-data": ["pretraining-data", "--dupe_factor", "1", "--input", str(folder / "corpus"), "--output"],
-        "vocab": ["vocab", *text, "--output"],
-        "pretrain": [
-            *["pretrain", "--data", str(folder / "dataset"), "--model", "tiny", "--num_train_steps", "2"],
-            *["--train_batch_size", "4", "--output"],
-        ],
-        "finetune": ["finetune", *train, "--output"],
-        "seeds": ["finetune", *train, "--seeds", "2", "--output"],
-        "tune": [
-            *["tune", *finetune, "--train_batch_sizes", "4", "--learning_rates", "1e-4", "--epochs", "1", "--output"]
-        ],
-        "predict": ["predict", str(folder / "finetuned"), "a ||| b", "--output_file"],
-        "features": [
-            *[
-                "features",
-                "--init_checkpoint",
-                str(folder / "run"),
-                "--input_file",
-                str(inputs / "lines.txt"),
-                "--layers=-1",
-            ],
-            "--output_file",
-        ],
-        "evaluate": ["evaluate", str(folder / "run"), "--texts", str(inputs / "lines.txt"), "--output"],
-        "export": ["export", str(folder / "run")],
-        "extend-vocab": [
-            *["extend-vocab", str(folder / "run"), "--input", str(inputs / "new_words.txt"), "--num_tokens", "1"],
-            *["--min_count", "1", "--output"],
-        ],
-        "convert native": ["convert", "--to", "native", str(folder / "run")],
-        "convert tf1": ["convert", "--to", "tf1", str(folder / "run")],
-        "convert huggingface": ["convert", "--to", "huggingface", str(folder / "run")],
-    }[command] + [str(output)]
-
-
-def tree_of(path: Path, leave: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the SHA-256 of every file below a path, or of the file itself; those that start with `leave` are left."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    names = {str(file.relative_to(path)): file for file in files}
-    return {
-        name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for name, file in sorted(names.items())
-        if not name.startswith(leave) and not any(f"/{left}" in name for left in leave)
-    }
 
 
 @pytest.mark.parametrize("there", DIRECTORIES)

@@ -1,7 +1,6 @@
 """The documentation site: it builds without a warning, and what is generated or listed is current."""
 
 import importlib
-import os
 import re
 import shlex
 import subprocess
@@ -66,7 +65,7 @@ EXAMPLES = [
 ]
 
 
-def test_examples_in_help_run(tmp_path):
+def test_examples_in_help_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "texts").mkdir()
     for number, text in enumerate(list(topics.values())[:40]):
         (tmp_path / "texts" / f"{number}.txt").write_text(text, encoding="utf-8")
@@ -75,17 +74,10 @@ def test_examples_in_help_run(tmp_path):
     for split in ("train", "dev"):
         rows = "A wonderful film.,good\nA dull film.,bad\n" * 8
         (tmp_path / "reviews" / f"{split}.csv").write_text(f"text,label\n{rows}")
+    monkeypatch.chdir(tmp_path)
     for name, index, flags in EXAMPLES:
         argv = shlex.split(beambert.make_parser(name)[1].EXAMPLE.splitlines()[index])[1:]
-        result = subprocess.run(
-            [sys.executable, "-m", "beambert", *argv, *flags.split()],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert result.returncode == 0, (argv, result.stderr)
+        assert beambert.main([*argv, *flags.split()]) == 0, (argv, capsys.readouterr().err)
 
 
 def test_examples_in_help_parse():

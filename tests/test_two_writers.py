@@ -16,7 +16,7 @@ import beambert
 from pipelines.io.directory_lock import lock_destination, lock_directory
 from pipelines.io.output_directory import LOCK_NAME
 from tests.conftest import with_slow
-from tests.test_output_matrix import command_of, outputs, tree_of  # noqa: F401
+from tests.every_output import command_of, tree_of
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")
 BESIDE = ("convert native", "convert tf1", "convert huggingface", "extend-vocab", "export")
@@ -51,7 +51,7 @@ def endless(folder: Path, output: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [*IN_DIRECTORY, *BESIDE, "demo"])
-def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, tmp_path, capsys):  # noqa: F811
+def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, tmp_path, capsys):
     output = tmp_path / "out"
     argv = ["demo", "--output", str(output)] if command == "demo" else command_of(command, outputs, output)
     flag = "DST" if command in BESIDE and command != "extend-vocab" else "--output"
@@ -68,7 +68,7 @@ def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, t
 
 
 @pytest.mark.parametrize("command", ["seeds", "tune"])
-def test_a_run_of_several_that_another_process_makes_ends_the_command(command, outputs, tmp_path, capsys):  # noqa: F811
+def test_a_run_of_several_that_another_process_makes_ends_the_command(command, outputs, tmp_path, capsys):
     """It is no failed run of the table."""
     name = {"seeds": "seed-12345", "tune": "batch4-lr0.0001-epochs1"}[command]
     argv = command_of(command, outputs, tmp_path)
@@ -79,7 +79,7 @@ def test_a_run_of_several_that_another_process_makes_ends_the_command(command, o
     assert not (tmp_path / LOCK_NAME).exists()
 
 
-def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, capsys):  # noqa: F811
+def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, capsys):
     folders = [outputs / name for name in ("run", "finetuned", "dataset")]
     with contextlib.ExitStack() as locks:
         for folder in folders:
@@ -98,7 +98,7 @@ def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, ca
     assert not [path for folder in (tmp_path, *folders) for path in folder.rglob(LOCK_NAME)]
 
 
-def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp_path):  # noqa: F811
+def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp_path):
     command = command_of("pretrain", outputs, tmp_path / "out")
     command[command.index("--num_train_steps") + 1] = "200"
     processes = [start(command) for _ in range(2)]
@@ -115,7 +115,7 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
 @pytest.mark.parametrize(
     "number", with_slow([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGTERM, signal.SIGINT])
 )
-def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):  # noqa: F811
+def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):
     output = tmp_path / "out"
     process = start(endless(outputs, output))
     try:
@@ -138,7 +138,7 @@ def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tm
 
 
 @pytest.mark.parametrize("command", ["vocab", "predict"])
-def test_two_that_write_one_file_never_mix(command, outputs, tmp_path):  # noqa: F811
+def test_two_that_write_one_file_never_mix(command, outputs, tmp_path):
     """The second vocabulary replaces the first; the second predictions are refused, and kept beside."""
     output = tmp_path / "file.txt"
     processes = [start(command_of(command, outputs, output)) for _ in range(2)]

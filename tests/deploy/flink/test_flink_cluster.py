@@ -28,8 +28,9 @@ from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster
 from tests.conftest import ROOT
 
-# Two files of Wikipedia, 20 MB of text.
+# Two files of Wikipedia, 20 MB of text, and the articles of each that a test reads where all would only take longer.
 FILES = "enwiki-2015-0[01].bz2"
+ARTICLES = 250
 FLAGS = ["--vocab_size", "4000", "--dupe_factor", "1"]
 
 
@@ -49,13 +50,31 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
     assert not [name for name in local.state["processes"] if local._runs(name)]
 
 
+def built_here(texts: str, output: Path) -> Path:
+    """What the embedded engine makes of texts."""
+    assert beambert.main(["build", "--input", texts, "--output", str(output), *FLAGS, "--direct_num_workers", "2"]) == 0
+    return output
+
+
+@pytest.fixture(scope="module")
+def few_texts(shared_data, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("texts")
+    for path in sorted((shared_data / "wiki-extracted").glob(FILES)):
+        articles = bz2.decompress(path.read_bytes()).decode().split("</doc>\n")[:ARTICLES]
+        assert len(articles) == ARTICLES
+        (folder / path.name).write_bytes(bz2.compress("".join(f"{text}</doc>\n" for text in articles).encode()))
+    return f"{folder}/{FILES}"
+
+
+@pytest.fixture(scope="module")
+def few(few_texts, tmp_path_factory) -> Path:
+    return built_here(few_texts, tmp_path_factory.mktemp("few") / "data")
+
+
 @pytest.fixture(scope="module")
 def reference(shared_data, tmp_path_factory) -> Path:
-    """What the embedded engine makes of them."""
-    output = tmp_path_factory.mktemp("reference") / "data"
-    argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", str(output), *FLAGS]
-    assert beambert.main([*argv, "--direct_num_workers", "2"]) == 0
-    return output
+    texts = f"{shared_data}/wiki-extracted/{FILES}"
+    return built_here(texts, tmp_path_factory.mktemp("reference") / "data")
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -90,14 +109,14 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen) -> None
         time.sleep(0.02)
 
 
-def test_the_same_bytes_on_a_cluster(cluster, reference, shared_data, tmp_path):
+def test_the_same_bytes_on_a_cluster(cluster, few_texts, few, tmp_path):
     output = tmp_path / "data"
-    argv = ["build", "--input", f"{shared_data}/wiki-extracted/{FILES}", "--output", output, *FLAGS]
+    argv = ["build", "--input", few_texts, "--output", output, *FLAGS]
     result = subprocess.run(submission(cluster, *argv), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     assert f"Flink: RUNNING, http://{cluster.master}/#/job/running/" in result.stderr
-    assert digests(output) == digests(reference)
+    assert digests(output) == digests(few)
 
 
 @pytest.mark.slow
@@ -197,12 +216,12 @@ def test_a_mistake_that_only_a_worker_finds_is_one_line(cluster, tmp_path):
     assert "a.txt" in errors[0]
 
 
-def test_ctrl_c_cancels_the_job(cluster, reference, tmp_path):
-    shutil.copytree(reference / "corpus", tmp_path / "in/corpus")
+def test_ctrl_c_cancels_the_job(cluster, few, tmp_path):
+    shutil.copytree(few / "corpus", tmp_path / "in/corpus")
     for name in ("corpus.json", "vocab.txt"):
-        shutil.copy(reference / name, tmp_path / "in")
+        shutil.copy(few / name, tmp_path / "in")
     output = tmp_path / "out"
-    argv = ["pretraining-data", "--input", tmp_path / "in", "--output", output, "--dupe_factor", "30"]
+    argv = ["pretraining-data", "--input", tmp_path / "in", "--output", output, "--dupe_factor", "120"]
     process = start(cluster, *argv)
     wait_until(lambda: bool(list(output.glob("shards/*.tfrecord"))), process)
     process.send_signal(signal.SIGINT)

@@ -278,6 +278,12 @@ def environment(node: str, worker: int | None) -> dict[str, str]:
         "GCE_METADATA_HOST": f"{os.environ.get('TPU_METADATA', '')}/{worker or 0}",
         "OMP_NUM_THREADS": "1",
         "LANG": "C.UTF-8",
+        # Where the tests keep compiled programs.
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("JAX_COMPILATION_", "JAX_PERSISTENT_"))
+        },
     }
 
 

@@ -147,7 +147,9 @@ def test_a_shard_that_comes_out_otherwise_is_an_error(built, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("number", "workers"),
-    with_slow([(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1)], [(signal.SIGKILL, 1)]),
+    with_slow(
+        [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1)], [(signal.SIGKILL, 1), (signal.SIGINT, 1)]
+    ),
 )
 def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     argv = ["pretraining-data", "--input", str(built), "--dupe_factor", "40", "--output"]

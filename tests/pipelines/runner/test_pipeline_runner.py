@@ -16,6 +16,7 @@ import beambert
 from pipelines import dataset
 from pipelines.errors import DatasetError
 from pipelines.runner import pipeline_runner
+from tests.conftest import with_slow
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def wait_for(pattern: str, folder: Path, process: subprocess.Popen) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", with_slow([1, 2], [1]))
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, workers):
     process = start(long_input, tmp_path / "out", workers)
     wait_for("out/corpus.json", tmp_path, process)

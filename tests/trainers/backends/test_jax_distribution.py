@@ -54,6 +54,8 @@ def straight(tmp_path_factory):
     return directory
 
 
+# As in test_hosts_without_shared_disk.py, with a directory that all share.
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_and_the_run_resumes(straight):
     cluster = Cluster(straight, "stopped", 2)
     cluster.wait_for("step ")
@@ -94,6 +96,8 @@ def test_a_killed_process_ends_all_and_the_run_resumes(straight, tmp_path, count
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
+# The updates are compared above.
+@pytest.mark.slow
 def test_one_process_makes_the_run_of_two(straight):
     Cluster(straight, "single", 1).finish()
     single = variables(straight / "single", 60)

@@ -56,6 +56,8 @@ def test_a_stopped_run_resumes_with_and_without_the_flag(straight):
     assert len(sizes) == 1
 
 
+# The other direction than above.
+@pytest.mark.slow
 def test_a_stopped_run_without_the_flag_resumes_with_it(straight):
     stop(Cluster(straight, "replicated", 1, ["--cpu_devices", "2"]))
     cluster = Cluster(straight, "replicated", 1, ["--cpu_devices", "2", *FLAG])
