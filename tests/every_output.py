@@ -1,4 +1,4 @@
-"""One output of each kind, the command lines of every command that writes, and digests of what lies in a directory."""
+"""Outputs of every kind, the command lines that write them, and SHA-256 digests of directories."""
 
 import hashlib
 from pathlib import Path
