@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -18,7 +18,6 @@ from trainers.optimization.optimizers import (
     clip_by_global_norm,
     clip_factor,
     learning_rate_at,
-    sum_of_squares,
 )
 
 
@@ -65,8 +64,9 @@ class Trainer:
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
             self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
-        # One compiled loop of XLA reads every value once, as fast as TensorFlow's fused Adam operation.
-        self._updated = tf.function(self._clipped_update, autograph=False, jit_compile=True)
+        # XLA compiles the formulas into a few loops over the values. The function assigns the variables itself, because
+        # XLA then writes into their buffers; results would be new buffers, whose pages the system clears at every step.
+        self._compiled_update = tf.function(self._assign_updated, autograph=False, jit_compile=True)
 
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
@@ -101,7 +101,7 @@ class Trainer:
         *present, loss = sum_over_replicas([*present, loss])
         if config.clip_per_replica:
             loss /= replicas
-        norm = tf.sqrt(sum_of_squares(present))
+        norm = tf.sqrt(_sum_of_squares(present))
         clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
         factor = clip_factor(norm, clip_norm) if clip_norm else tf.constant(1.0)
         rate = learning_rate_at(
@@ -122,20 +122,36 @@ class Trainer:
         update_together(update, [factor, rate, step, is_finite, *present])
         return sums
 
-    def _clipped_update(
+    def _updated(
         self, name: str, state: OptimizerState, gradient: Any, factor: Any, rate: Any, step: Any
     ) -> OptimizerState:
         """Return the state of a variable after a step whose gradients are scaled by a factor."""
         return self.optimizer.updated(name, state, gradient * factor, rate, step)
 
+    def _assign_updated(self, name: str, handles: OptimizerState, gradient: Any, *scalars: Any) -> None:
+        """Assign a variable and its slots, given by their resource handles, the values of `_updated`."""
+        values = (
+            tf.ensure_shape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32), gradient.shape)
+            for handle in handles
+        )
+        updated = self._updated(name, OptimizerState(*values), gradient, *scalars)
+        for handle, value in zip(handles, updated, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+
     def _update(self, name: str, weight: Any, m: Any, v: Any, finite: Any, *arguments: Any) -> None:
         """Update a variable and its slots on one device; a variable without a gradient stays unchanged."""
 
         def update() -> tf.Tensor:
-            state = OptimizerState(weight.read_value(), m.read_value(), v.read_value())
-            updated = self._updated(self.optimizer.first_alike(name), state, *arguments)
-            for variable, value in zip((weight, m, v), updated, strict=True):
-                variable.assign(value)
+            if self.distribution.is_tpu:
+                # The whole step is one program of XLA.
+                state = OptimizerState(weight.read_value(), m.read_value(), v.read_value())
+                for variable, value in zip((weight, m, v), self._updated(name, state, *arguments), strict=True):
+                    variable.assign(value)
+            else:
+                # Handles, because with several devices, variables as arguments of a function that is compiled once
+                # for several variables are always the first of these.
+                handles = OptimizerState(weight.handle, m.handle, v.handle)
+                self._compiled_update(self.optimizer.first_alike(name), handles, *arguments)
             return tf.constant(True)
 
         if self.config.skip_nonfinite:
@@ -265,6 +281,14 @@ class Trainer:
             return _Totals(sums, first_bad, seconds), stop_votes
 
         return several_steps, zeros
+
+
+def _sum_of_squares(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the sum of squares over all elements of at least one gradient, float32 scalar.
+
+    The same as `optimizers.sum_of_squares`, without a copy of every gradient for its squares.
+    """
+    return 2 * tf.reduce_sum(tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients]))
 
 
 def _scalars(first_step: int, count: int, stop_vote: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
