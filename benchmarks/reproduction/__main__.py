@@ -5,7 +5,7 @@
 
 Each part writes its rows to RESULTS/parts/PART.json. A part with results is not run again, and fine-tuning resumes from
 its last checkpoint, so that the command may be stopped at any time. On 2 cores with bfloat16 instructions all parts
-take at most seven hours, three of them SST-2, which takes 14 hours without these instructions; --parts selects some.
+take at most seven hours, three of them SST-2, which takes 11 hours without these instructions; --parts selects some.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def parts(data: Path, results: Path) -> dict[str, Callable[[], Rows]]:
         ),
         "cola-float32": finetuning("cola", "float32", "cola-float32"),
         "mrpc-float32": finetuning("mrpc", "float32", "mrpc-float32"),
-        # In float32, SST-2 takes almost five hours a seed on a CPU with AVX2.
+        # In float32, SST-2 takes almost four hours a seed on a CPU with AVX2.
         "sst2-bfloat16": finetuning("sst2", "bfloat16", "sst2-bfloat16"),
     }
 
