@@ -118,6 +118,14 @@ def test_scores_of_finished_runs_and_the_table(tmp_path):
     assert lines[-1] == "2 minutes in total"
 
 
+def test_without_selection_no_part_runs_in_a_slower_precision(tmp_path):
+    names = list(reproduction.parts(tmp_path, tmp_path))
+    with_instructions = reproduction.default_parts(names, "bfloat16")
+    without = reproduction.default_parts(names, "float32")
+    assert set(names) - set(with_instructions) == {"sst2-float32"}
+    assert set(names) - set(without) == {"cola-bfloat16", "mrpc-bfloat16", "sst2-bfloat16"}
+
+
 def test_a_stopped_command_is_waited_for_and_named():
     """Ctrl-C reaches the process group: the command saves its state, and its runner waits for it."""
     child = "import signal, sys, time; print('begun', flush=True); signal.signal(2, lambda *_: sys.exit(130)); "
@@ -147,7 +155,7 @@ def test_a_stopped_command_is_waited_for_and_named():
     [
         ([], "empty has no directory glue"),
         (["--parts", "squad"], "unknown part squad: choose from fill-mask-uncased"),
-        (["--parts", "exports"], "cola-bfloat16 has no fine-tuned model: run the part cola-bfloat16 first"),
+        (["--parts", "exports"], "has no fine-tuned model: run the part cola-"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, flags, message):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from beambert_common.atomic_files import write_atomic
 from benchmarks.reproduction.commands import run_beambert
 from benchmarks.reproduction.hidden_states import paragraphs
+from benchmarks.reproduction.precision import fastest_precision
 
 TRAINED = ("1399-0.txt", "pg1661.txt", "pg74.txt", "ttalk10.txt")
 HELD_OUT = ("pg1342.txt", "pg174.txt")
@@ -62,13 +63,6 @@ def run(model: Path, data: Path, work: Path) -> list[list[str]]:
         title = f"rate {recipe.learning_rate}, {recipe.warmup} warm-up steps of {STEPS}"
         rows.append(_row(title, _losses(output, flags, work, name), before))
     return rows
-
-
-def fastest_precision() -> str:
-    """Return "bfloat16" on a CPU with instructions for it, and "float32" on others, which are faster with it."""
-    description = Path("/proc/cpuinfo")
-    words = description.read_text(encoding="utf-8").split() if description.is_file() else []
-    return "bfloat16" if {"avx512_bf16", "amx_bf16"} & set(words) else "float32"
 
 
 def _losses(model: Path, flags: Sequence[str], work: Path, name: str) -> dict[str, tuple[float, float]]:
