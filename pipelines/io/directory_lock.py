@@ -195,7 +195,10 @@ def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
             if is_lock(os.read(descriptor, _MAX_LOCK_BYTES)):
                 return descriptor
             os.close(descriptor)
-            raise OutputError(f"{label} contains {path.name}, which is not a lock of beambert; give a new directory")
+            raise OutputError(
+                f"{label} contains {path.name}, which is not a lock of beambert; give a new directory, or, if it is a "
+                f"corrupt lock, delete {path}"
+            )
         os.close(descriptor)
 
 

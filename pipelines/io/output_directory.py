@@ -7,10 +7,8 @@ module imports neither Beam nor TensorFlow.
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 from beambert_common import file_errors
-from beambert_common.typed_json import JsonError, decode
 from pipelines.errors import OutputError
 
 CORPUS_MANIFEST = "corpus.json"
@@ -41,6 +39,8 @@ _KINDS = (
     ("bert_config.json", "a BERT checkpoint"),
 )
 _ENTRIES_BY_MANIFEST = {CORPUS_MANIFEST: CORPUS_ENTRIES, DATASET_MANIFEST: DATASET_ENTRIES}
+# Of `pipelines.io.directory_lock.lock_content`.
+_LOCK_START = re.compile(rb'\{"host": "[^"\n]*", "process": \d+')
 _WORK_FOLDER = re.compile(r"[0-9a-f]{24}")
 _MAX_NAMES = 4
 _REMEDY = "give a new or empty directory"
@@ -83,7 +83,7 @@ def visible_names(names: Iterable[str]) -> set[str]:
 
 
 def _is_lock(path: Path) -> bool:
-    """Return whether a file is the lock of a data job: its holder as JSON, or still empty."""
+    """Return whether a file is the lock of a data job: its holder, or still empty."""
     try:
         with path.open("rb") as file:
             return is_lock(file.read(10_000))
@@ -92,11 +92,8 @@ def _is_lock(path: Path) -> bool:
 
 
 def is_lock(content: bytes) -> bool:
-    """Return whether this is the content of a data job's lock file."""
-    try:
-        return not content or "process" in decode(content, dict[str, Any])
-    except JsonError:
-        return False
+    """Return whether this is the content of a data job's lock file, even if its end is missing or corrupt."""
+    return not content or _LOCK_START.match(content) is not None
 
 
 def kind_of(entries: Collection[str]) -> str | None:

@@ -7,6 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
+from pipelines.io.output_directory import LOCK_NAME
+
 from . import disks, judgement, results
 from .commands import BY_NAME, FOREIGN_HIDDEN_NAME, INPUT_TIME, Command, prepare, write_foreign_files
 from .disturbances import KINDS, MOVED_NAME, ON_SMALL_DISK, RECORDS, Scene, kinds_of
@@ -133,6 +135,11 @@ def _keep(work: Path) -> None:
     disks.unmount(work)
     shutil.copytree(kept, work, dirs_exist_ok=True)
     shutil.rmtree(kept)
+
+
+def _other_files(path: Path) -> list[Path]:
+    """Return the visible files and directories beside a file."""
+    return [other for other in path.parent.iterdir() if other != path and not other.name.startswith(".")]
 
 
 class _Trial:
@@ -295,6 +302,11 @@ class _Trial:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                     self.hidden_file = self.hidden_file and self._own_hidden_file().exists()
                     return True
+            lock = self.directory / self.command.output / LOCK_NAME
+            if "give a new or empty directory" in line and lock.exists() and not _other_files(lock):
+                # The command was killed before it wrote anything else.
+                lock.unlink()
+                return True
             if "run the same command again" in line or "again" in line.rpartition(";")[2]:
                 return True
         return False

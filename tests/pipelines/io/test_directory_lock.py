@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -9,9 +10,10 @@ import sys
 import time
 
 import pytest
+from chaos.disturbances import damage
 
 from pipelines.errors import OutputError
-from pipelines.io.directory_lock import lock_destination, lock_directory
+from pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
 from pipelines.io.output_directory import LOCK_NAME
 
 HOLD = """
@@ -83,7 +85,7 @@ def test_sigterm_releases_all_that_a_process_holds(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from pipelines.io.directory_lock import lock_destination, lock_directory
+from pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
 with lock_directory("a", Path("a"), ""), lock_directory("a/b", Path("a/b"), ""), lock_destination("c", Path("c"), ""):
     assert sorted(str(path) for path in Path().rglob("*lock")) == [".c.lock", "a/b/{LOCK_NAME}", "a/{LOCK_NAME}"]
     os.kill(os.getpid(), signal.SIGTERM)
@@ -137,9 +139,20 @@ def test_a_forked_child_releases_nothing(tmp_path):
 def test_a_file_of_a_person_with_the_name_of_the_lock_stays(tmp_path, content):
     (tmp_path / LOCK_NAME).write_text(content)
     refused = pytest.raises(OutputError, match=f"--output X contains {LOCK_NAME}, which is not a lock of beambert")
-    with refused, locked(tmp_path):
+    with refused as error, locked(tmp_path):
         pass
     assert (tmp_path / LOCK_NAME).read_text() == content
+    assert str(error.value).endswith(f", delete {tmp_path / LOCK_NAME}")
+
+
+@pytest.mark.parametrize("how", ["empty", "half", "byte", "appended"])
+def test_the_corrupt_lock_of_a_killed_process_is_replaced(tmp_path, how):
+    path = tmp_path / LOCK_NAME
+    path.write_text(lock_content())
+    damage(path, how, random.Random(1))
+    with locked(tmp_path):
+        assert os.getpid() == json.loads(path.read_text())["process"]
+    assert not path.exists()
 
 
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
