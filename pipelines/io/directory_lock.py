@@ -91,6 +91,19 @@ def in_use_error(label: str, content: bytes, remedy: str) -> OutputError:
     return OutputError(f"{label} is in use by {holder}; {remedy}")
 
 
+def no_lock_error(label: str, path: Path | str) -> OutputError:
+    """Return the error for an output with a file of another program in the place of the lock.
+
+    Args:
+        label: The flag with its value, for messages.
+        path: Path or URL of the file.
+    """
+    return OutputError(
+        f"{label} contains {Path(path).name}, which is not a lock of beambert; give a new directory, or, if it is a "
+        f"corrupt lock, delete {path}"
+    )
+
+
 def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
     """Lock a file, created if missing with its directory.
 
@@ -195,10 +208,7 @@ def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
             if is_lock(os.read(descriptor, _MAX_LOCK_BYTES)):
                 return descriptor
             os.close(descriptor)
-            raise OutputError(
-                f"{label} contains {path.name}, which is not a lock of beambert; give a new directory, or, if it is a "
-                f"corrupt lock, delete {path}"
-            )
+            raise no_lock_error(label, path)
         os.close(descriptor)
 
 

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from pipelines.io.directory_lock import in_use_error, lock_content, released_on_sigterm
-from pipelines.io.output_directory import LOCK_NAME
+from pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error, released_on_sigterm
+from pipelines.io.output_directory import LOCK_NAME, is_lock
 from trainers.buckets import objects
 from trainers.buckets.objects import ChangedError
 from trainers.errors import StorageError
@@ -30,7 +30,7 @@ def lock_output(label: str, url: str, show: Callable[[str], None]) -> Iterator[N
         show: called with a line to print before waiting for an abandoned lock.
 
     Raises:
-        OutputError: another process holds the lock.
+        OutputError: another process holds the lock, or an object of another program has its name and stays unchanged.
         StorageError: the bucket cannot be read or written.
     """
     path = f"{url}/{LOCK_NAME}"
@@ -79,8 +79,7 @@ def _acquired(label: str, path: str, content: bytes, show: Callable[[str], None]
     """Write the lock and return its generation; wait for a sign of life of another holder.
 
     Raises:
-        OutputError: another process holds the lock.
-        StorageError: the bucket cannot be read or written.
+        OutputError, StorageError: as `lock_output`.
     """
     generation, deadline = 0, 0.0
     while True:
@@ -97,6 +96,8 @@ def _acquired(label: str, path: str, content: bytes, show: Callable[[str], None]
             return found.generation
         if holder is None:
             continue
+        if not is_lock(holder):
+            raise no_lock_error(label, path)
         if generation and found.generation != generation:
             raise in_use_error(label, holder, "wait for it, or give another path")
         if not generation:

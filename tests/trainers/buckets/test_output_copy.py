@@ -7,6 +7,7 @@ import time
 import pytest
 
 from pipelines.errors import OutputError
+from pipelines.io.directory_lock import lock_content
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 from trainers.buckets import cache as bucket_cache
 from trainers.buckets import objects, output_copy, output_lock
@@ -220,12 +221,23 @@ def test_an_output_in_use_is_refused_while_its_holder_lives(cloud, run, fast):
 
 def test_the_lock_of_a_killed_process_is_replaced(cloud, run, fast):
     url, _, _ = run
-    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/build.lock").upload_from_string('{"process": 1}')
+    folder, killed = url.removeprefix(f"gs://{BUCKET}/"), lock_content()
+    cloud.bucket().blob(f"{folder}/build.lock").upload_from_string(killed)
     lines = []
     with output_lock.lock_output("--output o", url, lines.append):
-        assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/"))["build.lock"] != b'{"process": 1}'
+        assert cloud.contents(folder)["build.lock"] != killed.encode()
     assert len(lines) == 1
     assert names(cloud, url) == set()
+
+
+def test_an_object_of_a_person_with_the_name_of_the_lock_stays(cloud, run, fast):
+    url, _, _ = run
+    folder = url.removeprefix(f"gs://{BUCKET}/")
+    cloud.bucket().blob(f"{folder}/build.lock").upload_from_string("mine")
+    message = rf"--output o contains build.lock, which is not a lock of beambert; .* delete {url}/build.lock$"
+    with pytest.raises(OutputError, match=message), output_lock.lock_output("--output o", url, lambda _: None):
+        pass
+    assert cloud.contents(folder) == {"build.lock": b"mine"}
 
 
 def test_a_lock_that_another_process_took_is_left_alone(cloud, run, fast):
