@@ -187,6 +187,8 @@ def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
             if time.monotonic() > deadline:
                 raise
             continue
+        except IsADirectoryError as error:
+            raise no_lock_error(label, path) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

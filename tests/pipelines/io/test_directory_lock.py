@@ -145,6 +145,13 @@ def test_a_file_of_a_person_with_the_name_of_the_lock_stays(tmp_path, content):
     assert str(error.value).endswith(f", delete {tmp_path / LOCK_NAME}")
 
 
+def test_a_directory_with_the_name_of_the_lock_stays(tmp_path):
+    (tmp_path / LOCK_NAME).mkdir()
+    with pytest.raises(OutputError, match=f"--output X contains {LOCK_NAME}, which is not a lock"), locked(tmp_path):
+        pass
+    assert (tmp_path / LOCK_NAME).is_dir()
+
+
 @pytest.mark.parametrize("how", ["empty", "half", "byte", "appended"])
 def test_the_corrupt_lock_of_a_killed_process_is_replaced(tmp_path, how):
     path = tmp_path / LOCK_NAME
