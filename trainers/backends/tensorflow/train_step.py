@@ -254,7 +254,15 @@ class Trainer:
                 batch = next(iterator)
             with tf.control_dependencies(tf.nest.flatten(distribution.first(batch))):
                 waited = _clock() - begin
-            return distribution.sum(distribution.run(functools.partial(self.step, backward), step, batch)), waited
+
+            def on_replica(step: tf.Tensor, features: Features) -> Sums:
+                # A single thread would otherwise read the clock after the step. Hosts of TPUs have many threads, and
+                # the step is a program on another device.
+                with tf.control_dependencies([] if distribution.is_tpu else [waited]):
+                    features = tf.nest.map_structure(tf.identity, features)
+                return self.step(backward, step, features)
+
+            return distribution.sum(distribution.run(on_replica, step, batch)), waited
 
         zero = tf.constant(0, tf.int64)
         structure, _ = one_step.get_concrete_function(iterator, zero).structured_outputs
