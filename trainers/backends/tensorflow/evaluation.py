@@ -46,12 +46,15 @@ def evaluation_of(
 def outputs_of(
     function: Callable[[Features], Tensor], _variables: Sequence[keras.Variable], distribution: Distribution
 ) -> Callable[[MakeBatches], Iterator[np.ndarray]]:
-    """Return a function from batches to the outputs of a forward pass, an array [batch_size, ...] per batch."""
+    """Return a function from batches to the outputs of a forward pass, an array [batch_size, ...] per batch.
+
+    At most two graphs are traced: for the shape of the first batch, and for all other shapes.
+    """
 
     def gathered(features: Features) -> Tensor:
         return distribution.gather(distribution.run(function, features))
 
-    step = tf.function(gathered, autograph=False)
+    step = tf.function(gathered, autograph=False, reduce_retracing=True)
 
     def run(make: MakeBatches) -> Iterator[np.ndarray]:
         with distribution.batches(make) as batches:
