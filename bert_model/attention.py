@@ -65,8 +65,9 @@ class SelfAttention(keras.layers.Layer):
 
     Args:
         config: configuration of the model.
-        fused_attention: whether to use the backend's fused attention, where neither dropout nor attention maps are
-            needed; None, the default, uses it under JAX on a GPU, where Keras selects a kernel by dtype and shapes.
+        fused_attention: whether to compute attention in one kernel (`jax_attention.py`) under JAX, where it supports
+            dtype and shapes and no attention maps are needed; None, the default, where the first device is a GPU that
+            can run it. Without a GPU, True interprets the kernel slowly, for tests.
 
     Attributes:
         wrap_mixing: None, or a wrapper of the attention computation from queries, keys and values, called with
@@ -77,12 +78,9 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.heads = config.num_attention_heads
         self.dropout_rate = config.attention_probs_dropout_prob
-        has_kernel = keras.backend.backend() == "jax" and any(
-            device.startswith("gpu") for device in keras.distribution.list_devices()
-        )
+        has_kernel = keras.backend.backend() == "jax" and _has_kernel()
         self.fused_attention = has_kernel if fused_attention is None else fused_attention
-        # None lets Keras choose. On a TPU it chooses a kernel without bias, which would not mask padding.
-        self.flash_attention = None if has_kernel else False
+        self.interpret_kernel = not has_kernel
         self.wrap_mixing: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] | None = None
         hidden = config.hidden_size
         self.query = dense(hidden, hidden, config, "query")
@@ -116,13 +114,14 @@ class SelfAttention(keras.layers.Layer):
         key = split_heads(self.key(hidden), ops.shape(hidden)[1])  # [B, S, A, D]
         value = split_heads(self.value(hidden), ops.shape(hidden)[1])  # [B, S, A, D]
 
-        if self.fused_attention and not maps and (seed is None or self.dropout_rate == 0):
-            # cuDNN's kernel needs a bias with a row per query.
-            bias = ops.broadcast_to(attention_bias, (batch, 1, query_length, ops.shape(hidden)[1]))
-            context = ops.dot_product_attention(
-                query, key, value, bias, scale=1.0, flash_attention=self.flash_attention
-            )
-            return ops.reshape(context, (batch, query_length, size)), None  # [B, Q, H]
+        if self.fused_attention and keras.backend.backend() == "jax" and not maps:
+            from bert_model import jax_attention
+
+            if jax_attention.is_supported(query, key, seed):
+                context = jax_attention.attention(
+                    query, key, value, attention_bias, seed, self.dropout_rate, interpret=self.interpret_kernel
+                )
+                return ops.reshape(context, (batch, query_length, size)), None  # [B, Q, H]
 
         mix = self._mix if self.wrap_mixing is None else self.wrap_mixing(self._mix)
         if not maps:
@@ -154,3 +153,13 @@ class SelfAttention(keras.layers.Layer):
         context = ops.matmul(kept, ops.transpose(value, (0, 2, 1, 3)))  # [B, A, Q, D]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, query_length, heads * head_size))
         return (context, probabilities) if maps else context  # [B, Q, H]
+
+
+def _has_kernel() -> bool:
+    """Return whether JAX's first device can run `jax_attention.py`: an NVIDIA GPU with bfloat16 products (Ampere)."""
+    import jax
+
+    try:
+        return float(jax.devices()[0].compute_capability) >= 8.0
+    except (AttributeError, ValueError):  # A CPU or TPU; an AMD GPU.
+        return False

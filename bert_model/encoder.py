@@ -12,7 +12,7 @@ from keras import ops
 from bert_model.attention import attention_bias, positions_in_sequence
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
-from bert_model.layers import TransformerLayer, gather_positions
+from bert_model.layers import TransformerLayer, gather_positions, take_rows
 from bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
@@ -54,7 +54,7 @@ class Embeddings(keras.layers.Layer):
         Returns:
             float32 [B, S, H].
         """
-        words = ops.take(self.word_embeddings, input_ids, axis=0)  # [B, S, H]
+        words = take_rows(self.word_embeddings, input_ids)  # [B, S, H]
         # Look-up by a product with one-hot vectors, as in the released code: its gradient is a matrix product too,
         # while that of a gather would scatter all positions into the same few rows.
         one_hot = ops.one_hot(segment_ids, self.token_type_embeddings.shape[0], dtype="float32")  # [B, S, 2]
@@ -62,8 +62,13 @@ class Embeddings(keras.layers.Layer):
         if position_ids is None:
             positions = self.position_embeddings[: ops.shape(input_ids)[1]]  # [S, H]
         else:
-            positions = ops.take(self.position_embeddings, position_ids, axis=0)  # [B, S, H]
-        return dropout(self.norm(words + segments + positions), self.dropout_rate, seed)  # [B, S, H]
+            positions = take_rows(self.position_embeddings, position_ids)  # [B, S, H]
+        embedded = words + segments + positions  # [B, S, H]
+        if keras.backend.backend() == "jax":
+            from bert_model.jax_layout import row_major
+
+            embedded = row_major(embedded)
+        return dropout(self.norm(embedded), self.dropout_rate, seed)  # [B, S, H]
 
 
 class EncoderOutput(NamedTuple):

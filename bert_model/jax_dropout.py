@@ -9,6 +9,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # A 32-bit bijection with shifts 16, 15, 15, found by TheIronBorn with Christopher Wellons's hash-prospector, where it
 # had the lowest measured bias of two rounds (github.com/skeeto/hash-prospector, public domain).
@@ -32,16 +33,27 @@ def keep_mask(shape: tuple[int, ...], rate: float, seed: jax.Array) -> jax.Array
     keys = mix_pair(seed[..., 0], seed[..., 1])
     key_0, key_1 = (key.reshape(key.shape + (1,) * (len(shape) - key.ndim)) for key in keys)
     words = key_0
-    # A Weyl sequence: the position in the example, or in the batch with a single seed, times an odd number. Without
-    # this factor, positions that are a power of two apart are correlated.
     for axis in range(seed.ndim - 1, len(shape)):
-        stride = jnp.uint32(_GOLDEN * math.prod(shape[axis + 1 :]) % 2**32)
         along_axis = [size if other == axis else 1 for other, size in enumerate(shape)]
-        words += jax.lax.broadcasted_iota(jnp.uint32, along_axis, axis) * stride
-    words = _round(words, 16, _MULTIPLIERS[0]) ^ key_1
+        words += jax.lax.broadcasted_iota(jnp.uint32, along_axis, axis) * stride(shape, axis)
+    return jnp.broadcast_to(is_kept(words, key_1, rate), shape)
+
+
+def stride(shape: tuple[int, ...], axis: int) -> np.uint32:
+    """Return how much the words of two neighbors along an axis of a shape differ, modulo 2**32.
+
+    The words are a Weyl sequence: the position in the example, or in the batch with a single seed, times an odd number.
+    Without this factor, positions that are a power of two apart are correlated.
+    """
+    return np.uint32(_GOLDEN * math.prod(shape[axis + 1 :]) % 2**32)
+
+
+def is_kept(words: jax.Array, key: jax.Array, rate: float) -> jax.Array:
+    """Return which elements dropout keeps, bool, from their words and the second key of their seed, both uint32."""
+    words = _round(words, 16, _MULTIPLIERS[0]) ^ key
     # The last shift of the bijection is left out: it changes only low bits, and the comparison depends on high ones.
     words = _round(words, 15, _MULTIPLIERS[1])
-    return jnp.broadcast_to(words >= jnp.uint32(round(rate * 2**32)), shape)
+    return words >= np.uint32(round(rate * 2**32))
 
 
 def example_seeds(seed: int, step: jax.Array | int, first_example: jax.Array | int, count: int) -> jax.Array:
@@ -84,7 +96,7 @@ def _mix(words: jax.Array) -> jax.Array:
 
 
 def _round(words: jax.Array, shift: int, multiplier: int) -> jax.Array:
-    return (words ^ (words >> shift)) * jnp.uint32(multiplier)
+    return (words ^ (words >> np.uint32(shift))) * np.uint32(multiplier)
 
 
 def _as_word(number: jax.Array | int) -> jax.Array:

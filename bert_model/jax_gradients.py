@@ -1,7 +1,8 @@
-"""Softmax and layer normalization under JAX with their own gradients.
+"""Softmax, cross entropy, layer normalization and the sum with a bias under JAX, with their own gradients.
 
 Automatic differentiation saves the softmax and the centered inputs of a normalization in float32 for the backward pass.
-These gradients save the probabilities in the type of the scores, and two numbers per row of a normalization.
+These gradients save the probabilities in the type of the scores, and two numbers per row of a cross entropy or a
+normalization, and sum the gradient of a bias in float32.
 """
 
 import functools
@@ -39,6 +40,38 @@ def _softmax_backward(saved: jax.Array, upstream: jax.Array) -> tuple[jax.Array,
 
 
 softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+@jax.custom_vjp
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return -log softmax(logits)[label], in nats; `labels` have no gradient.
+
+    Args:
+        logits: float32 [..., C].
+        labels: int32 [...], in [0, C).
+
+    Returns:
+        float32 [...].
+    """
+    return _cross_entropy_forward(logits, labels)[0]
+
+
+def _cross_entropy_forward(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, Residuals]:
+    maximum = jnp.max(logits, axis=-1)  # [...]
+    log_sum = jnp.log(jnp.sum(jnp.exp(logits - maximum[..., None]), axis=-1))  # [...]
+    of_label = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # [...]
+    # The logits are subtracted first, so that large logits do not cancel the sum.
+    return (maximum - of_label) + log_sum, (logits, labels, maximum, log_sum)
+
+
+def _cross_entropy_backward(saved: Residuals, upstream: jax.Array) -> tuple[jax.Array, None]:
+    logits, labels, maximum, log_sum = saved
+    probabilities = jnp.exp((logits - maximum[..., None]) - log_sum[..., None])  # [..., C]
+    one_hot = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
+    return (probabilities - one_hot) * upstream[..., None], None
+
+
+cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -79,3 +112,31 @@ def _layer_normalization_backward(
 
 
 layer_normalization.defvjp(_layer_normalization_forward, _layer_normalization_backward)
+
+
+@jax.custom_vjp
+def add_bias(inputs: jax.Array, bias: jax.Array) -> jax.Array:
+    """Return inputs + bias, of one dtype, with the gradient of the bias summed in float32 and rounded once.
+
+    Automatic differentiation sums it in the type of the inputs, where 30,000 rows of bfloat16 cost a few percent.
+
+    Args:
+        inputs: float [..., N].
+        bias: float [N].
+
+    Returns:
+        float [..., N].
+    """
+    return inputs + bias
+
+
+def _add_bias_forward(inputs: jax.Array, bias: jax.Array) -> tuple[jax.Array, None]:
+    return inputs + bias, None
+
+
+def _add_bias_backward(_: None, upstream: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = tuple(range(upstream.ndim - 1))
+    return upstream, jnp.sum(upstream, axis=rows, dtype=jnp.float32).astype(upstream.dtype)
+
+
+add_bias.defvjp(_add_bias_forward, _add_bias_backward)

@@ -24,6 +24,7 @@ def gelu(inputs: Tensor) -> Tensor:
     # Computed with (1 + tanh(z)) / 2 = sigmoid(2z), without the power that makes the library's form five times slower
     # on a CPU. The custom gradient saves one tensor for the backward pass instead of four.
     scale = 2.0 * math.sqrt(2.0 / math.pi)
+    is_jax = keras.backend.backend() == "jax"
 
     @ops.custom_gradient
     def with_gradient(inputs: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -32,7 +33,9 @@ def gelu(inputs: Tensor) -> Tensor:
 
         def gradient(upstream: Tensor) -> Tensor:
             slope = scale + (3.0 * scale * 0.044715) * (inputs * inputs)
-            return upstream * (share + (outputs - outputs * share) * slope)
+            # XLA computes `share` again from the inputs; with the outputs it would read one more tensor.
+            rest = inputs * (share * (1.0 - share)) if is_jax else outputs - outputs * share
+            return upstream * (share + rest * slope)
 
         return outputs, gradient
 
@@ -127,7 +130,28 @@ def gather_positions(values: Tensor, positions: Tensor) -> Tensor:
     Returns:
         [B, Q, H].
     """
+    if keras.backend.backend() == "jax":
+        from bert_model.jax_lookup import take_positions
+
+        return take_positions(values, positions)
     batch, length, size = ops.shape(values)
     flat = ops.reshape(values, (batch * length, size))  # [B * S, H]
     first = ops.expand_dims(ops.arange(batch, dtype="int32") * length, 1)  # [B, 1]
     return ops.take(flat, ops.cast(positions, "int32") + first, axis=0)  # [B, Q, H]
+
+
+def take_rows(table: keras.Variable, ids: Tensor) -> Tensor:
+    """Return rows of an embedding table.
+
+    Args:
+        table: float32 [V, H].
+        ids: int [...], in [0, V).
+
+    Returns:
+        float32 [..., H].
+    """
+    if keras.backend.backend() == "jax":
+        from bert_model import jax_lookup
+
+        return jax_lookup.take_rows(table.value, ids)
+    return ops.take(table, ids, axis=0)

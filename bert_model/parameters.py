@@ -31,10 +31,18 @@ def truncated_normal(config: BertConfig) -> keras.initializers.Initializer:
 
 
 class Dense(keras.layers.Dense):
-    """Keras's layer with a product of two matrices, which TensorFlow fuses with bias and activation on a CPU."""
+    """Keras's layer, for each backend as it runs fastest.
+
+    Under TensorFlow the product is of two matrices, which it fuses with bias and activation on a CPU. Under JAX the
+    gradient of the bias is summed in float32 (`jax_gradients.py`).
+    """
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return float [..., units]; inputs are float [..., input_size]."""
+        if keras.backend.backend() == "jax":
+            from bert_model.jax_gradients import add_bias
+
+            return self.activation(add_bias(ops.matmul(inputs, self.kernel), self.bias.value))
         if keras.backend.backend() != "tensorflow" or len(inputs.shape) <= 2:
             return super().call(inputs, training)
         *leading, size = ops.shape(inputs)

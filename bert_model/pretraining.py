@@ -154,6 +154,10 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
         float32 [...].
     """
     labels = ops.cast(labels, "int32")
+    if keras.backend.backend() == "jax":
+        from bert_model import jax_gradients
+
+        return jax_gradients.cross_entropy(logits, labels)
 
     # With a custom gradient: automatic differentiation of log-sum-exp takes twice as long on a CPU, and the library's
     # sparse form, whose deterministic gradient scatters into the logits, three times.

@@ -36,8 +36,7 @@ def every_output() -> dict[str, np.ndarray]:
     paired = {**inputs, **labels, "next_sentence_labels": np.array([[0], [1], [1], [0]])}
     packed = {**row, **pairs, **labels}
     for name, options, features in (
-        ("pairs", {"fused_attention": False}, paired),
-        ("fused", {"fused_attention": True}, paired),
+        ("pairs", {}, paired),
         ("mlm", {}, {**inputs, **labels}),
         ("packed", {}, packed),
         ("padded", {"pad_vocabulary": True}, paired),

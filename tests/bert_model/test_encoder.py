@@ -146,22 +146,6 @@ def test_positions_asked_for_are_those_of_the_whole(packed, causal_attention):
         encoder(**inputs, output_range=1, output_positions=positions)
 
 
-@pytest.mark.parametrize("causal_attention", [False, True])
-def test_the_backends_own_attention_gives_the_same(causal_attention):
-    fused, _ = make_encoder(fused_attention=True)
-    own, _ = make_encoder(fused_attention=False)
-    inputs = encoder_inputs((3, 16))
-    for result, wanted in zip(
-        fused(**inputs, causal_attention=causal_attention),
-        own(**inputs, causal_attention=causal_attention),
-        strict=True,
-    ):
-        assert_close(result, wanted)
-    # With dropout, and for maps, it is not used.
-    assert_close(fused(**inputs, seed=SEED)[0], own(**inputs, seed=SEED)[0])
-    assert fused(**inputs, attention_maps=True).attention_maps[0].shape == (3, 4, 16, 16)
-
-
 def test_recomputed_layers_give_the_same_gradients():
     encoder, _ = make_encoder()
     inputs = encoder_inputs((3, 16))

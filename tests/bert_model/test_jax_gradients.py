@@ -5,7 +5,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from bert_model.jax_gradients import layer_normalization, softmax  # noqa: E402
+from bert_model.jax_gradients import add_bias, cross_entropy, layer_normalization, softmax  # noqa: E402
 
 
 def random(*shapes, seed=0):
@@ -62,3 +62,34 @@ def test_layer_normalization_of_a_constant_row_is_beta():
     inputs, gamma, beta = jnp.full((2, 8), 3.3), jnp.ones(8), jnp.arange(8.0)
     np.testing.assert_allclose(layer_normalization(inputs, gamma, beta, 1e-12), np.stack([np.arange(8.0)] * 2), atol=1)
     assert np.isfinite(jax.grad(lambda values: layer_normalization(values, gamma, beta, 1e-12).sum())(inputs)).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e5])
+def test_cross_entropy(scale):
+    """Against automatic differentiation in float64 of log softmax."""
+    logits, upstream = random((3, 4, 11), (3, 4))
+    logits, labels = scale * logits, np.arange(12).reshape(3, 4) % 11
+    losses, vjp = jax.vjp(lambda values: cross_entropy(values, labels), logits)
+    with jax.enable_x64(True):
+
+        def plain(values):
+            return -jnp.take_along_axis(jax.nn.log_softmax(values), labels[..., None], -1)[..., 0]
+
+        wanted, wanted_vjp = jax.vjp(plain, jnp.asarray(logits, jnp.float64))
+        wanted_gradient = wanted_vjp(jnp.asarray(upstream, jnp.float64))[0]
+    assert losses.dtype == np.float32
+    np.testing.assert_allclose(losses, wanted, rtol=1e-6, atol=2e-6)
+    np.testing.assert_allclose(vjp(upstream)[0], wanted_gradient, atol=1e-6)
+
+
+def test_the_gradient_of_a_bias_is_summed_in_float32():
+    """Automatic differentiation sums in bfloat16, which has 8 bits: 3 % away, or stuck at 256 for a sum of ones."""
+    (upstream,) = random((5000, 8))
+    upstream = jnp.asarray(upstream + 0.1, jnp.bfloat16)
+    inputs, bias = jnp.zeros((5000, 8), jnp.bfloat16), jnp.ones(8, jnp.bfloat16)
+    outputs, vjp = jax.vjp(add_bias, inputs, bias)
+    np.testing.assert_array_equal(outputs, jnp.ones_like(inputs))
+    of_inputs, of_bias = vjp(upstream)
+    np.testing.assert_array_equal(of_inputs, upstream)
+    assert of_bias.dtype == bias.dtype
+    np.testing.assert_allclose(of_bias.astype(np.float32), np.asarray(upstream, np.float64).sum(0), rtol=2**-8)
