@@ -15,7 +15,6 @@ compute. JAX, numpy, Keras and this repository are enough; --help lists the flag
 import argparse
 import dataclasses
 import itertools
-import os
 import sys
 import time
 from typing import Any
@@ -26,6 +25,7 @@ from benchmarks.random_rows import packed_features, random_features, random_weig
 from bert_model.config import PRESETS, BertConfig
 from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
 from bert_model.vocabulary_padding import with_padding
+from trainers.backends.jax.startup import start_jax
 from trainers.monitoring.throughput import peak_flops
 
 _VARIANTS = ("dropout", "none", "packed")
@@ -45,6 +45,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--vocab_size", type=int, default=30_522)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--steps", type=int, default=20, help="timed steps (default: %(default)s)")
+    parser.add_argument("--deterministic_ops", action="store_true", help="as pretrain does by default, slower on GPUs")
     parser.add_argument("--matrix_size", type=int, default=8192, help="rows of the matrices (default: %(default)s)")
     return parser.parse_args(arguments)
 
@@ -98,13 +99,15 @@ def measure(config: BertConfig, features: dict[str, np.ndarray], precision: str,
 def main() -> None:
     """Measure every configuration and print a Markdown table."""
     options = parse(sys.argv[1:])
-    os.environ["KERAS_BACKEND"] = "jax"
+    start_jax(deterministic=options.deterministic_ops)
     import jax
 
     device = jax.devices()[0]
     rate = matrix_rate(options.matrix_size, options.precision)
     peak = peak_flops(device.device_kind, options.precision)
-    print(f"{device.device_kind}, {len(jax.devices())} devices, JAX {jax.__version__}, {options.precision}")
+    operations = "deterministic" if options.deterministic_ops else "fastest"
+    devices = f"{device.device_kind}, {len(jax.devices())} devices"
+    print(f"{devices}, JAX {jax.__version__}, {options.precision}, {operations} operations")
     print(f"matrix product of {options.matrix_size}: {rate / 1e12:.4g} TFLOP/s", end="")
     print(f", published peak {peak / 1e12:.4g} TFLOP/s" if peak else ", published peak unknown")
     print("\n| model | positions | variant | batch | ms/step | sequences/s | MFU | MFU computed | of peak | GiB |")
