@@ -160,6 +160,6 @@ def _has_kernel() -> bool:
     import jax
 
     try:
-        return float(jax.devices()[0].compute_capability) >= 8.0
+        return float(jax.local_devices()[0].compute_capability) >= 8.0
     except (AttributeError, ValueError):  # A CPU or TPU; an AMD GPU.
         return False

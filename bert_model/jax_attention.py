@@ -29,8 +29,8 @@ _BACKWARD_STAGES = 2
 def is_supported(query: jax.Array, key: jax.Array, seed: jax.Array | None) -> bool:
     """Return whether `attention` computes these queries, keys and dropout; shapes are those of its arguments."""
     _, length, _, size = query.shape
-    has_types = query.dtype in (jnp.bfloat16, jnp.float16) and (seed is None or seed.ndim == 2)
-    return has_types and query.shape == key.shape and length % _BLOCK == 0 and size in (32, 64, 128)
+    has_types = query.dtype == jnp.bfloat16 and (seed is None or seed.ndim == 2)
+    return has_types and query.shape == key.shape and length % _BLOCK == 0 and size in (32, 64)
 
 
 def attention(
@@ -45,7 +45,7 @@ def attention(
     """Return dropout(softmax(query key^T + bias)) value for each head.
 
     Args:
-        query, key, value: float16 or bfloat16 [B, S, A, D], supported sizes as in `is_supported`.
+        query, key, value: bfloat16 [B, S, A, D], of sizes that `is_supported` accepts.
         bias: float32 [B, 1, 1 or S, S], without gradient.
         seed: int32 [B, 2], seed of the dropout for each example, as in `jax_dropout.keep_mask`; None for no dropout.
         rate: dropout rate of the probabilities.
