@@ -27,12 +27,13 @@ def take_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
     return jnp.take(table, ids, axis=0)
 
 
-def _take_rows_forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, int]]:
-    return take_rows(table, ids), (ids, table.shape[0])
+def _take_rows_forward(table: jax.Array, ids: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return take_rows(table, ids), (table, ids)
 
 
-def _take_rows_backward(saved: tuple[jax.Array, int], upstream: jax.Array) -> tuple[jax.Array, None]:
-    ids, rows = saved
+def _take_rows_backward(saved: tuple[jax.Array, jax.Array], upstream: jax.Array) -> tuple[jax.Array, None]:
+    table, ids = saved
+    rows = table.shape[0]
     sums = {"cuda": functools.partial(sum_by_row, rows=rows), "default": functools.partial(_added, rows=rows)}
     values = upstream.reshape(ids.size, -1)  # [N, H]
     return jax.lax.platform_dependent(values, ids.reshape(-1), **sums), None
@@ -69,8 +70,8 @@ def sum_by_row(values: jax.Array, ids: jax.Array, rows: int) -> jax.Array:
     run = jnp.cumsum(is_first).reshape(-1, _BLOCK)  # [M / 128, 128], number of the run
     run = run - run[:, :1]  # counted from the first run of the block
 
-    blocks = jnp.where(order < count, order, 0)
-    sorted_values = (values[blocks] * (order < count)[:, None]).reshape(-1, _BLOCK, size)  # [M / 128, 128, H]
+    sorted_values = values[jnp.minimum(order, count - 1)] * (order < count)[:, None]  # [M, H], 0 in the padding
+    sorted_values = sorted_values.reshape(-1, _BLOCK, size)  # [M / 128, 128, H]
     is_in_run = (run[:, None, :] == jnp.arange(_BLOCK)[:, None]).astype(values.dtype)  # [M / 128, 128 runs, 128]
     sums = jnp.matmul(is_in_run, sorted_values, precision=jax.lax.Precision.HIGHEST)  # [M / 128, 128 runs, H]
 
@@ -81,7 +82,8 @@ def sum_by_row(values: jax.Array, ids: jax.Array, rows: int) -> jax.Array:
     _, total = jax.lax.associative_scan(_add_unless_new, (is_new, last_run))  # [M / 128, H], up to the end of the block
     before = jnp.concatenate([jnp.zeros((1, size), values.dtype), total[:-1]]) * continues[:, None]  # [M / 128, H]
 
-    # The end of the run of each id; ids that do not occur point to themselves beyond the values.
+    # The position of the end of the run of each id, -1 for ids that do not occur; other positions have targets beyond
+    # the rows, and are dropped.
     positions = jnp.arange(ids.size, dtype=jnp.int32)
     targets = jnp.where(is_last, ids, rows + 1 + positions)
     end = jnp.full(rows, -1, jnp.int32).at[targets].set(positions, mode="drop", unique_indices=True)  # [V]
