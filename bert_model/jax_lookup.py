@@ -67,7 +67,7 @@ def sum_by_row(values: jax.Array, ids: jax.Array, rows: int) -> jax.Array:
     ids = ids[order]
     is_first = jnp.concatenate([jnp.ones(1, bool), ids[1:] != ids[:-1]])  # [M], of its run
     is_last = jnp.concatenate([is_first[1:], jnp.ones(1, bool)])
-    run = jnp.cumsum(is_first).reshape(-1, _BLOCK)  # [M / 128, 128], number of the run
+    run = jnp.cumsum(is_first).reshape(-1, _BLOCK)  # [M / 128, 128], number of a run of equal ids
     run = run - run[:, :1]  # counted from the first run of the block
 
     sorted_values = values[jnp.minimum(order, count - 1)] * (order < count)[:, None]  # [M, H], 0 in the padding
@@ -82,7 +82,7 @@ def sum_by_row(values: jax.Array, ids: jax.Array, rows: int) -> jax.Array:
     _, total = jax.lax.associative_scan(_add_unless_new, (is_new, last_run))  # [M / 128, H], up to the end of the block
     before = jnp.concatenate([jnp.zeros((1, size), values.dtype), total[:-1]]) * continues[:, None]  # [M / 128, H]
 
-    # The position of the end of the run of each id, -1 for ids that do not occur; other positions have targets beyond
+    # The position where the run with each id ends, -1 for ids that do not occur; other positions have targets beyond
     # the rows, and are dropped.
     positions = jnp.arange(ids.size, dtype=jnp.int32)
     targets = jnp.where(is_last, ids, rows + 1 + positions)
