@@ -19,7 +19,7 @@ from bert_model.jax_dropout import is_kept, mix_pair, stride
 Residuals = tuple[jax.Array, ...]
 
 # Queries or keys of a block, and the options of the compiler that were fastest for 128 and 512 positions on an H200
-# (docs/benchmarks/gpu.md): a kernel of larger blocks waits for registers.
+# (docs/benchmarks/gpu.md).
 _BLOCK = 64
 _WARPS = 4
 _FORWARD_STAGES = 3

@@ -1,7 +1,7 @@
 """Look-ups of rows under JAX whose gradient is a fast and deterministic sum on GPUs.
 
-The gradient of a look-up adds rows into a table. XLA does that with atomic operations in any order, or, where only
-deterministic operations are allowed, with a prefix sum over all rows, which takes a quarter of a training step.
+The gradient of a look-up adds rows into a table. XLA does that with atomic operations in any order. Where only
+deterministic operations are allowed, it sorts all numbers of all rows and computes prefix sums of them.
 """
 
 import functools
