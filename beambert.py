@@ -16,6 +16,7 @@ from beambert_common.command_line import argument_parser as arguments
 from beambert_common.command_line.command import Command, Parser, usage_error
 from beambert_common.command_line.command_errors import error_line, interrupted, report_stream_error
 from beambert_common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
+from beambert_common.command_line.library_warnings import print_library_warnings
 from beambert_common.command_line.path_flags import bad_path, empty_path, typed_paths
 
 COMMAND_GROUPS = {
@@ -313,6 +314,9 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     terminal.open_streams()
+    # A program that calls this function decides itself what its loggers print.
+    if process.is_command():
+        print_library_warnings()
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:

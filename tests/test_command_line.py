@@ -95,6 +95,8 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["build", "-output=x"], "unknown argument -output; did you mean --output?"),
         (["build", "---output", "x"], "unknown argument ---output; did you mean --output?"),
         (["build", "-help"], "unknown argument -help; did you mean --help?"),
+        # Similar to --help only by its dashes.
+        (["fill-mask", "--model", "m"], "unknown argument --model; see"),
         # As a word processor writes two hyphens.
         (["build", "\u2013output", "x"], "unknown argument \u2013output; did you mean --output?"),
         (["build", "\u2014input=x", "--output", "x"], "unknown argument \u2014input; did you mean --input?"),

@@ -8,6 +8,8 @@ from beambert_common.command_line.command import usage_error
 
 HELP = ("help", "--help", "-h")
 VERSION = ("version", "--version", "-V")
+# Of flags, also as a word processor writes them.
+_DASHES = "-\u2013\u2014"
 
 
 def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
@@ -18,9 +20,11 @@ def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None =
         known: valid words.
         renamed: current names by old names, which may be mistyped too.
     """
-    renamed = renamed or {}
-    close = difflib.get_close_matches(word.lower(), [*known, *renamed], n=1)
-    return f"; did you mean {renamed.get(close[0], close[0])}?" if close else ""
+    # Without dashes, which are equal in all flags: --model is not similar to --help.
+    names = {name: name for name in known} | dict(renamed or {})
+    current = {name.lstrip(_DASHES): names[name] for name in names}
+    close = difflib.get_close_matches(word.lower().lstrip(_DASHES), current, n=1)
+    return f"; did you mean {current[close[0]]}?" if close else ""
 
 
 def summaries(commands: Mapping[str, tuple[str, str]], names: Iterable[str]) -> str:

@@ -1,0 +1,29 @@
+"""What libraries print on the terminal of a command."""
+
+import subprocess
+import sys
+
+_CODE = """
+import logging, sys
+sys.argv[0] = "beambert"
+# Beam is imported as without [gcp].
+sys.modules["apitools"] = None
+import beambert
+code = beambert.main(["vocab", "--input", sys.argv[1], "--output", sys.argv[2], "--vocab_size", "30"])
+assert "apache_beam.io.gcp.bigquery" in sys.modules
+logging.getLogger("another").warning("heard")
+sys.exit(code)
+"""
+
+
+def test_warnings_of_beam_are_not_printed_and_those_of_other_libraries_are(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("One sentence here. Another one.\n")
+    result = subprocess.run(
+        [sys.executable, "-c", _CODE, str(text), str(tmp_path / "vocab.txt")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stderr == "WARNING:another:heard\n"
+    assert result.returncode == 0
