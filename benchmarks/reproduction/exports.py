@@ -134,13 +134,20 @@ def _litert(directory: Path) -> Answer:
 
 
 def _of_ids(directory: Path, probabilities: Callable[[dict[str, Any]], np.ndarray]) -> Answer:
+    """Return the function from a text to probabilities for an export that takes token ids.
+
+    Args:
+        directory: the export, with its tokenizer.
+        probabilities: function of the inputs by name, int32 [1, T] each for T tokens of the text, without padding.
+    """
     from tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(str(directory))
 
     def answer(text: str) -> np.ndarray:
         names = ("input_ids", "input_mask", "segment_ids")
-        rows = (np.array([row], np.int32) for row in tokenizer.encode(text))
+        encoded = tokenizer.encode(text, max_seq_length=128)
+        rows = (np.array([row[: sum(encoded[1])]], np.int32) for row in encoded)
         return probabilities(dict(zip(names, rows, strict=True)))
 
     return answer
