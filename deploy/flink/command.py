@@ -1,8 +1,7 @@
 """`beambert submit flink`: run a data command on an Apache Flink cluster.
 
 The command itself runs on this machine: it lists the input, validates the options and builds the pipelines. This module
-adds Beam's job server, which submits them to the cluster, checks for problems that would make the job hang, job states,
-and cancellation of the job when the command is stopped.
+adds Beam's job server, which submits them to the cluster, and checks for problems that would make the job hang.
 """
 
 import argparse
@@ -13,9 +12,8 @@ import shutil
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +23,7 @@ from beambert_common.command_line.flags import WholeNumber
 from beambert_common.command_line.path_flags import LOCAL_PATH
 from beambert_common.quantities import counted
 from beambert_common.signals import interrupted_by_signals
+from deploy.flink.job_monitor import MILLISECONDS_IDLE, monitored_jobs
 from deploy.flink.job_server import find_java, job_server
 from pipelines.errors import EngineError, SubmitError
 from pipelines.runner.flink_rest import FINAL, FlinkCluster, listens
@@ -53,9 +52,6 @@ COMMON_FLAGS = (
 RUNS = ("build", "corpus", "pretraining-data")
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-_POLL_SECONDS = 1.0
-_SECONDS_TO_CANCEL = 30.0
-_MILLISECONDS_IDLE = 5_000
 # Beam's flags that `submit flink` sets, which are rejected after the command.
 _RESERVED = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
 
@@ -169,7 +165,7 @@ def beam_flags(config: FlinkConfig, endpoint: str, properties: ClusterProperties
         f"--job_name={name}",
     ]
     if properties.keeps_workers:
-        flags.append(f"--environment_cache_millis={_MILLISECONDS_IDLE}")
+        flags.append(f"--environment_cache_millis={MILLISECONDS_IDLE}")
     if config.environment_type != "LOOPBACK":
         flags.append(f"--environment_config={config.environment_config}")
     return flags
@@ -203,7 +199,7 @@ def run(config: FlinkConfig, command: "Command") -> int:
         with (
             _log_files(folder),
             _job_server(config, cluster, properties.version, folder) as endpoint,
-            _monitored_jobs(cluster, name, properties),
+            monitored_jobs(cluster, name, keeps_workers=properties.keeps_workers),
         ):
             flags = beam_flags(config, endpoint, properties, name)
             try:
@@ -324,61 +320,3 @@ def _log_files(folder: Path) -> Iterator[None]:
         threading.excepthook = threading.__excepthook__
         root.removeHandler(handler)
         handler.close()
-
-
-@contextmanager
-def _monitored_jobs(cluster: FlinkCluster, name: str, properties: ClusterProperties) -> Iterator[None]:
-    """Print each change of state of the jobs while the body runs, and cancel them if the body raises."""
-    before = {job["jid"] for job in cluster.jobs(name)}
-    over = threading.Event()
-    thread = threading.Thread(target=_print_states, args=(cluster, name, before, over), daemon=True)
-    thread.start()
-    try:
-        yield
-    except BaseException:
-        over.set()
-        if _cancel(cluster, name) and properties.keeps_workers:
-            # The workers finish their bundles and end after the idle timeout.
-            time.sleep(_MILLISECONDS_IDLE / 1000 + 1)
-        raise
-    finally:
-        over.set()
-        thread.join(_SECONDS_TO_CANCEL)
-
-
-def _print_states(cluster: FlinkCluster, name: str, before: set[str], over: threading.Event) -> None:
-    states: dict[str, str] = {}
-    while not over.wait(_POLL_SECONDS):
-        # The JobManager may be unreachable for a moment.
-        with suppress(SubmitError):
-            for job in cluster.jobs(name):
-                jid, state = job["jid"], job["state"]
-                if jid in before or states.get(jid) == state:
-                    continue
-                states[jid] = state
-                reason = cluster.reason(jid) if state in ("RESTARTING", "FAILING", "FAILED") else ""
-                dashboard = "" if state in FINAL else f", {cluster.url}/#/job/running/{jid}"
-                print(f"Flink: {state}{f' ({reason[:200]})' if reason else ''}{dashboard}", file=sys.stderr, flush=True)
-
-
-def _cancel(cluster: FlinkCluster, name: str) -> bool:
-    """Cancel the running jobs, wait until they end, and return whether any was running."""
-    deadline = time.monotonic() + _SECONDS_TO_CANCEL
-    canceled: set[str] = set()
-    try:
-        while running := [job["jid"] for job in cluster.jobs(name) if job["state"] not in FINAL]:
-            for jid in running:
-                if jid not in canceled:
-                    canceled.add(jid)
-                    cluster.cancel(jid)
-                    print(f"Flink: canceling {jid}", file=sys.stderr, flush=True)
-            if time.monotonic() > deadline:
-                print(
-                    f"Flink: job {running[0]} was not canceled within {_SECONDS_TO_CANCEL:g} s; check {cluster.url}",
-                    file=sys.stderr,
-                )
-                break
-            time.sleep(0.3)
-    except SubmitError as error:
-        print(f"Flink: the job could not be canceled: {error}", file=sys.stderr)
-    return bool(canceled)

@@ -13,6 +13,7 @@ import pytest
 import beambert
 from deploy.flink import command as flink
 from deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
+from deploy.flink.job_monitor import monitored_jobs, print_states
 from deploy.flink.job_server import command_line, job_server
 from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster, error_line
@@ -205,7 +206,7 @@ def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("another", "RUNNING")
 
     def command() -> None:
-        with flink._monitored_jobs(FlinkCluster(cluster.address), "ours", flink.ClusterProperties(2, False, "1.19")):
+        with monitored_jobs(FlinkCluster(cluster.address), "ours", keeps_workers=False):
             cluster.job("ours", "RUNNING")
             cluster.answers["/jobs/overview"]["jobs"][-1]["jid"] = "4567"
             raise raised
@@ -229,7 +230,7 @@ def test_changes_of_state_are_told_once_with_their_reason(cluster, capsys):
         return state is None
 
     over.wait = wait
-    flink._print_states(FlinkCluster(cluster.address), "ours", set(), over)
+    print_states(FlinkCluster(cluster.address), "ours", set(), over)
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[1].strip(",") for line in lines] == ["RUNNING", "RESTARTING", "RUNNING", "FINISHED"]
     assert "(TaskManager lost)" in lines[1]
