@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.command_line.library_warnings import print_library_warnings
 from benchmarks.reproduction import (
     continued_pretraining,
     exports,
@@ -124,6 +125,7 @@ def main() -> None:
     for name in _DATA:
         if not (options.data / name).is_dir():
             parser.error(f"{options.data} has no directory {name}")
+    print_library_warnings()
     names = list(parts(options.data, options.results))
     for name in options.parts or []:
         if name not in names:

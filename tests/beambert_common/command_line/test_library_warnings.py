@@ -12,11 +12,16 @@ import beambert
 code = beambert.main(["vocab", "--input", sys.argv[1], "--output", sys.argv[2], "--vocab_size", "30"])
 assert "apache_beam.io.gcp.bigquery" in sys.modules
 logging.getLogger("another").warning("heard")
+silent = logging.getLogger("silent")
+silent.addHandler(logging.NullHandler())
+logging.getLogger("silent.part").warning("not heard")
+logging.getLogger().addHandler(logging.NullHandler())
+logging.warning("not heard")
 sys.exit(code)
 """
 
 
-def test_warnings_of_beam_are_not_printed_and_those_of_other_libraries_are(tmp_path):
+def test_warnings_are_printed_unless_they_are_of_beam_or_have_another_handler(tmp_path):
     text = tmp_path / "a.txt"
     text.write_text("One sentence here. Another one.\n")
     result = subprocess.run(
