@@ -43,7 +43,7 @@ help:
 	@echo "make bench-grouping   fine-tuning with and without grouping by length, in examples per second, on $(DATA); MODEL=DIR names a BERT (8 to 20 minutes)"
 	@echo "make bench-adaptation   new words and more positions for a released BERT: losses by initialization, on $(DATA); MODEL=DIR names it (about 15 minutes)"
 	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
-	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 5 to 7 hours with bfloat16 instructions, 14 without, resumable)"
+	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 7 hours with bfloat16 instructions, 14 without, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
 	@echo "make clean   remove .venv, caches and the demo's output"
 

@@ -5,8 +5,8 @@
 
 Each part writes its rows to RESULTS/parts/PART.json. A part with results is not run again, and fine-tuning resumes from
 its last checkpoint, so that the command may be stopped at any time. The parts depend on the CPU: without bfloat16
-instructions, bfloat16 is slower than float32, and everything is computed in float32. On 2 cores the parts take five to
-seven hours with these instructions and about 14 hours without them, two to three and eight of them for SST-2. --parts
+instructions, bfloat16 is slower than float32, and everything is computed in float32. On 2 cores the parts take about
+seven hours with these instructions and about 14 hours without them, three and eight of them for SST-2. --parts
 selects parts, also some that do not run otherwise: those of the other kind of CPU, and CoLA in random order.
 """
 
