@@ -163,7 +163,7 @@ bench-segmentation: setup
 	$(BIN)/python benchmarks/segmentation.py $(DATA) $(TREEBANKS)
 
 bench-wikipedia: setup
-	$(BIN)/python benchmarks/wikipedia.py $(DATA)
+	PYTHONPATH=. $(BIN)/python benchmarks/wikipedia.py $(DATA)
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
