@@ -1,7 +1,7 @@
 """Compare the losses of a released BERT with an extended vocabulary, by the initialization of the new embeddings.
 
 The domain is eight plays of Shakespeare in the spelling of the first folio (Project Gutenberg); two further plays are
-the held-out text. All starts train on the same masked words in the same order (`benchmarks/masked_words.py`):
+the validation split. All starts train on the same masked words in the same order (`benchmarks/masked_words.py`):
 
 - unextended: the released model with its own vocabulary;
 - mean: `beambert extend-vocab`, whose new embeddings are means of former ones;

@@ -1,4 +1,4 @@
-"""Train and evaluate masked-LM models on the same masked words, whatever their vocabularies are.
+"""Train and evaluate masked-LM models on the same masked words, independently of their vocabularies.
 
 A row is a fixed number of words. All tokens of a masked word are masked, and the loss of a word is the sum over its
 tokens. So losses by word and by character of models with different vocabularies can be compared. The number of [MASK]

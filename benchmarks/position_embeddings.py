@@ -3,7 +3,7 @@
 The model is cut to its first positions. Then it gets more of them, by each method of `beambert convert
 --position_init`. The released model itself, which was trained with all positions, shows what is
 lost. All starts train on the same masked words in the same order (`benchmarks/masked_words.py`), on Wikipedia articles;
-the held-out text is another file.
+the validation split is another file.
 
 Every result is added to WORK/results.jsonl at once, and a second call computes only what is missing.
 

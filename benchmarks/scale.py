@@ -85,7 +85,10 @@ def describe(name: str, values: np.ndarray) -> None:
 
 
 def measure_text(data: Path) -> None:
-    """Lengths, and pieces a word by size of vocabulary: learnt on five sixths of the articles, measured on the rest."""
+    """Print lengths, and tokens per word for each vocabulary size.
+
+    The vocabularies are learned on five sixths of the articles and measured on the rest.
+    """
     records = records_of(data)
     sentences = [sentence for record in records for sentence in record.text.split("\n")]
     words = np.array([len(sentence.split()) for sentence in sentences])
@@ -95,16 +98,16 @@ def measure_text(data: Path) -> None:
     describe("sentences a document", np.array([record.text.count("\n") + 1 for record in records]))
     describe("bytes a document", np.array([len(record.text.encode("utf-8")) for record in records]))
     learning = [record.text for record in records if record.id[0] % 6]
-    held_out = [record.text for record in records if not record.id[0] % 6]
-    running = sum(len(text.split()) for text in held_out)
-    counts, others = most_frequent(count_words(learning, WordRules()), 2_000_000), count_words(held_out, WordRules())
+    validation = [record.text for record in records if not record.id[0] % 6]
+    running = sum(len(text.split()) for text in validation)
+    counts, others = most_frequent(count_words(learning, WordRules()), 2_000_000), count_words(validation, WordRules())
     for vocab_size in VOCAB_SIZES:
         start = time.process_time()
-        pieces = learn_vocabulary(counts, vocab_size, 0, 1000)
-        measured = coverage(others, set(pieces))
+        vocabulary = learn_vocabulary(counts, vocab_size, 0, 1000)
+        measured = coverage(others, set(vocabulary))
         seconds = time.process_time() - start
         a_word = measured.tokens / running
-        print(f"{vocab_size:>8,} pieces: {a_word:.4f} a word between blanks, {measured} ({seconds:.0f} s)")
+        print(f"{vocab_size:>8,} tokens: {a_word:.4f} per word between blanks, {measured} ({seconds:.0f} s)")
 
 
 def pages_of(records: list[Record]) -> list[Record]:

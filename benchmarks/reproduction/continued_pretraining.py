@@ -1,7 +1,7 @@
 """Continue the pretraining of a released model on novels, and measure what it learns and what it forgets.
 
-The text is of Tolstoy (translated), Doyle, Twain and Jerome. Measured is the masked-LM loss on novels of authors that
-are held out, Austen and Wilde, and on Wikipedia, before and after.
+The text is of Tolstoy (translated), Doyle, Twain and Jerome. Measured is the masked-LM loss on novels of other
+authors, Austen and Wilde, and on Wikipedia, before and after.
 """
 
 import json

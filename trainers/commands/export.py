@@ -1,20 +1,12 @@
 """Define `beambert export`, which writes a model that runs without beambert."""
 
 import argparse
-import json
-import logging
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from beambert_common import file_errors
 from beambert_common.command_line.flags import sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import hugging_face_config
 from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
 from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from bert_model.checkpoints.writer import check_destination, new_directory, require_files
@@ -32,6 +24,15 @@ from trainers.inference.export_record import (
     difference_lines,
     write_export_record,
 )
+from trainers.inference.export_writers import (
+    LABELS_NAME,
+    MODEL_NAMES,
+    VOCABULARY_NAME,
+    signature_names,
+    signature_text,
+    write_ids_model,
+    write_saved_model,
+)
 from trainers.inference.model_loading import InferenceModel, load_model
 from trainers.monitoring.training_progress import print_status
 
@@ -45,11 +46,6 @@ beambert export reviews-model onnx-model --to onnx --max_seq_length 128"""
 COMMON_FLAGS = ("--to", "--tokenizer", "--quantization", "--max_seq_length", "--top_k")
 KINDS = ("savedmodel", "onnx", "litert")
 QUANTIZATIONS = ("none", "int8")
-MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
-VOCABULARY_NAME = "vocab.txt"
-LABELS_NAME = "labels.json"
-# The newest opset that all common runtimes of recent years support.
-ONNX_OPSET = 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,19 +161,19 @@ def _export(config: ExportConfig, destination: Path) -> int:
     text_files = [VOCABULARY_NAME, *([LABELS_NAME] if inference_model.labels else [])]
     with new_directory(destination) as work_directory:
         if config.to == "savedmodel":
-            signatures = save(inference_model, work_directory, length, config.top_k, config.tokenizer)
-            lines = [_signature_text(name, function) for name, function in signatures.items()]
+            signatures = write_saved_model(inference_model, work_directory, length, config.top_k, config.tokenizer)
+            lines = [signature_text(name, function) for name, function in signatures.items()]
             differences = _differences(inference_model) if config.tokenizer == TENSORFLOW_TEXT else None
             if differences is not None:
                 lines += [f"tokenizer tensorflow_text: {line}" for line in difference_lines(differences)]
-            names = {name: _signature_names(function) for name, function in signatures.items()}
+            names = {name: signature_names(function) for name, function in signatures.items()}
             with file_errors.writing(destination):
                 write_export_record(work_directory, inference_model, length, names, differences)
             variables = ["variables/variables.index", "variables/variables.data-00000-of-00001"]
             assets = [f"assets/{name}" for name in text_files]
             require_files(work_directory, ["saved_model.pb", *variables, *assets, RECORD_NAME, MODEL_CARD_FILE_NAME])
         else:
-            lines = [save_ids_model(inference_model, work_directory, config.to, config.quantization)]
+            lines = [write_ids_model(inference_model, work_directory, config.to, config.quantization)]
             require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
     print_status(f"Wrote     {destination}: {inference_model.task}, max_seq_length {length}")
     for line in lines:
@@ -214,145 +210,3 @@ def _differences(inference_model: InferenceModel) -> TokenizerDifferences:
         rules,
         lambda vocabulary: TensorFlowTextTokenizer(vocabulary, **asdict(rules)).encode_batch,
     )
-
-
-def _signature_names(function: Any) -> tuple[list[str], list[str]]:
-    """Return the names of the inputs and of the outputs of a signature."""
-    import tensorflow as tf
-
-    inputs = [spec.name for spec in tf.nest.flatten(function.structured_input_signature)]
-    return inputs, list(function.structured_outputs)
-
-
-def _signature_text(name: str, function: Any) -> str:
-    inputs, outputs = _signature_names(function)
-    return f"{name}: {', '.join(inputs)} -> {', '.join(outputs)}"
-
-
-def save_ids_model(inference_model: InferenceModel, directory: Path, kind: str, quantization: str = "none") -> str:
-    """Write a model that takes token ids for another runtime, with vocab.txt and labels.json.
-
-    tokenizer_config.json has the word rules where vocab.txt does not imply them.
-
-    Args:
-        inference_model: the model.
-        directory: new directory for model.onnx or model.tflite.
-        kind: "onnx" or "litert".
-        quantization: "none", or "int8" for weight matrices of 8-bit integers; activations are quantized at inference
-            ("dynamic quantization" of onnxruntime, "dynamic range quantization" of LiteRT).
-
-    Returns:
-        A line with the inputs and outputs.
-
-    Raises:
-        ImportError: the ONNX converter or quantizer is not installed.
-    """
-    import tensorflow as tf
-
-    from trainers.inference.signatures import ids_function, plain_forward
-
-    function = ids_function(inference_model, plain_forward(inference_model)).get_concrete_function()
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / MODEL_NAMES[kind]
-    if kind == "onnx":
-        import tf2onnx
-
-        specs = tf.nest.flatten(function.structured_input_signature)
-        converted = tf2onnx.convert.from_function(
-            ids_function(inference_model, plain_forward(inference_model)), specs, opset=ONNX_OPSET
-        )
-        path.write_bytes(converted[0].SerializeToString())
-        if quantization == "int8":
-            _quantize_onnx(path)
-    else:
-        module = tf.Module()
-        module.weights = [variable.value for variable in inference_model.model.variables]
-        with tempfile.TemporaryDirectory() as folder:
-            # Converted from a SavedModel, inputs and outputs keep their names.
-            tf.saved_model.save(module, folder, signatures=function)
-            converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-            if quantization == "int8":
-                converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            path.write_bytes(converter.convert())
-    _write_text_files(inference_model, directory)
-    rules = inference_model.word_rules
-    if rules != WordRules(not inference_model.vocabulary.has_capitals()):
-        # `Tokenizer.load` reads it; without it, the vocabulary implies the rules.
-        text = hugging_face_config.tokenizer_config(inference_model.config, rules)
-        (directory / TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
-    return _signature_text(MODEL_NAMES[kind], function)
-
-
-def _quantize_onnx(path: Path) -> None:
-    """Replace an ONNX model by one whose weight matrices are 8-bit integers, one scale per column."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        quantized = Path(folder) / path.name
-        # It recommends a shape inference that changes nothing in a BERT.
-        logging.disable(logging.WARNING)
-        try:
-            quantize_dynamic(path, quantized, weight_type=QuantType.QInt8, per_channel=True)
-        finally:
-            logging.disable(logging.NOTSET)
-        quantized.replace(path)
-
-
-def _write_text_files(inference_model: InferenceModel, directory: Path) -> None:
-    (directory / VOCABULARY_NAME).write_bytes(inference_model.vocabulary.to_bytes())
-    if inference_model.labels:
-        text = json.dumps(inference_model.labels, ensure_ascii=False) + "\n"
-        (directory / LABELS_NAME).write_text(text, encoding="utf-8")
-
-
-def save(
-    inference_model: InferenceModel, directory: Path, max_seq_length: int, top_k: int = 5, tokenizer: str = EXACT
-) -> dict[str, Any]:
-    """Write a SavedModel.
-
-    Args:
-        inference_model: the model.
-        directory: new directory; its `assets` contain vocab.txt and, for a task with classes, labels.json.
-        max_seq_length: maximum sequence length in tokens, as in `served_model`.
-        top_k: number of candidates per [MASK], as in `served_model`.
-        tokenizer: "exact", or "tensorflow_text" for operations of that package.
-
-    Returns:
-        Each signature, a `tf.types.experimental.ConcreteFunction`, by name.
-
-    Raises:
-        ImportError: tensorflow_text is not installed.
-        TrainingError: the files cannot be written.
-        VocabularyError: tensorflow_text does not support the vocabulary.
-    """
-    import tensorflow as tf
-
-    from trainers.inference.signatures import served_model
-
-    text_tokenizer = _text_tokenizer(inference_model, tokenizer)
-    module, signatures = served_model(inference_model, text_tokenizer, max_seq_length, top_k)
-    sources = directory.with_name(f"{directory.name}.assets")
-    try:
-        sources.mkdir(parents=True, exist_ok=True)
-        _write_text_files(inference_model, sources)
-        module.vocabulary_file = tf.saved_model.Asset(str(sources / VOCABULARY_NAME))
-        if inference_model.labels:
-            module.labels_file = tf.saved_model.Asset(str(sources / LABELS_NAME))
-        concrete = {name: function.get_concrete_function() for name, function in signatures.items()}
-        tf.saved_model.save(module, str(directory), signatures=concrete)
-    except (OSError, tf.errors.OpError) as error:
-        raise TrainingError(file_errors.write_line(directory, error)) from error
-    finally:
-        shutil.rmtree(sources, ignore_errors=True)
-    return concrete
-
-
-def _text_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
-    """Return the module that tokenizes in the graph."""
-    if tokenizer == TENSORFLOW_TEXT:
-        from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
-
-        return TensorFlowTextTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))
-    from tokenizer.in_graph import InGraphTokenizer
-
-    return InGraphTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))

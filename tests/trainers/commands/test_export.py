@@ -1,4 +1,4 @@
-"""SavedModels, loaded by a process that has TensorFlow alone, against the model asked one unpadded text at a time."""
+"""Tests of SavedModels in a process with TensorFlow alone, against the model called with single unpadded texts."""
 
 import dataclasses
 import json
@@ -14,11 +14,11 @@ from beambert_common.word_rules import WordRules
 from tests.conftest import ROOT, with_slow
 from tests.trainers.random_models import CONFIG, TEXTS, VOCABULARY, write_model
 from tokenizer.tokenizer import Tokenizer
-from trainers.commands.export import _text_tokenizer, save
 from trainers.commands.fill_mask import fill_masks
 from trainers.errors import TrainingError
 from trainers.inference import span_signatures
 from trainers.inference.export_record import export_record
+from trainers.inference.export_writers import graph_tokenizer, write_saved_model
 from trainers.inference.model_loading import load_model
 
 LENGTH = 48
@@ -41,7 +41,7 @@ MASKED = ["[MASK] human [MASK]s", "nothing", "", "Gr\u00f6\u00dfe[MASK]", "[MASK
 QUESTIONS = ["all rights", "", TEXTS[3], "human", "are born", "x"]
 CONTEXTS = [TEXTS[0] * 3, TEXTS[5], "", "  ", TEXTS[10] + TEXTS[6], "\u00c9 human"]
 
-# What the loading process is asked: task, signature, inputs.
+# Calls of the loading process: task, signature, inputs.
 CALLS = [
     ("pretraining", "serving_default", {"text": SINGLE}),
     ("pretraining", "pair", {"text": SINGLE, "text_pair": PAIRS}),
@@ -76,19 +76,21 @@ sys.stdout.buffer.write(pickle.dumps((answers, files)))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a model of every task, and its SavedModel beside it."""
+    """A directory with a model of every task, and its SavedModel."""
     folder = tmp_path_factory.mktemp("exports")
     with pytest.MonkeyPatch.context() as patch:
         # So that windows overlap in a model this small.
         patch.setattr(span_signatures, "DOC_STRIDE", STRIDE)
         for task, labels in TASKS.items():
-            save(load_model(write_model(folder / task, task, labels)), folder / f"{task}-saved", LENGTH, top_k=3)
+            write_saved_model(
+                load_model(write_model(folder / task, task, labels)), folder / f"{task}-saved", LENGTH, top_k=3
+            )
     return folder
 
 
 @pytest.fixture(scope="module")
 def answers(folder):
-    """What a process without beambert got, by (task, signature, first input)."""
+    """The outputs in a process without beambert, for each of `CALLS`."""
     result = subprocess.run(
         [sys.executable, "-c", LOADING],
         input=pickle.dumps((str(folder), CALLS)),
@@ -104,7 +106,7 @@ def answers(folder):
 
 
 class Asked:
-    """A model asked in Python, a text at a time, without padding."""
+    """A model in Python, called with one text at a time, without padding."""
 
     def __init__(self, folder, task):
         self.opened = load_model(folder / task)
@@ -160,7 +162,7 @@ def test_the_length_is_that_of_the_longest_text(answers):
     assert answer_to(answers, "pretraining", "serving_default", 1)["cls_embedding"].shape == (1, CONFIG.hidden_size)
 
 
-def test_masks_are_filled_as_by_the_command(folder, answers):
+def test_fill_mask_equals_the_command(folder, answers):
     found = answer_to(answers, "pretraining", "fill_mask")
     assert found["pieces"].shape == (len(MASKED), 3, 3)
     assert found["positions"].tolist()[0][:2] == [1, 3]
@@ -193,7 +195,7 @@ def test_classes_and_scores(folder, answers, task, signature, pairs):
 
 
 @pytest.mark.parametrize("task", ["token_classification", "token_classification_bilstm"])
-def test_labels_of_tokens_and_their_places(folder, answers, task):
+def test_token_labels_and_offsets(folder, answers, task):
     asked, found = Asked(folder, task), answer_to(answers, task, "serving_default")
     ids, splits, offsets = asked.tokenizer.encode_batch_with_offsets(SINGLE)
     for row, text in enumerate(SINGLE):
@@ -225,7 +227,7 @@ def test_choices(folder, answers):
 
 
 def best_span(asked, question, context):
-    """run_squad.py of the released code in loops: windows, max context, every span of a window."""
+    """Return the answer by the method of the released run_squad.py, in loops: windows, max context, all spans."""
     ids, splits, offsets = asked.tokenizer.encode_batch_with_offsets([question, context])
     query, pieces, offsets = ids[: splits[1]][: (LENGTH - 3) // 2], ids[splits[1] :], offsets[splits[1] :]
     room = LENGTH - len(query) - 3
@@ -307,7 +309,7 @@ def test_ids(folder, task):
 
 
 def test_a_server_finds_names_and_free_dimensions(folder):
-    from tensorflow.python.tools import saved_model_cli  # What the command of that name runs.
+    from tensorflow.python.tools import saved_model_cli  # The module of the command of that name.
 
     assert saved_model_cli
     import tensorflow as tf
@@ -345,16 +347,16 @@ def test_the_command(folder, tmp_path, capsys):
 
 
 def test_models_without_some_heads(tmp_path):
-    """A BertModel has no heads, a BertForMaskedLM no pooler and no next-sentence head; another head is an error."""
+    """A BertModel has no heads, a BertForMaskedLM neither pooler nor next-sentence head; another head is an error."""
     import tensorflow as tf
 
     with pytest.raises(TrainingError, match=r"is missing cls/squad/output_weights and 1 more.* \(span\) requires"):
         load_model(write_model(tmp_path / "pretrained"), task="span")
 
-    save(load_model(write_model(tmp_path / "encoder", without=("cls/",))), tmp_path / "1", LENGTH)
+    write_saved_model(load_model(write_model(tmp_path / "encoder", without=("cls/",))), tmp_path / "1", LENGTH)
     assert set(tf.saved_model.load(tmp_path / "1").signatures) == {"serving_default", "pair", "tokens", "ids"}
     masked = write_model(tmp_path / "masked", without=("bert/pooler/", "cls/seq_relationship/"))
-    save(load_model(masked), tmp_path / "2", LENGTH)
+    write_saved_model(load_model(masked), tmp_path / "2", LENGTH)
     signatures = tf.saved_model.load(tmp_path / "2").signatures
     assert "fill_mask" in signatures
     assert "pooled_output" not in signatures["serving_default"].structured_outputs
@@ -364,7 +366,7 @@ def test_a_hugging_face_model_gives_the_logits_of_transformers(tmp_path):
     import tensorflow as tf
 
     recorded = np.load(ROOT / "tests/fixtures/hugging_face/outputs.npz")
-    save(load_model(ROOT / "tests/fixtures/hugging_face/classification"), tmp_path / "1", 18)
+    write_saved_model(load_model(ROOT / "tests/fixtures/hugging_face/classification"), tmp_path / "1", 18)
     names = ("input_ids", "input_mask", "segment_ids")
     inputs = {name: tf.constant(recorded[f"classification/{name}"]) for name in names}
     found = tf.saved_model.load(tmp_path / "1").signatures["ids"](**inputs)
@@ -381,10 +383,10 @@ def ids_inputs(task):
 
 
 def test_word_rules_are_those_of_the_model(folder, tmp_path):
-    """In the graph of a SavedModel, in export.json, and beside a model that takes ids."""
+    """They are in the graph of a SavedModel, in export.json, and in tokenizer_config.json of a model that takes ids."""
     model = load_model(folder / "classification", do_lower_case=True, strip_accents="false")
     text = "Gr\u00f6\u00dfe HUMAN"
-    tokenizer = _text_tokenizer(model, "exact")
+    tokenizer = graph_tokenizer(model, "exact")
     assert tokenizer([text]).to_list() == [model.tokenizer().encode_batch([text])[0].tolist()]
     assert export_record(model, LENGTH, {}, None)["tokenizer"]["strip_accents"] is False
     argv = ["export", str(folder / "classification"), str(tmp_path / "out"), "--to", "litert"]
@@ -393,7 +395,7 @@ def test_word_rules_are_those_of_the_model(folder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "litert"])
-def test_a_bilstm_is_for_tensorflow_alone(folder, tmp_path, capsys, kind):
+def test_a_bilstm_requires_a_saved_model(folder, tmp_path, capsys, kind):
     source = str(folder / "token_classification_bilstm")
     assert beambert.main(["export", source, str(tmp_path / "out"), "--to", kind]) == 1
     assert f"--to {kind} does not support the BiLSTM head" in capsys.readouterr().err
@@ -406,8 +408,8 @@ def test_a_bilstm_is_for_tensorflow_alone(folder, tmp_path, capsys, kind):
 )
 @pytest.mark.parametrize("kind", ["onnx", "litert"])
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_other_runtimes(folder, tmp_path, task, kind):
-    """The two runtimes on the same ids, of a batch and a length that the converter has not seen."""
+def test_onnx_and_litert_compute_the_same(folder, tmp_path, task, kind):
+    """The runtimes compute the same for a batch size and a length that were not used in the conversion."""
     import tensorflow as tf
 
     inputs = ids_inputs(task)
@@ -439,7 +441,7 @@ def test_weights_of_8_bits(tmp_path, kind, caplog):
     if kind == "onnx":
         pytest.importorskip("tf2onnx")
         runtime = pytest.importorskip("onnxruntime")
-    # Wide enough that the weight matrices are most of the file; LiteRT does not quantize the smallest.
+    # So wide that the weight matrices are most of the file; LiteRT does not quantize the smallest ones.
     config = dataclasses.replace(CONFIG, hidden_size=128, intermediate_size=512)
     source = str(write_model(tmp_path / "model", "classification", LABELS, config=config))
     sizes, answers = [], []
@@ -460,7 +462,7 @@ def test_weights_of_8_bits(tmp_path, kind, caplog):
     assert 0 < np.abs(answers[1] - answers[0]).max() < 0.02
 
 
-def test_quantization_is_of_the_formats_of_ids(folder, tmp_path, capsys):
+def test_quantization_requires_onnx_or_litert(folder, tmp_path, capsys):
     command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--quantization", "int8"]
     assert beambert.main(command) == 1
     assert "--quantization int8 requires --to onnx or --to litert" in capsys.readouterr().err

@@ -18,14 +18,14 @@ from tests.trainers.random_models import VOCABULARY, write_model
 from tokenizer.differences import find_differences
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.commands.export import save
 from trainers.inference import span_signatures
+from trainers.inference.export_writers import write_saved_model
 from trainers.inference.model_loading import load_model
 
 tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
 IMPORT = "import tensorflow_text\n"
-# The other tasks have all ways to encode: a text, a pair, several masks; words with their places; windows of a context.
+# The other tasks have all encodings: a text, a pair, several masks; words with their offsets; windows of a context.
 SLOW_TASKS = ("classification", "regression", "token_classification", "token_classification_bilstm", "multiple_choice")
 
 
@@ -42,7 +42,7 @@ def differing():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a model of every task."""
+    """A directory with a model of every task."""
     folder = tmp_path_factory.mktemp("exports")
     for task, labels in TASKS.items():
         write_model(folder / task, task, labels)
@@ -55,12 +55,12 @@ def saved(folder, task):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(span_signatures, "DOC_STRIDE", STRIDE)
             model = load_model(folder / task)
-            save(model, folder / f"{task}-exact", LENGTH, top_k=3)
-            save(model, folder / f"{task}-saved", LENGTH, top_k=3, tokenizer="tensorflow_text")
+            write_saved_model(model, folder / f"{task}-exact", LENGTH, top_k=3)
+            write_saved_model(model, folder / f"{task}-saved", LENGTH, top_k=3, tokenizer="tensorflow_text")
 
 
 def served(folder, calls, code):
-    """Return what another process gets from the SavedModels, or its last line of error."""
+    """Return the outputs of the SavedModels in another process, or its last line on stderr."""
     code = code.replace(', "tensorflow_text"}', "}")
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -149,7 +149,7 @@ def test_the_command_with_cased_text_and_other_flags(folder, tmp_path):
     assert beambert.main([*command, *flags]) == 0
     record = json.loads((tmp_path / "saved" / "export.json").read_text(encoding="utf-8"))
     assert (record["max_seq_length"], record["tokenizer"]["do_lower_case"]) == (12, False)
-    # The final sigma differs for uncased models only.
+    # The final sigma differs only for uncased models.
     codes = {code for text in record["tokenizer"]["differences"]["code_points"] for code in code_points(text)}
     assert 0 < len(codes) < 1000
     assert 0x03C2 not in codes

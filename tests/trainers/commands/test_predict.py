@@ -1,4 +1,4 @@
-"""`beambert predict` against the exported SavedModel and the model asked one unpadded text at a time."""
+"""Tests of `beambert predict` against the exported SavedModel, and the model called with single unpadded texts."""
 
 import io
 import itertools
@@ -22,9 +22,9 @@ from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
 from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands import predict
-from trainers.commands.export import save
 from trainers.errors import TrainingError
 from trainers.inference import span_signatures, spans
+from trainers.inference.export_writers import write_saved_model
 from trainers.inference.model_loading import load_model
 from trainers.inference.predictor import Predictor, best_windows, window_starts
 
@@ -47,7 +47,7 @@ QUESTIONS = [("all rights", TEXTS[0] * 3), ("human", TEXTS[5]), (TEXTS[3], TEXTS
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a model of every task."""
+    """A directory with a model of every task."""
     folder = tmp_path_factory.mktemp("fine-tuned")
     for task, labels in MODELS.items():
         write_model(folder / task, task, labels)
@@ -68,13 +68,13 @@ def predictor(folder):
 
 @pytest.fixture(scope="module")
 def served(folder):
-    """The signatures of a model's SavedModel, as functions of lists of strings."""
+    """Return the signatures of a SavedModel of the model, as functions of lists of strings."""
     import tensorflow as tf
 
     def load(name):
         destination = folder / f"{name}-saved"
         if not destination.is_dir():
-            save(load_model(folder / name), destination, LENGTH)
+            write_saved_model(load_model(folder / name), destination, LENGTH)
         loaded = tf.saved_model.load(destination)
 
         def ask(signature, **inputs):
@@ -98,7 +98,7 @@ def unpadded(text, pair=None):
 
 
 def logits_alone(predictor, text, pair=None):
-    """The model, asked one text without padding."""
+    """The model, called with one text without padding."""
     return np.array(predictor.inference_model.model(unpadded(text, pair)))[0]
 
 
@@ -132,10 +132,10 @@ def test_pairs_and_scores(predictor):
     assert [(answer["text"], answer["text_pair"]) for answer in found] == [tuple(pair.split(" ||| ")) for pair in PAIRS]
 
 
-def test_several_labels_of_a_text(predictor, served):
+def test_multi_label_classification(predictor, served):
     asking, ask = predictor("multi_label"), served("multi_label")
     wanted = ask("serving_default", text=[text.strip() for text in SINGLE])
-    # Which are meant is for the caller to say.
+    # The caller chooses the threshold.
     assert wanted.keys() == {"probabilities"}
     sizes = set()
     for text, answer, row in zip(SINGLE, answers(asking, SINGLE), wanted["probabilities"], strict=True):
@@ -175,7 +175,7 @@ def test_answers_and_their_places(predictor, served, monkeypatch):
     wanted = served("span")("serving_default", question=list(questions), context=list(contexts))
     asking = predictor("span")
     found = answers(asking, [f"{question} ||| {context}\n" for question, context in QUESTIONS])
-    # The same, with the question apart.
+    # The same with the question as an argument of its own.
     (apart,) = answers(predictor("span", question=QUESTIONS[0][0]), [QUESTIONS[0][1]])
     assert {**apart, "score": 0, "null_score": 0} == {**found[0], "score": 0, "null_score": 0}
     for i, answer in enumerate(found):
@@ -202,16 +202,16 @@ def test_words_and_entities(predictor, served):
             wanted["start"][row], wanted["labels"][row], wanted["probabilities"][row], strict=True
         ):
             if start >= 0:
-                # Of the pieces of a word the first counts.
+                # The label of a word is that of its first token.
                 by_start.setdefault(len(data[:start].decode()), (label.decode(), probabilities.max()))
         if len(Tokenizer(VOCABULARY, True).tokenize(text)) > LENGTH - 2:
-            continue  # The SavedModel cuts it.
+            continue  # The SavedModel truncates it.
         for word in answer["words"]:
             assert text[word["start"] : word["end"]] == word["word"]
             label, probability = by_start[word["start"]]
             assert word["label"] == label
             close(word["probability"], probability)
-        # Whatever the labels are, all words with a type and no others are in an entity of that type.
+        # For all labels, exactly the words with a type are in an entity of that type.
         inside = {}
         for entity in answer["entities"]:
             assert text[entity["start"] : entity["end"]] == entity["text"]
@@ -224,7 +224,7 @@ def test_words_and_entities(predictor, served):
 
 
 def _surface_words(text):
-    """The words of a text as they stand there, found by a search from left to right for what each was made from."""
+    """Return the words of a text in their original spelling."""
     tokenizer = Tokenizer(VOCABULARY, True)
     _, _, offsets = tokenizer.encode_batch_with_offsets([text])
     words, pieces = [], tokenizer.tokenize(text)
@@ -250,7 +250,7 @@ def test_entities_of_several_words(predictor, monkeypatch):
     ]
 
 
-def test_words_that_were_split_before(predictor):
+def test_words_that_are_already_split(predictor):
     text = "all-human  rights. (all) a"
     words = {
         where: [word["word"] for word in answers(predictor("token_classification", words_at=where), [text])[0]["words"]]
@@ -260,22 +260,22 @@ def test_words_that_were_split_before(predictor):
     assert words["whitespace"] == ["all-human", "rights.", "(all)", "a"]
 
 
-def test_a_feature_based_tagger_answers_as_the_other(tmp_path):
+def test_feature_based_tagger(tmp_path):
     model = load_model(write_model(tmp_path / "bilstm", "token_classification_bilstm", TAGS))
     asking = Predictor(model, max_seq_length=LENGTH)
     (answer,) = answers(asking, ["all human rights"])
     logits = logits_alone(asking, "all human rights")
-    # Pieces: [CLS] all human rights [SEP].
+    # Tokens: [CLS] all human rights [SEP].
     assert [word["label"] for word in answer["words"]] == [TAGS[i] for i in logits[1:4].argmax(-1)]
 
 
 def test_a_long_text_is_labelled_to_its_end(predictor):
-    """Words in the middle of a window have the labels that the window gives them alone."""
+    """Words in the middle of a window have the labels of that window alone."""
     asking = predictor("token_classification", max_seq_length=10)
     text = "a b c d e " * 5
     (answer,) = answers(asking, [text])
     assert len(answer["words"]) == 25
-    # Windows of 8 pieces start at 0, 4, ..., 16, 17.
+    # Windows of 8 tokens start at 0, 4, ..., 16, 17.
     pieces = text.split()
     for place, start in ((0, 0), (3, 0), (6, 4), (12, 8), (24, 17)):
         window = pieces[start : start + 8]
@@ -299,7 +299,7 @@ def test_windows_cover_a_row_and_show_most(count, room):
         assert around[window] >= 0
 
 
-def test_answers_come_in_the_order_of_the_texts_whatever_the_batch(predictor):
+def test_answers_are_in_the_order_of_the_texts_for_every_batch_size(predictor):
     wanted = answers(predictor("classification", batch_size=1), SINGLE)
     found = answers(predictor("classification", batch_size=5), SINGLE)
     for one, other in zip(found, wanted, strict=True):
@@ -317,7 +317,7 @@ def called(capsys, *argv):
     return code, *capsys.readouterr()
 
 
-def test_what_a_person_sees(folder, capsys):
+def test_output_for_a_terminal(folder, capsys):
     code, said, _ = called(capsys, folder / "classification", "all human", "rights ||| all", "--top_k", "2")
     lines = said.splitlines()
     assert (code, len(lines), lines[0], lines[3]) == (0, 6, "all human", "rights ||| all")
@@ -355,7 +355,7 @@ def test_a_file_of_lines(folder, predictor, tmp_path, capsys, monkeypatch, task)
             assert [entry["label"] for entry in one[part]] == [entry["label"] for entry in other[part]]
 
 
-def test_a_file_of_answers_is_what_stdout_would_have(folder, tmp_path, capsys):
+def test_output_file_equals_stdout(folder, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("all\nhuman\n", encoding="utf-8")
     flags = [folder / "regression", "--input_file", tmp_path / "texts.txt", "--json"]
     _, said, _ = called(capsys, *flags)
@@ -377,7 +377,7 @@ def test_lines_of_stdin(folder, capsys, monkeypatch):
     assert "3,000 of 6,000 lines were not valid UTF-8" in errors
 
 
-def test_a_reader_may_go_away(folder):
+def test_stdout_may_be_closed(folder):
     command = f"{sys.executable} -m beambert predict {folder}/classification --input_file - --json | head -n 1"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(command, shell=True, input=LINES, capture_output=True, env=environment, cwd=folder)
@@ -386,7 +386,7 @@ def test_a_reader_may_go_away(folder):
     assert b"rror" not in result.stderr
 
 
-def test_nothing_half_written(folder, tmp_path, capsys, monkeypatch):
+def test_no_incomplete_output(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(predict, "LINES_A_CHUNK", 2)
     (tmp_path / "texts.txt").write_text("a ||| b ||| c\n" * 3 + "a\n", encoding="utf-8")
     flags = ["--input_file", tmp_path / "texts.txt", "--output_file", tmp_path / "answers"]

@@ -1,4 +1,4 @@
-"""What `convert` and `export` write is deleted while they run: one line, and no half of a model."""
+"""`convert` and `export` end with a one-line error and leave no incomplete model if their output is deleted."""
 
 import shutil
 
@@ -24,7 +24,7 @@ def one_line(capsys):
 @pytest.mark.parametrize("kind", writer.KINDS)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_convert(kind, moment, model, tmp_path, monkeypatch, capsys):
-    """The parent directory goes while the tensors are written."""
+    """The parent directory is deleted while the tensors are written."""
     parent = tmp_path / "parent"
     module = hugging_face if kind == "huggingface" else tf1
     write = module.write
@@ -45,7 +45,7 @@ def test_convert(kind, moment, model, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", [native.VOCAB_FILE_NAME, native.CONFIG_FILE_NAME])
-def test_convert_with_a_file_that_goes(name, model, tmp_path, monkeypatch, capsys):
+def test_convert_with_a_deleted_file(name, model, tmp_path, monkeypatch, capsys):
     write = tf1.write
 
     def written(prefix, tensors):
@@ -60,29 +60,29 @@ def test_convert_with_a_file_that_goes(name, model, tmp_path, monkeypatch, capsy
 
 def test_export(model, tmp_path, monkeypatch, capsys):
     parent = tmp_path / "parent"
-    save = export.save
+    write = export.write_saved_model
 
     def saved(opened, directory, *options):
-        lines = save(opened, directory, *options)
+        lines = write(opened, directory, *options)
         shutil.rmtree(parent)
         return lines
 
-    monkeypatch.setattr(export, "save", saved)
+    monkeypatch.setattr(export, "write_saved_model", saved)
     assert beambert.main(["export", str(model), str(parent / "new")]) == 1
     assert "was removed while the command ran; run the same command again" in one_line(capsys)
     assert not parent.exists()
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.data-00000-of-00001", "assets/vocab.txt"])
-def test_export_with_a_file_that_goes(name, model, tmp_path, monkeypatch, capsys):
-    save = export.save
+def test_export_with_a_deleted_file(name, model, tmp_path, monkeypatch, capsys):
+    write = export.write_saved_model
 
     def saved(opened, directory, *options):
-        lines = save(opened, directory, *options)
+        lines = write(opened, directory, *options)
         (directory / name).unlink()
         return lines
 
-    monkeypatch.setattr(export, "save", saved)
+    monkeypatch.setattr(export, "write_saved_model", saved)
     assert beambert.main(["export", str(model), str(tmp_path / "new")]) == 1
     assert f"{name} was removed while the command ran; run the same command again" in one_line(capsys)
     assert list(tmp_path.iterdir()) == []
