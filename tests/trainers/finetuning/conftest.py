@@ -7,7 +7,7 @@ from tests.trainers.random_models import write_model
 
 @pytest.fixture(scope="module")
 def rte(tmp_path_factory):
-    """Made-up files of RTE, 24 rows each."""
+    """A directory of made-up RTE files with 24 rows each."""
     directory = tmp_path_factory.mktemp("rte")
     write_pairs(directory, ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
     return directory
@@ -15,13 +15,16 @@ def rte(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def initial(tmp_path_factory):
-    """A small model with random weights, as if pretrained."""
+    """The directory of a small pretraining model with random weights."""
     return write_model(tmp_path_factory.mktemp("models") / "initial")
 
 
 @pytest.fixture
 def finetune(rte, initial, tmp_path):
-    """A function from flags to the exit code of `beambert finetune rte`: 12 steps, 2 epochs, into tmp_path/output."""
+    """A function that runs `beambert finetune rte` with the given flags and returns the exit code.
+
+    By default it trains 12 steps (2 epochs) into tmp_path/output.
+    """
 
     def run(*flags: str) -> int:
         return beambert.main(arguments("rte", rte, initial, tmp_path / "output", *flags))
@@ -30,14 +33,14 @@ def finetune(rte, initial, tmp_path):
 
 
 def arguments(task, data, initial, output, *flags):
-    """The command line of two epochs of six updates."""
+    """Return the arguments of a run of 2 epochs with 6 steps each."""
     given = ["finetune", task, "--data_dir", str(data), "--init_checkpoint", str(initial), "--output", str(output)]
     return [*given, "--max_seq_length", "48", "--train_batch_size", "4", "--num_train_epochs", "2", *flags]
 
 
 @pytest.fixture
 def table(tmp_path):
-    """Made-up reviews with a score, a star and topics, as the task csv reads them."""
+    """A directory of made-up reviews with stars, topics and a score, as CSV files for the task `csv`."""
     directory = tmp_path / "table"
     directory.mkdir()
     for name in ("train", "dev", "test"):

@@ -1,4 +1,4 @@
-"""Rows with random pieces and targets for every head."""
+"""Rows with random tokens and targets for every head."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ HEADS = (
 
 
 def random_rows(head: str, count: int = 10, multi_label: bool = False, seed: int = 0) -> Rows:
-    """Rows of 4 to 24 pieces."""
+    """Return random rows of 4 to 24 tokens; for multiple choice, each choice has this length."""
     generator = np.random.default_rng(seed)
     choices = CHOICES if head == "multiple_choice" else 1
     lengths = generator.integers(4, 25, count * choices)

@@ -1,4 +1,4 @@
-"""Writes the files of every task with a few dozen rows: real ones where they are at hand, else made-up ones."""
+"""Write small data files for every task, of a few dozen rows: real data where available, made-up data elsewhere."""
 
 import itertools
 import json
@@ -19,18 +19,18 @@ ROWS = 24
 
 
 def pair(number: int) -> tuple[str, str]:
-    """Two sentences, others for every number below 56."""
+    """Return two sentences; the pairs of the numbers 0 to 55 are distinct."""
     pairs = list(itertools.permutations(TEXTS, 2))
     return pairs[number % len(pairs)]
 
 
 def write_tsv(path: Path, header: list[str], rows: list[list[str]]) -> None:
-    """Tab-separated lines."""
+    """Write a header and rows as tab-separated lines."""
     path.write_text("".join("\t".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
 
 
 def write_pairs(directory: Path, columns: tuple[str, str], labels: list[str], names: tuple[str, ...]) -> None:
-    """Files of a GLUE task of two texts, train, dev... and test... by these names."""
+    """Write the files of a GLUE task of text pairs; files whose name starts with "test" have no labels."""
     for name in names:
         test = name.startswith("test")
         header = ["index", *columns] + ([] if test else ["label"])
@@ -41,13 +41,13 @@ def write_pairs(directory: Path, columns: tuple[str, str], labels: list[str], na
 
 
 def first_lines(source: Path, destination: Path, count: int) -> None:
-    """The first lines of a file."""
+    """Copy the first lines of a file."""
     with source.open(encoding="utf-8", newline="") as lines:
         destination.write_text("".join(itertools.islice(lines, count)), encoding="utf-8", newline="")
 
 
 def write_task(task: str, directory: Path, shared_data: Path) -> list[str]:
-    """Writes the files of a task into a new directory; the flags that the task needs beside --data_dir."""
+    """Write the files of a task into a new directory, and return the flags that it requires besides --data_dir."""
     directory.mkdir()
     if task in ("cola", "mrpc", "sst2"):
         source = shared_data / "glue" / {"cola": "CoLA", "mrpc": "MRPC", "sst2": "SST-2"}[task]
@@ -111,6 +111,6 @@ def write_task(task: str, directory: Path, shared_data: Path) -> list[str]:
 
 
 def copied(directory: Path, to: Path) -> Path:
-    """A copy of a directory, to be changed."""
+    """Copy a directory, so that a test can change the copy, and return the path of the copy."""
     shutil.copytree(directory, to)
     return to

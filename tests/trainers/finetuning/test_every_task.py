@@ -1,4 +1,4 @@
-"""`beambert finetune` of every task, from files to answers, and the model that it leaves."""
+"""Test `beambert finetune` for every task: from data files to predictions, and the model in the output directory."""
 
 import json
 
@@ -43,12 +43,12 @@ QUESTIONS = {
 }
 
 
-# Read and scored as others are.
+# Tasks that are read and evaluated by the same code as other tasks.
 SLOW_TASKS = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "wnli", "xnli")
 
 
 @pytest.mark.parametrize("task", with_slow(TASKS, SLOW_TASKS))
-def test_a_task_is_trained_scored_and_answered(task, tmp_path, shared_data, capsys):
+def test_task_trains_evaluates_and_predicts(task, tmp_path, shared_data, capsys):
     flags = write_task(task, tmp_path / "data", shared_data)
     initial = write_model(tmp_path / "initial")
     output = tmp_path / "output"
@@ -71,7 +71,7 @@ def test_a_task_is_trained_scored_and_answered(task, tmp_path, shared_data, caps
     options = json.loads((output / "run.json").read_text())["options"]
     assert options["task"] == task
     assert lower_is_better(options["best_metric"]) is False
-    # Everything that is needed lies in the output.
+    # The output directory contains everything that evaluation and prediction require.
     (tmp_path / "initial").rename(tmp_path / "gone")
     before = {name: (output / name).read_bytes() for name in ("eval_results.txt", ANSWERS.get(task, "vocab.txt"))}
     assert beambert.main([*command, "--do_eval", "--do_predict"]) == 0

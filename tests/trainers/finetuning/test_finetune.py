@@ -1,4 +1,4 @@
-"""The command as a whole: what it refuses, how it goes on, what the model of its output is."""
+"""Test `beambert finetune`: invalid flags, resuming, and the model in the output directory."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ def results(output):
     return json.loads((output / "eval_results.json").read_text())
 
 
-def test_neither_of_the_three_trains_and_scores(finetune, tmp_path, capsys):
+def test_default_trains_and_evaluates(finetune, tmp_path, capsys):
     assert finetune() == 0
     output = tmp_path / "output"
     names = {"eval_accuracy", "eval_accuracy_majority_class", "eval_loss", "loss", "global_step"}
@@ -67,7 +67,7 @@ def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
     assert all("exceed --max_seq_length" in warning for warning in before)
 
 
-def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
+def test_missing_inputs_are_named(rte, initial, tmp_path, capsys):
     def said(*flags):
         assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(tmp_path / "o"), *flags]) == 1
         (line,) = capsys.readouterr().err.splitlines()
@@ -77,7 +77,7 @@ def test_what_is_missing_is_named(rte, initial, tmp_path, capsys):
     assert "contains no model to evaluate: train one with --do_train" in said("--do_eval")
     assert "requires --vocab_file" in said("--do_train", "--model", "tiny")
     assert "without --do_train" not in said("--do_train", "--init_checkpoint", str(tmp_path / "nothing"))
-    # A pretrained model has no head to be scored.
+    # A pretrained model has no head to evaluate.
     assert "is a model for pretraining" in said("--do_eval", "--init_checkpoint", str(initial))
     assert not (tmp_path / "o").exists() or not list((tmp_path / "o").glob("*.json"))
     with pytest.raises(SystemExit):
@@ -96,7 +96,7 @@ def test_random_weights_instead_of_a_checkpoint(rte, tmp_path):
     assert not (output / "init_checkpoint.txt").exists()
 
 
-def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path, capsys):
+def test_output_of_another_run_is_refused(finetune, rte, initial, tmp_path, capsys):
     assert finetune() == 0
     output = tmp_path / "output"
     capsys.readouterr()
@@ -112,7 +112,7 @@ def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path
     assert "the batch size at step 0 (4 before, 8 now)" in said("--do_train", "--train_batch_size", "8")
     given = ["--do_train", "--train_batch_size", "4", "--num_train_epochs", "2"]
     assert "the data at step 0" in said(*given, "--max_seq_length", "16")
-    # Whatever is not said is as it was: the same run, done already.
+    # Omitted flags keep their recorded values, so this is the same run, which is complete.
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
     assert "is already trained to step 12; raise --num_train_epochs to continue" in capsys.readouterr().out
     pretraining = write_model(tmp_path / "converted")
@@ -121,7 +121,7 @@ def test_an_output_is_not_taken_for_another_run(finetune, rte, initial, tmp_path
 
 
 def stopped(argv, step):
-    """What the process does: gets SIGTERM when so many updates are made, but for step 0."""
+    """Run beambert, and send SIGTERM to this process after the given step; step 0 sends no signal."""
     update = TrainingMonitor.update
 
     def updated(self, made, *arguments, **named):
@@ -140,7 +140,7 @@ def weights(output, step):
     ]
 
 
-def test_a_stopped_run_goes_on_to_the_same_bytes(rte, initial, tmp_path):
+def test_resumed_run_writes_the_same_bytes(rte, initial, tmp_path):
     given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--max_seq_length", "48"]
     given += ["--train_batch_size", "4", "--num_train_epochs", "2.5", "--eval_steps", "4", "--do_train", "--do_eval"]
     outputs = [tmp_path / "straight", tmp_path / "stopped"]
@@ -177,7 +177,7 @@ def test_devices_share_the_evaluation(rte, initial, tmp_path):
 
 
 def write(initial, tmp_path):
-    """The model without dropout, which differs by device."""
+    """Write a model without dropout, since dropout differs by device, and return its directory."""
     directory = tmp_path / "without_dropout"
     if not directory.exists():
         write_model(directory)
@@ -187,7 +187,7 @@ def write(initial, tmp_path):
 
 
 def scored(monkeypatch, values):
-    """Lets the evaluations of training find these accuracies, one after the other, the last of them ever after."""
+    """Replace eval_accuracy of the evaluations by these values, in order; the last value is repeated."""
     queue = list(values)
     metrics = finetuning_run.FinetuningRun._metrics
 
@@ -198,11 +198,11 @@ def scored(monkeypatch, values):
     monkeypatch.setattr(finetuning_run.FinetuningRun, "_metrics", found)
 
 
-def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetune, tmp_path, monkeypatch, capsys):
+def test_early_stopping_ends_training_and_selects_the_best_checkpoint(finetune, tmp_path, monkeypatch, capsys):
     scored(monkeypatch, [0.5, 0.7, 0.6, 0.7, 0.65])
     assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
     output = tmp_path / "output"
-    # Best at step 4; steps 6 and 8 are no better, nor is the same value again.
+    # Step 4 is the best: step 6 is worse, and step 8 has the same value, which is not an improvement.
     assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(output / "checkpoints")][-1] == 8
     assert best(output / "checkpoints").step == 4
     said = capsys.readouterr().out
@@ -213,12 +213,12 @@ def test_early_stopping_ends_after_so_many_evaluations_and_takes_the_best(finetu
     assert native.model_checkpoint(output).name == "model.ckpt-4"
     logged = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in logged if line["split"] == "validation"] == [2, 4, 6, 8]
-    # The same command again finds it ended.
+    # The same command does not train further.
     assert finetune("--early_stopping", "2", "--eval_steps", "2", "--num_train_epochs", "20") == 0
     assert checkpoint_manager.checkpoints(output / "checkpoints")[-1].step == 8
 
 
-def test_without_evaluations_on_the_way_the_last_checkpoint_is_the_model(finetune, tmp_path):
+def test_last_checkpoint_is_the_model_without_evaluations_during_training(finetune, tmp_path):
     assert finetune("--save_checkpoints_steps", "5") == 0
     assert native.load(tmp_path / "output").steps == 12
     assert native.model_checkpoint(tmp_path / "output").name == "model.ckpt-12"
@@ -234,9 +234,9 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     assert not (tmp_path / "scored" / "beambert.json").exists()
     capsys.readouterr()
     assert beambert.main([*given, "--output", str(tmp_path / "more"), "--train_batch_size", "8"]) == 0
-    # Its head has the same labels and stays.
+    # A head with the same labels is kept.
     assert "initialized" not in capsys.readouterr().out
-    # One with other labels does not.
+    # A head with other labels cannot be evaluated, and is initialized again for training.
     other = tmp_path / "three"
     other.mkdir()
     labels = ["neutral", "entailment", "contradiction"]
@@ -250,7 +250,7 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     assert "eval_mismatched_loss" in results(tmp_path / "mnli")
 
 
-def test_a_model_of_several_labels_goes_on_as_one(table, initial, tmp_path, capsys):
+def test_multi_label_model_stays_multi_label(table, initial, tmp_path, capsys):
     output = tmp_path / "output"
     given = ["finetune", "csv", "--data_dir", str(table), "--output", str(output), "--max_seq_length", "48"]
     flags = ["--problem", "multi_label", "--label_column", "topics", "--label_separator", "|"]

@@ -1,4 +1,4 @@
-"""A fine-tuned model meets other files, and the best of its checkpoints is the model."""
+"""Test fine-tuned models with other files and tasks, early stopping, and resuming with recorded options."""
 
 import json
 
@@ -10,14 +10,14 @@ from trainers.checkpoints.best_checkpoint import FILE_NAME
 
 
 def write_reviews(path, count, word):
-    """Rows with one of two labels."""
+    """Write rows with one of two labels."""
     rows = [f"{word} {number} goats,{'good' if number % 2 else 'bad'}" for number in range(count)]
     path.parent.mkdir(exist_ok=True)
     path.write_text("review,stars\n" + "\n".join(rows) + "\n")
 
 
-def test_other_files_are_read_as_those_of_training_were(tmp_path):
-    """The columns stay those of the training; that its dev rows were a share of train does not concern a dev file."""
+def test_other_files_are_read_with_the_options_of_training(tmp_path):
+    """Check that the columns are those of training, and that the recorded --dev_fraction does not affect a dev file."""
     write_reviews(tmp_path / "old" / "train.csv", 60, "old")
     write_reviews(tmp_path / "new" / "dev.csv", 7, "new")
     output = tmp_path / "output"
@@ -28,17 +28,17 @@ def test_other_files_are_read_as_those_of_training_were(tmp_path):
     assert beambert.main([*command, str(tmp_path / "new"), "--do_eval"]) == 0
     confusion = json.loads((output / "evaluation.json").read_text())["splits"]["dev"]["confusion"]
     assert sum(map(sum, confusion["counts"])) == 7
-    # In its own directory the share is taken as before.
+    # With the data directory of training, dev is the same fraction of train as before.
     assert beambert.main([*command, str(tmp_path / "old"), "--do_eval"]) == 0
 
 
-def test_early_stopping_chooses_the_model_though_no_evaluation_was_asked_for(tmp_path):
+def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):
     write_reviews(tmp_path / "data" / "train.csv", 32, "old")
     write_reviews(tmp_path / "data" / "dev.csv", 8, "new")
     output = tmp_path / "output"
     command = ["finetune", "csv", "--data_dir", str(tmp_path / "data"), "--output", str(output)]
     columns = ["--text_column", "review", "--label_column", "stars"]
-    # Without a learning rate to speak of no evaluation is better than the first.
+    # With a negligible learning rate, no evaluation is better than the first.
     course = ["--do_train", "--early_stopping", "2", "--num_train_epochs", "6", "--learning_rate", "1e-12"]
     initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
     assert beambert.main([*command, *columns, *course, *initial, "--train_batch_size", "8"]) == 0
@@ -47,7 +47,7 @@ def test_early_stopping_chooses_the_model_though_no_evaluation_was_asked_for(tmp
     assert (output / "eval_results.json").is_file()
 
 
-def test_a_missing_directory_of_files_is_one_line(tmp_path, capsys):
+def test_missing_data_dir_is_a_one_line_error(tmp_path, capsys):
     vocabulary = tmp_path / "vocab.txt"
     vocabulary.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     flags = ["--output", str(tmp_path / "output"), "--model", "tiny", "--vocab_file", str(vocabulary)]
@@ -58,8 +58,8 @@ def test_a_missing_directory_of_files_is_one_line(tmp_path, capsys):
         assert "--data_dir" in error[0], task
 
 
-def test_a_number_is_a_class_of_its_own_task_alone(table, initial, tmp_path, capsys):
-    """The 0 and 1 of one task are not those of another."""
+def test_numeric_labels_of_another_task_are_refused(table, initial, tmp_path, capsys):
+    """Check that the labels 0 and 1 of one task are not accepted as those of another."""
     for name in ("train", "dev"):
         text = (table / f"{name}.csv").read_text().replace("good", "1").replace("bad", "0")
         (table / f"{name}.csv").write_text(text)
@@ -75,7 +75,7 @@ def test_a_number_is_a_class_of_its_own_task_alone(table, initial, tmp_path, cap
     assert "is a model for 0, 1, while wnli is classification" in capsys.readouterr().err
 
 
-def test_a_run_keeps_the_order_that_it_began_with(tmp_path, capsys):
+def test_resuming_keeps_the_order_of_rows(tmp_path, capsys):
     write_reviews(tmp_path / "data" / "train.csv", 32, "old")
     columns = ["--text_column", "review", "--label_column", "stars", "--train_batch_size", "8", "--do_train"]
     command = ["finetune", "csv", "--data_dir", str(tmp_path / "data"), *columns]
@@ -87,7 +87,7 @@ def test_a_run_keeps_the_order_that_it_began_with(tmp_path, capsys):
     older = tmp_path / "older"
     assert beambert.main([*command, str(older), "--num_train_epochs", "1", "--group_by_length", "false"]) == 0
     record = recorded(older)
-    # Before there was a choice, the order was random.
+    # Before --group_by_length existed, the order was random.
     assert record["options"].pop("group_by_length") is False
     (older / "run.json").write_text(json.dumps(record))
     assert beambert.main([*command, str(older), "--num_train_epochs", "2"]) == 0

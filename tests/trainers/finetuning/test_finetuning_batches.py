@@ -24,7 +24,7 @@ DYNAMIC, FIXED = Width(24, False, 8), Width(24, True)
 
 
 @given(st.integers(1, 30), st.integers(0, 2**31 - 1), st.integers(1, 50))
-def test_every_epoch_has_every_row_once_and_batches_run_on(count, seed, size):
+def test_every_epoch_has_every_row_once_and_batches_cross_epochs(count, seed, size):
     order = EpochOrder(count, seed)
     one_by_one = np.concatenate([EpochOrder(count, seed).rows(position, 1) for position in range(3 * count)])
     for epoch in range(3):
@@ -92,7 +92,7 @@ def test_grouped_epochs_have_every_row_once_in_batches_of_similar_widths(widths,
     order = EpochOrder(count, seed, grouping)
     straight = order.rows(0, 4 * count)
     for first in range(0, 4 * count - size, size):
-        # Any position can be read by itself, as after a restart.
+        # Reading can start at any position, as after a restart.
         assert EpochOrder(count, seed, grouping).rows(first, size).tolist() == straight[first : first + size].tolist()
     for epoch in range(4):
         rows = straight[epoch * count : (epoch + 1) * count]
@@ -107,7 +107,7 @@ def test_grouped_epochs_have_every_row_once_in_batches_of_similar_widths(widths,
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(ranges))
 
 
-def test_grouped_batches_are_shuffled_and_composed_anew():
+def test_grouped_batches_are_shuffled_and_differ_by_epoch():
     widths = np.repeat([8, 16, 24], 40)
     order = EpochOrder(120, 7, Grouping(8, widths))
     epochs = [order.rows(120 * epoch, 120).reshape(15, 8) for epoch in range(6)]
@@ -126,7 +126,7 @@ def test_grouping_computes_less_padding():
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("width", [DYNAMIC, FIXED])
-def test_replicas_share_an_update_and_reading_can_begin_anywhere(width, grouped):
+def test_replicas_share_a_step_and_reading_can_start_anywhere(width, grouped):
     rows = random_rows("classification", 7)
     stage = Stage(0, 4, 0, 6, 0)
 

@@ -1,4 +1,4 @@
-"""The losses against plain sums over rows, written out from the logits."""
+"""Test the losses against plain sums over rows, computed from the logits."""
 
 import math
 
@@ -27,7 +27,7 @@ def cross_entropy(scores, label):
 
 
 def plain_loss(head, multi_label, features, logits, class_weights=None):
-    """Numerator and denominator, one prediction after the other."""
+    """Return numerator and denominator of the loss, summed one prediction at a time."""
     top = bottom = 0.0
     for row in range(len(features["input_ids"])):
         if head == "regression":
@@ -75,7 +75,7 @@ def test_losses_are_those_of_the_plain_sums(head, multi_label, class_weights):
     assert float(sums[LOSS][0]) == pytest.approx(top, rel=1e-5)
     assert float(sums[LOSS][1]) == pytest.approx(bottom)
     assert float(task.weights(tensors)[LOSS]) == pytest.approx(bottom)
-    # Rows of weight 0 count for nothing.
+    # Rows with weight 0 do not contribute to the sums.
     half = {**tensors, "example_weights": tf.constant([1.0] * 5 + [0.0] * 5)}
     first = {name: values[:5] for name, values in tensors.items()}
     for name in sums:
@@ -91,7 +91,7 @@ def test_losses_are_those_of_the_plain_sums(head, multi_label, class_weights):
         assert evaluation_loss(head, multi_label, rows, by_row) == pytest.approx(top / bottom, rel=1e-5)
 
 
-def test_accuracy_counts_classes_alike_whatever_their_weights():
+def test_accuracy_ignores_class_weights():
     rows = random_rows("classification", 30)
     model = model_of("classification")
     features = {name: tf.constant(v) for name, v in features_of(rows, "classification", np.arange(30), 24).items()}

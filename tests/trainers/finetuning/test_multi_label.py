@@ -1,4 +1,4 @@
-"""Models whose texts may have several labels, from one kind of directory to another."""
+"""Test conversions of multi-label models between checkpoint formats."""
 
 import json
 
@@ -21,7 +21,7 @@ def convert(source, destination, kind):
     assert beambert.main(["convert", str(source), str(destination), "--to", kind]) == 0
 
 
-def test_it_survives_every_kind_but_tf1(model, tmp_path, capsys):
+def test_conversion_preserves_multi_label_except_to_tf1(model, tmp_path, capsys):
     convert(model, tmp_path / "hf", "huggingface")
     config = json.loads((tmp_path / "hf" / "config.json").read_text(encoding="utf-8"))
     assert config["problem_type"] == "multi_label_classification"
@@ -37,14 +37,14 @@ def test_it_survives_every_kind_but_tf1(model, tmp_path, capsys):
             assert checkpoint.task == "classification"
 
 
-def test_a_single_label_is_no_regression_then(tmp_path):
+def test_multi_label_model_with_one_label_is_not_regression(tmp_path):
     write_model(tmp_path / "model", "classification", ("spam",), multi_label=True)
     convert(tmp_path / "model", tmp_path / "hf", "huggingface")
     with open_checkpoint(tmp_path / "hf") as checkpoint:
         assert (checkpoint.task, checkpoint.multi_label, checkpoint.labels) == ("classification", True, ("spam",))
 
 
-def test_older_files_do_not_have_it(model):
+def test_older_records_without_multi_label(model):
     path = model / native.FILE_NAME
     content = json.loads(path.read_text(encoding="utf-8"))
     del content["multi_label"], content["causal_attention"]

@@ -1,4 +1,4 @@
-"""The parameters that a report and a model card show, against the variables of the checkpoint."""
+"""Test the parameter counts in the report and the model card against the variables of the checkpoint."""
 
 import math
 import re
@@ -13,13 +13,13 @@ from tests.trainers.random_models import write_model
 
 
 def counted(output) -> int:
-    """The numbers in the checkpoint of a run, without the step and the optimizer's slots."""
+    """Return the number of parameters in a run's checkpoint, without the step and the slots of the optimizer."""
     variables = tf.train.list_variables(str(native.model_checkpoint(output)))
     return sum(math.prod(shape) for name, shape in variables if not re.search("adam_[mv]$|global_step", name))
 
 
 @pytest.mark.parametrize("task", ["rte", "ner"])
-def test_they_are_those_of_the_model_with_its_head(task, tmp_path, shared_data):
+def test_counts_include_the_head(task, tmp_path, shared_data):
     flags = write_task(task, tmp_path / "data", shared_data)
     initial, output = write_model(tmp_path / "initial"), tmp_path / "output"
     command = ["finetune", task, "--data_dir", str(tmp_path / "data"), "--output", str(output), *flags]

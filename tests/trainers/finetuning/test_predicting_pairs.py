@@ -1,4 +1,4 @@
-"""`beambert predict` on a text where the model was fine-tuned on pairs, and the reverse."""
+"""Test `beambert predict` with single texts on a model for pairs, and with pairs on a model for single texts."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ SINGLE, PAIR = "the ferry left", "the ferry left ||| nobody stayed"
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Models by what their record says of pairs, and by what else their files show."""
+    """A directory of models that differ in the recorded `text_pairs` and in other evidence of pairs in their files."""
     folder = tmp_path_factory.mktemp("models")
     for name, task, labels, pairs in (
         ("pairs", "classification", ("0", "1"), True),
@@ -33,7 +33,7 @@ def models(tmp_path_factory):
         record = dataclasses.replace(native.load(path), text_pairs=pairs)
         (path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
         if "earlier" in name:
-            # As it was before it said anything of pairs.
+            # Older versions wrote the record without `text_pairs`.
             content = json.loads(record.to_json())
             del content["text_pairs"]
             (path / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
@@ -48,7 +48,7 @@ def predict(capsys, path, *argv):
 
 
 @pytest.mark.parametrize("name", ["pairs", "score of pairs"])
-def test_one_text_is_no_pair(models, capsys, name, tmp_path):
+def test_model_for_pairs_refuses_single_texts(models, capsys, name, tmp_path):
     code, said = predict(capsys, models / name, PAIR, SINGLE)
     assert (code, said.err.count("\n")) == (1, 1)
     assert "'the ferry left' is a single text" in said.err
@@ -62,7 +62,7 @@ def test_one_text_is_no_pair(models, capsys, name, tmp_path):
     assert predict(capsys, models / name, PAIR)[0] == 0
 
 
-def test_a_pair_is_not_one_text(models, capsys):
+def test_model_for_single_texts_refuses_pairs(models, capsys):
     code, said = predict(capsys, models / "texts", PAIR)
     assert (code, said.err.count("\n")) == (1, 1)
     assert "is a pair of texts" in said.err
@@ -81,14 +81,14 @@ def test_a_pair_is_not_one_text(models, capsys):
         ("mixed", [SINGLE, PAIR], None),
     ],
 )
-def test_where_no_record_says_it_there_is_a_warning_at_most(models, capsys, monkeypatch, name, texts, warned):
+def test_inputs_of_the_wrong_kind_only_warn_without_a_record(models, capsys, monkeypatch, name, texts, warned):
     code, said = predict(capsys, models / name, *texts)
     assert code == 0
     assert said.out.count("%") == len(texts) * (3 if name == "elsewhere" else 2)
     assert (f"warning: {warned}" in said.err) if warned else (said.err == "")
 
 
-def test_fine_tuning_records_what_it_was_trained_on(finetune, tmp_path, capsys):
+def test_fine_tuning_records_text_pairs(finetune, tmp_path, capsys):
     assert finetune("--do_train") == 0
     output = tmp_path / "output"
     assert native.load(output).text_pairs is True
@@ -96,7 +96,7 @@ def test_fine_tuning_records_what_it_was_trained_on(finetune, tmp_path, capsys):
     assert predict(capsys, output, SINGLE)[0] == 1
     assert finetune("--do_eval") == 0
     assert native.load(output).text_pairs is True
-    # What is converted stays what it is.
+    # Conversion preserves the field.
     assert beambert.main(["convert", str(output), str(tmp_path / "again"), "--to", "native"]) == 0
     assert native.load(tmp_path / "again").text_pairs is True
 

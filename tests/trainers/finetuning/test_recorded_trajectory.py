@@ -1,4 +1,4 @@
-"""Fine-tuning against what transformers made of the same weights and rows, update by update."""
+"""Test fine-tuning step by step against recorded runs of transformers with the same weights and rows."""
 
 import json
 from pathlib import Path
@@ -14,10 +14,10 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
 
 @pytest.mark.parametrize(
     ("name", "optimizer", "micro_steps"),
-    # Labelled pieces fall unevenly among micro-steps.
+    # Labeled tokens are distributed unevenly over micro-batches.
     with_slow(
         [*((name, optimizer, 1) for name, optimizer in RECORDED), ("token_classification", "bert_adam", 2)],
-        # They differ from the others in the loss alone, which test_finetuning_objectives.py tests.
+        # These differ from the others only in the loss, which test_finetuning_objectives.py tests.
         [(name, "bert_adam", 1) for name in ("multi_label", "multiple_choice", "regression")],
     ),
 )

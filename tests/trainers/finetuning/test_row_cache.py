@@ -12,7 +12,7 @@ from trainers.finetuning.row_cache import encode_cached, fingerprint
 
 
 class CountedTask:
-    """A task that counts how often its rows are made."""
+    """A task that counts how often its rows are encoded."""
 
     name, labels, multi_label = "counted", ("a", "b", "c"), False
 
@@ -29,7 +29,7 @@ class CountedTask:
         )
 
 
-def test_rows_are_made_once_for_the_same_of_everything(tmp_path):
+def test_rows_are_encoded_once_for_the_same_inputs(tmp_path):
     task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
     first = encode_cached(task, "train", tokenizer, 16, tmp_path / "features")
     again = encode_cached(task, "train", tokenizer, 16, tmp_path / "features")
@@ -49,7 +49,7 @@ def test_rows_are_made_once_for_the_same_of_everything(tmp_path):
     assert other.made == 1
 
 
-def test_a_damaged_file_is_made_anew(tmp_path):
+def test_corrupt_cache_file_is_rewritten(tmp_path):
     task, tokenizer = CountedTask(), Tokenizer(VOCABULARY)
     encode_cached(task, "train", tokenizer, 16, tmp_path)
     (path,) = tmp_path.iterdir()
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_made_anew(tmp_path):
         assert path.read_bytes() == content
 
 
-def test_the_fingerprint_is_of_everything_that_is_trained_on():
+def test_fingerprint_covers_all_training_data():
     rows = random_rows("classification")
     digests = {fingerprint(rows), fingerprint(random_rows("classification", seed=1))}
     for name in ("ids", "segment_ids"):

@@ -1,4 +1,4 @@
-"""Processes that encode the same rows into one cache directory at the same moment."""
+"""Test processes that encode the same rows into one cache directory at the same time."""
 
 import dataclasses
 import os

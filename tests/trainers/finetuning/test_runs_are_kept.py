@@ -1,4 +1,7 @@
-"""`--seeds` and `tune` on an --output that holds runs: none is deleted, none with other options is taken for done."""
+"""Test `--seeds` and `tune` with an --output that contains runs.
+
+No run is deleted, and no run with other options counts as complete.
+"""
 
 import argparse
 import hashlib
@@ -15,7 +18,7 @@ EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epoch
 
 
 def tree(directory):
-    """SHA-256 of every file below a directory, by its path."""
+    """Return the SHA-256 of every file below a directory, by its path."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -31,7 +34,7 @@ def seeds(data, initial, output, *flags):
 
 @pytest.fixture(scope="module")
 def finished(rte, initial, tmp_path_factory):
-    """Two finished runs, to be copied."""
+    """An output directory with two finished runs, which tests copy."""
     output = tmp_path_factory.mktemp("finished") / "output"
     assert seeds(rte, initial, output) == 0
     return output
@@ -51,7 +54,7 @@ def test_options_that_change_no_result_leave_finished_runs(output, rte, initial,
     ):
         assert seeds(rte, initial, output, *flags) == 0
         assert runs_of(output) == before
-    # The same files by another name, and the same content elsewhere.
+    # The same files under another path, and the same content in another directory.
     monkeypatch.chdir(rte.parent)
     assert seeds(f"./{rte.name}", initial, output) == 0
     moved = shutil.copytree(rte, tmp_path / "moved")
@@ -59,7 +62,7 @@ def test_options_that_change_no_result_leave_finished_runs(output, rte, initial,
     assert seeds(moved, model, output) == 0
     assert runs_of(output) == before
     assert "Run 1 of 2: seed-7 (complete)" in capsys.readouterr().out
-    # Rounding alone: the runs stay, and it is said.
+    # An option that affects only rounding: the runs are kept, and a message names the option.
     assert seeds(rte, initial, output, "--xla", "on") == 0
     assert runs_of(output) == before
     assert "is not bit-identical: --xla (auto before, on now)" in capsys.readouterr().out
@@ -77,7 +80,7 @@ def test_options_that_change_results_are_refused_by_name(output, rte, initial, t
         assert f"contains a run with other options: {named}; use another --output" in error
         assert error.count("\n") == 1
         assert tree(output) == before
-    # Other examples under the same name.
+    # Other examples in a file of the same name.
     changed = shutil.copytree(rte, tmp_path / "changed")
     text = (changed / "dev.tsv").read_text(encoding="utf-8")
     (changed / "dev.tsv").write_text(text.replace("a", "e"), encoding="utf-8")
@@ -102,14 +105,14 @@ def test_runs_that_an_older_beambert_recorded_are_recognized(output, rte, initia
     assert runs_of(output) == runs
 
 
-def test_what_a_person_put_there_is_refused(rte, initial, tmp_path, output, capsys):
+def test_files_of_the_user_in_place_of_a_run_are_refused(rte, initial, tmp_path, output, capsys):
     notes = tmp_path / "new" / "seed-8"
     notes.mkdir(parents=True)
     (notes / "notes.txt").write_text("mine")
     assert seeds(rte, initial, notes.parent) == 1
     assert f"{notes} exists and is not a run of this command" in capsys.readouterr().err
     assert tree(notes.parent) == {"seed-8/notes.txt": hashlib.sha256(b"mine").hexdigest()}
-    # Also in the place of a run that is recorded.
+    # The same holds where they replace a recorded run.
     shutil.rmtree(output / "seed-7")
     (output / "seed-7").mkdir()
     (output / "seed-7" / "notes.txt").write_text("mine")
@@ -133,7 +136,7 @@ def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_pat
     assert kept() == both
     assert tune("--learning_rates", "1e-3,1e-4") == 0
     assert kept() == both
-    # Of another grid too; and what is no checkpoint stays where it is.
+    # Another grid keeps them too, and files other than checkpoints are never removed.
     assert tune("--learning_rates", "1e-3,2e-3,3e-3") == 0
     assert kept() >= both
     assert len(kept()) <= 4
@@ -155,18 +158,18 @@ def test_every_option_either_matters_or_is_listed_as_free(name):
     contents = {"data": "0"}
     free = name in run_comparison._FREE | run_comparison._ROUNDING
     assert len(run_comparison.differences(there, contents, now, contents)) == (0 if free else 1)
-    # An option that the record does not have yet has its default.
+    # An option that an older record lacks has its default value.
     del there[name]
     if name not in ("task", "output"):
         assert run_comparison.differences(there, contents, asked(), contents) == []
 
 
-def test_content_counts_before_the_place():
+def test_paths_are_compared_by_content_first():
     there, now = {**asked(), "init_checkpoint": "a"}, {**asked(), "init_checkpoint": "b"}
     same, other = {"data": "0", "init_checkpoint": "1"}, {"data": "0", "init_checkpoint": "2"}
     assert run_comparison.differences(there, same, now, same) == []
     assert run_comparison.differences(there, same, now, other) == ["--init_checkpoint (a before, b now)"]
     assert run_comparison.differences(there, same, there, other) == ["--init_checkpoint a, which has changed"]
-    # Nothing is known of the content: an old record.
+    # An old record has no digests of the contents.
     assert run_comparison.differences(there, {}, {**now, "init_checkpoint": "./a"}, same) == []
     assert run_comparison.differences(there, {}, now, same) == ["--init_checkpoint (a before, b now)"]

@@ -1,4 +1,7 @@
-"""`beambert finetune` warns, on the terminal and in the report, of scores that show nothing, and of no others."""
+"""Test the warnings of `beambert finetune` about uninformative scores, on the terminal and in the report.
+
+Other scores cause no warning.
+"""
 
 import json
 
@@ -21,7 +24,7 @@ SMALL = BertConfig(
 
 @pytest.fixture
 def finetune(tmp_path, capsys):
-    """A function from labels to train and to score on to what is said, the results and the report."""
+    """A function that fine-tunes on train labels, evaluates on dev labels, and returns printed output and report."""
     (tmp_path / "model.json").write_text(SMALL.to_json(), encoding="utf-8")
     (tmp_path / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
 
@@ -47,7 +50,7 @@ def results_of(tmp_path):
 def test_a_development_set_of_one_class(finetune, tmp_path):
     said, report = finetune(["good", "bad"] * 16, ["bad"] * 20, *QUICK)
     warning = "Every example of dev has the label bad (20 examples)"
-    # Before the first step and in the summary.
+    # The warning is printed before the first step and in the summary.
     assert said.err.count("Every example of dev has the label bad") == 2
     assert f"warning: {warning}" in said.err
     assert warning in report
@@ -60,7 +63,7 @@ def test_a_classifier_that_predicts_one_class(finetune, tmp_path):
     warning = "The model predicts the label good for every example of dev (accuracy 0.667, majority class 0.667)"
     assert f"warning: {warning}" in said.err
     assert warning in report
-    # Beside each score, in the line of the evaluation, in the files and in the report.
+    # The chance level follows each score: in the evaluation line, in the files and in the report.
     assert "eval_accuracy 0.6667 (majority class 0.6667), eval_f1 0.8 (constant prediction 0.8)" in said.out
     assert "validation" in said.out
     assert "eval_accuracy 0.667 (majority class 0.667)" in said.out
@@ -81,7 +84,7 @@ def test_no_alarm_where_the_model_has_learned(finetune, tmp_path):
         assert words not in report
 
 
-def test_several_runs_say_it_once_more_and_name_the_runs(finetune, tmp_path):
+def test_warnings_of_several_runs_are_repeated_with_their_names(finetune, tmp_path):
     said, report = finetune(["good"] * 47 + ["bad"], ["good", "good", "bad"] * 10, *QUICK, "--seeds", "2")
     line = "seed-12345, seed-12346: The model predicts the label good for every example of dev"
     assert f"warning: {line}" in said.err

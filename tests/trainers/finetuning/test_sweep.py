@@ -1,4 +1,4 @@
-"""`--seeds` and `beambert tune`."""
+"""Tests of `beambert finetune --seeds` and `beambert tune`."""
 
 import json
 
@@ -14,14 +14,14 @@ def weights(output):
     return {name: tensor.read() for name, tensor in tf1.read(output / "checkpoints/model.ckpt-12").items()}
 
 
-def test_seeds_are_the_runs_that_they_would_be_alone(finetune, tmp_path, capsys):
+def test_runs_of_several_seeds_equal_single_runs(finetune, tmp_path, capsys):
     assert finetune("--seeds", "2", "--seed", "7") == 0
     together = tmp_path / "together"
     (tmp_path / "output").rename(together)
     said = capsys.readouterr().out
     assert "over 2 runs: mean 0." in said
     assert f"Best         {tmp_path / 'output'}/seed-" in said
-    # The second in its process, which must not depend on the first.
+    # Seed 8 is the second run of the process, and must not depend on the first.
     assert finetune("--seed", "8") == 0
     alone = tmp_path / "output"
     first, second = weights(alone), weights(together / "seed-8")
@@ -40,14 +40,14 @@ def tune(rte, initial, tmp_path, *flags):
     return beambert.main([*given, "--train_batch_sizes", "8", "--epochs", "1", *flags])
 
 
-def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tmp_path, capsys, monkeypatch):
+def test_grid_resumes_with_missing_runs_and_keeps_the_best(rte, initial, tmp_path, capsys, monkeypatch):
     output = tmp_path / "output"
     made = []
     run_once = sweep.run_once
 
     def counted(args):
         made.append((args.train_batch_size, args.learning_rate, args.num_train_epochs))
-        # The second of the grid is stopped by hand.
+        # The second run of the grid is interrupted by the user.
         return 130 if len(made) == 2 else run_once(args)
 
     monkeypatch.setattr(sweep, "run_once", counted)
@@ -59,7 +59,7 @@ def test_a_grid_goes_on_with_what_is_missing_and_keeps_the_best(rte, initial, tm
     kept = [path.name for path in output.iterdir() if (path / "checkpoints").is_dir()]
     assert len(kept) == 1
     assert f"Best         {output / kept[0]}" in said
-    # Wider: what is there is not made again; a run that was made with other options is refused.
+    # A wider grid does not repeat complete runs. A run with other options is refused.
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4,1e-2") == 0
     assert len(made) == 4
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3", "--seed", "3") == 1
@@ -94,7 +94,7 @@ def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("flags", [["--learning_rates", "1e-3,x"], ["--epochs", "0"], ["--train_batch_sizes", ""]])
-def test_a_grid_that_is_none(flags, capsys):
+def test_invalid_grids_are_refused(flags, capsys):
     with pytest.raises(SystemExit):
         beambert.main(["tune", "rte", "--output", "o", *flags])
     assert f"argument {flags[0]}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The directory of a run, or a file of it, is deleted while `finetune` runs."""
+"""Test `beambert finetune` with an output directory or file deleted during the run, and a corrupt model record."""
 
 import shutil
 
@@ -15,7 +15,7 @@ from trainers.training import loop
         [(6, ""), (12, ""), (6, "vocab.txt"), (12, "checkpoints/model.ckpt-12.index")], [(6, ""), (6, "vocab.txt")]
     ),
 )
-def test_what_vanishes_is_named(step, name, finetune, tmp_path, monkeypatch, capsys):
+def test_deleted_path_is_named(step, name, finetune, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"
 
     def happens(_):
@@ -34,7 +34,7 @@ def test_what_vanishes_is_named(step, name, finetune, tmp_path, monkeypatch, cap
 
 
 def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, monkeypatch, capsys):
-    """Without its best checkpoint a run does not take another for the model without a word."""
+    """Check that a run without its best checkpoint raises an error instead of using another checkpoint."""
     checkpoints = tmp_path / "output" / "checkpoints"
     best = loop.record_if_improved
 

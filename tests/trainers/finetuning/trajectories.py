@@ -1,6 +1,7 @@
-"""Fine-tuning that is the same wherever it is computed: tiny models, random rows, and how our loop trains them.
+"""Reproducible fine-tuning of tiny models on random rows, with the steps of beambert's training loop.
 
-What transformers makes of it lies in tests/fixtures/finetuning.json, written by tests/parity/record_finetuning.py.
+The results of transformers with the same weights and rows are in tests/fixtures/finetuning.json, written by
+tests/parity/record_finetuning.py.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from trainers.finetuning.finetuning_task import Rows
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.optimization.schedule import Stage
 
-# Without dropout, which no two libraries draw alike; wide enough a spread that the first update is felt.
+# No dropout, since every library draws its random numbers differently.
 TINY = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 ROWS = 43
 ANSWERED = 12
@@ -40,15 +41,15 @@ class Case(NamedTuple):
 
     @property
     def num_labels(self) -> int | None:
-        """Classes, None where the head decides it."""
+        """Return the number of classes; None where the head determines it."""
         return LABELS if self.head in ("classification", "token_classification") else None
 
     def rows(self) -> Rows:
-        """Rows to train on, of 4 to 24 pieces; epochs end within an update."""
+        """Return training rows of 4 to 24 tokens; epochs end within a step."""
         return random_rows(self.head, ROWS, self.multi_label)
 
     def answered(self) -> Rows:
-        """Rows whose logits are compared at the end: they were not trained on."""
+        """Return rows that are not trained on, whose logits are compared at the end."""
         return random_rows(self.head, ANSWERED, self.multi_label, seed=1)
 
 
@@ -63,17 +64,19 @@ CASES = {
 
 
 class Course(NamedTuple):
-    """How a model is trained. The rate and the decay are large, so that both are felt after few updates.
+    """The options of a training run.
+
+    Learning rate and weight decay are large, so that both have an effect after few steps.
 
     Attributes:
-        optimizer: of `OptimizerOptions`.
-        steps: updates.
-        warmup_steps: among them.
-        batch_size: rows an update.
-        learning_rate: at its peak.
-        weight_decay: of the optimizer.
-        clip_norm: of the optimizer.
-        seed: of the order of rows.
+        optimizer: optimizer of `OptimizerOptions`.
+        steps: number of training steps.
+        warmup_steps: number of warmup steps among them.
+        batch_size: number of rows per step.
+        learning_rate: peak learning rate.
+        weight_decay: weight decay of the optimizer.
+        clip_norm: maximum global gradient norm.
+        seed: random seed of the order of rows.
     """
 
     optimizer: str
@@ -86,7 +89,7 @@ class Course(NamedTuple):
     seed: int = 7
 
     def settings(self, **changes: int) -> TrainConfig:
-        """For our loop."""
+        """Return the options for beambert's training loop, with changed fields."""
         return TrainConfig(
             num_train_steps=self.steps,
             num_warmup_steps=self.warmup_steps,
@@ -99,30 +102,30 @@ class Course(NamedTuple):
         )
 
 
-# Warm-up is the released one, after which the rate falls to where a line from the first update on would be;
-# transformers' own schedule is the same only without.
+# The warmup is that of the released code: after it, the learning rate is on the line that decays from the first step.
+# The schedule of transformers is the same only without warmup.
 COURSES = {"bert_adam": Course("bert_adam", warmup_steps=5), "adamw": Course("adamw")}
 
-# Of which a trajectory is recorded: every head with the released optimizer, and the other once.
+# The recorded trajectories: every head with the released optimizer, and one head with the other optimizer.
 RECORDED = [*((name, "bert_adam") for name in CASES), ("classification", "adamw")]
 
 
 class Trajectory(NamedTuple):
-    """What came of training.
+    """The results of a training run.
 
     Attributes:
-        losses: of every update, before it.
-        logits: of every row, after the last update, as of `contract.Logits`.
+        losses: loss of every step, before the weights change.
+        logits: logits of every row after the last step, as in `finetuning_task.Logits`.
     """
 
     losses: list[float]
     logits: list[np.ndarray]
 
     def differences(self, other: "Trajectory", case: Case) -> list[float]:
-        """The largest |difference| of the logits of every row.
+        """Return the largest absolute difference between the logits of each row.
 
-        A softmax over choices or positions is the same whatever is added to all of them. What its bias, which has no
-        gradient but rounding errors, becomes by them is therefore left out.
+        A softmax over choices or positions does not change if a constant is added to all logits. The gradient of the
+        head's bias therefore consists of rounding errors only, and the effect of the bias is subtracted.
         """
 
         def said(logits: np.ndarray) -> np.ndarray:
@@ -135,7 +138,7 @@ class Trajectory(NamedTuple):
         ]
 
     def predictions(self, case: Case) -> list[list[int]]:
-        """The most likely label, or labels, of every row or piece; the most likely start and end; none of numbers."""
+        """Return the most likely labels of each row or token, or the most likely start and end; [] for regression."""
         if case.head == "regression":
             return []
         if case.multi_label:
@@ -144,7 +147,10 @@ class Trajectory(NamedTuple):
 
 
 def weights(config: BertConfig, head: str, num_labels: int | None) -> dict[str, np.ndarray]:
-    """Weights by TF1 name, from a stream that NumPy has frozen (NEP 19)."""
+    """Return weights by TF1 name, from a random stream that NumPy has frozen (NEP 19).
+
+    Their spread is wide enough for the first step to have a measurable effect.
+    """
     stream = np.random.RandomState(20)
     values = {}
     for name in variable_names(config, head, num_labels):
@@ -160,14 +166,14 @@ def write_weights(
     labels: Sequence[str] | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Path:
-    """Writes `weights` as a native model.
+    """Write `weights` as a native model, and return its directory.
 
     Args:
-        directory: made.
-        config: shape of the model.
-        case: its head.
-        labels: names of the classes; None for those of `case`.
-        vocabulary: None for a made-up one.
+        directory: directory to create.
+        config: configuration of the model.
+        case: head of the model.
+        labels: names of the classes; None for made-up names of the classes of `case`.
+        vocabulary: vocabulary of the model; None for a made-up one.
     """
     directory.mkdir()
     if labels is None and case.num_labels:
@@ -204,17 +210,17 @@ def our_trajectory(
     class_weights: Sequence[float] | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> Trajectory:
-    """Trains `weights` by the loop's own updates, on the batches that a run would have.
+    """Train `weights` with the steps of beambert's training loop, on the batches that a run would have.
 
     Args:
-        case: what is trained.
-        course: how.
-        rows: to train on.
-        answered: rows whose logits are wanted at the end.
-        config: of the model; `max_position_embeddings` is the width of spans.
-        num_labels: None for those of `case`.
-        class_weights: of the loss.
-        gradient_accumulation_steps: micro-steps of an update.
+        case: head to train.
+        course: options of the training run.
+        rows: training rows.
+        answered: rows whose logits are computed at the end.
+        config: configuration of the model; rows of spans are padded to `max_position_embeddings`.
+        num_labels: number of classes; None for that of `case`.
+        class_weights: class weights of the loss.
+        gradient_accumulation_steps: number of micro-batches per step.
     """
     num_labels = num_labels or case.num_labels
     model = BertForTask(config, case.head, num_labels)

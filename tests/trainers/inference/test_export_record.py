@@ -1,4 +1,4 @@
-"""The counts of differing code points in the model card, and the ranges in export.json."""
+"""Test the counts of differing code points in the model card, and the ranges of code points in export.json."""
 
 from tokenizer.differences import TokenizerDifferences
 from trainers.inference.export_record import code_point_ranges, difference_lines

@@ -1,4 +1,4 @@
-"""The best spans in numpy against those of the TensorFlow graph, with the same logits."""
+"""Test the best spans computed with NumPy against those of the TensorFlow graph, with the same logits."""
 
 import json
 
@@ -29,7 +29,7 @@ ODD = [
 
 @pytest.fixture(scope="module")
 def squad(shared_data):
-    """Questions and contexts of SQuAD, with odd and very long texts between."""
+    """Questions and contexts of SQuAD, followed by unusual and very long texts."""
     content = json.loads((shared_data / "squad/xquad.en.json").read_text(encoding="utf-8"))
     paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
     contexts = [paragraph["context"] for paragraph in paragraphs[::4]]
@@ -82,9 +82,9 @@ def test_the_spans_are_those_of_the_graph(squad, vocabulary, in_graph, max_seq_l
         offsets = [len(context.encode()[: wanted[name][i]].decode()) for name in ("start", "end")]
         assert [span.start, span.end] == offsets, i
         assert context[span.start : span.end] == wanted["answer"][i].decode()
-    # All but the texts without tokens.
+    # All contexts have an answer except the three without tokens.
     assert answered == len(contexts) - 3
-    # Alone, an answer is that of the batch.
+    # The answer to a single question is the same as in the batch.
     assert best_spans(by_row, tokenizer, questions[-2:-1], contexts[-2:-1], max_seq_length) == found[-2:-1]
 
 

@@ -18,8 +18,8 @@ _XNLI = (
 )
 _STSB = "index genre filename year old_index source1 source2 sentence1 sentence2"
 
-# Columns of every file, a "+" for a space in a name; no columns where the file has no header. Fields that are not
-# named below are "x".
+# Columns of every file, with "+" for a space in a name; None where the file has no header. `write_table` writes "x" in
+# fields without a value.
 HEADERS = {
     "cola": {"train.tsv": None, "dev.tsv": None, "test.tsv": "index sentence"},
     "sst2": {"train.tsv": "sentence label", "dev.tsv": "sentence label", "test.tsv": "index sentence"},
@@ -79,14 +79,14 @@ VOCABULARY = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b",
 
 
 def examples(task: str) -> list[tuple[str, str, str]]:
-    """The texts and labels of every file, quotation marks and other trouble among them."""
+    """Return the texts and labels of every file, with quotation marks and other characters that are hard to parse."""
     labels = LABELS.get(task, ("0", "1"))
     texts = [('"Never', "ends"), ("a\u2028b\x85c\x0bd", '""'), ("Ein «Satz».", "第二"), ("one", "two' \""), ("e", "f")]
     return [(first, second, labels[number % len(labels)]) for number, (first, second) in enumerate(texts)]
 
 
 def write_table(path: Path, header: str | None, rows: list[dict[str, str]], names: str | None = None) -> None:
-    """Writes a file; names are those of the columns where the header is not to be written."""
+    """Write a file; `names` are the columns of a file without a header."""
     columns = [name.replace("+", " ") for name in (header or names or "").split()]
     lines = ["\t".join(columns)] if header else []
     lines += ["\t".join(row.get(name, "x") for name in columns) for row in rows]
@@ -95,7 +95,7 @@ def write_table(path: Path, header: str | None, rows: list[dict[str, str]], name
 
 
 def write_task(directory: Path, task: str) -> None:
-    """Writes all files of a task, with `examples` in each; indices start at 100."""
+    """Write all files of a task, with `examples` in each; indices start at 100."""
     for name, header in HEADERS[task].items():
         second_texts = {"sentence"} if task == "qnli" else SECOND
         first_texts = {"sentence"} if task in SINGLE else FIRST
@@ -116,7 +116,7 @@ def write_task(directory: Path, task: str) -> None:
 def open_glue(
     task: str, directory: Path, *wanted: str, labels: tuple[str, ...] | None = None, most: int | None = None, flags=()
 ) -> TextTask:
-    """Opens a task as the command does."""
+    """Open a task as the command does."""
     parser = argparse.ArgumentParser()
     glue.add_arguments(parser)
     limits = dict.fromkeys(("max_train_samples", "max_eval_samples", "max_predict_samples"), most)

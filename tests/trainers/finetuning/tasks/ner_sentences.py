@@ -1,8 +1,8 @@
-"""Some dozens of sentences in the layout of CoNLL-2003, in documents; the data of the shared task is not free."""
+"""Documents of a few dozen sentences in the layout of CoNLL-2003; the data of the shared task is not free."""
 
 import re
 
-# A document a block; entities in brackets with their type first.
+# One document per block. Entities are in brackets, after their type.
 DOCUMENTS = """
 [MISC Portuguese] team wins in [LOC Oslo]
 [PER Ana Duarte] scored twice for [ORG Porto Rovers] on Sunday .
@@ -47,7 +47,7 @@ Results of the [MISC Alpine Cup]
 
 
 def sentences():
-    """Documents of sentences, each a list of (word, type of its entity or None, whether it is the entity's first)."""
+    """Return documents of sentences: lists of (word, entity type or None, whether it is the entity's first word)."""
     documents = []
     for block in DOCUMENTS.strip().split("\n\n"):
         documents.append([])
@@ -63,7 +63,7 @@ def sentences():
 
 
 def text(scheme="iob1", documents=None):
-    """The file in IOB1, as the shared task has it, or in IOB2."""
+    """Return the content of a file, in IOB1 as in the shared task, or in IOB2."""
     lines = []
     for document in sentences() if documents is None else documents:
         lines += ["-DOCSTART- -X- -X- O", ""]

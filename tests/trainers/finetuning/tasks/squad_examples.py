@@ -13,7 +13,7 @@ def arguments(**given):
 
 
 def squad_file(contexts, questions):
-    """A `SquadFile` of contexts and of (question, context number, [(answer, start), ...])."""
+    """Return a `SquadFile` of contexts and questions (text, context number, [(answer, start), ...])."""
     return SquadFile(
         Path("made-up.json"),
         tuple(contexts),
@@ -26,12 +26,12 @@ def squad_file(contexts, questions):
 
 
 def plain(file):
-    """Contexts and questions as the reference takes them."""
+    """Return the contexts and questions in the form of the reference's arguments."""
     return list(file.contexts), [(q.text, q.context, [tuple(answer) for answer in q.answers]) for q in file.questions]
 
 
 def write_squad(path, *paragraphs, title="Tea"):
-    """Writes (context, [question object, ...]) as one article."""
+    """Write paragraphs (context, [question object, ...]) as one article, and return the path."""
     parts = [{"context": context, "qas": questions} for context, questions in paragraphs]
     path.write_text(json.dumps({"version": "1.1", "data": [{"title": title, "paragraphs": parts}]}), encoding="utf-8")
     return path

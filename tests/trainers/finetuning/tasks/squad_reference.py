@@ -1,6 +1,7 @@
-"""The published procedure for SQuAD, one question and one piece at a time; the oracle.
+"""The published procedure for SQuAD, one question and one token at a time: the oracle of the SQuAD tests.
 
-Written from what run_squad.py is known to do, after the reference tokenizer; shares nothing with the code under test.
+It is written from the known behavior of run_squad.py, uses the reference tokenizer, and shares nothing with the code
+under test.
 """
 
 import math
@@ -11,7 +12,7 @@ from tests.tokenizer.reference_tokenizer import published_pieces, published_word
 
 
 class PlainTokenizer:
-    """The reference tokenizer with a memory of chunks."""
+    """The reference tokenizer with a cache of texts and words."""
 
     def __init__(self, pieces, lower):
         vocabulary = set(pieces)
@@ -30,12 +31,12 @@ class Window:
     tokens: list
     segments: list
     target: tuple
-    word_of: dict = field(default_factory=dict)  # by position, those of the context
-    max_context: set = field(default_factory=set)  # positions
+    word_of: dict = field(default_factory=dict)  # Word index by position, in the context only.
+    max_context: set = field(default_factory=set)  # Positions with maximum context.
 
 
 def words_of(context):
-    """Words, and of each character the number of words that have begun, less one."""
+    """Return the words, and for each character the index of the last word that has started, -1 before the first."""
     words, of_character, inside = [], [], False
     for character in context:
         if character in " \t\r\n\u202f":
@@ -50,7 +51,7 @@ def words_of(context):
 
 
 def answer_in_pieces(words, of_character, starts, pieces, answer, tokenize):
-    """First and last piece of an answer (text, start), or None if it is skipped."""
+    """Return the first and last token of an answer (text, start), or None if it is skipped."""
     text, start = answer
     if not words:
         return None
@@ -70,7 +71,7 @@ def answer_in_pieces(words, of_character, starts, pieces, answer, tokenize):
 
 
 def windows_of(contexts, questions, tokenize, length, stride, longest_query, training):
-    """Windows of all questions, and how many questions were skipped.
+    """Return the windows of all questions, and the number of skipped questions.
 
     Questions are (text, number of the context, [(answer, start), ...]).
     """
@@ -120,7 +121,7 @@ def windows_of(contexts, questions, tokenize, length, stride, longest_query, tra
 
 
 def final_text(predicted, original, tokenize):
-    """Where pieces, joined to a text, stand in the words that they come from."""
+    """Return the part of the original words that equals the joined tokens; all words where they cannot be aligned."""
     normal = " ".join(tokenize.words(original))
     at = normal.find(predicted)
     solid = [place for place, character in enumerate(original) if character != " "]
@@ -132,7 +133,7 @@ def final_text(predicted, original, tokenize):
 
 
 def answers_of(question, contexts, context, windows, logits, tokenize, n_best, longest, version_2):
-    """n-best list of (text, start logit, end logit), probabilities and null odds of one question."""
+    """Return n-best list of (text, start logit, end logit), probabilities and null odds of one question."""
     words, _ = words_of(contexts[context])
     candidates, nulls = [], []
     for window, (starts, ends) in zip(windows, logits, strict=True):

@@ -13,7 +13,7 @@ def write(directory, content, name="train.txt"):
     return path
 
 
-def test_the_layout_of_2003(tmp_path):
+def test_layout_of_conll_2003(tmp_path):
     file = read(write(tmp_path, text()), Layout())
     documents = sentences()
     every = [words for document in documents for words in document]
@@ -39,32 +39,32 @@ def test_the_layout_of_2003(tmp_path):
         "# text = EU says\nEU B-ORG\nsays O\n\n# text = no\nno O\n",
     ],
 )
-def test_ways_to_write_the_same(tmp_path, content):
+def test_equivalent_files_are_read_the_same_way(tmp_path, content):
     file = read(write(tmp_path, content), Layout(comment_prefix="# "))
     assert file.words == ("EU", "says", "no")
     assert file.tags == ("B-ORG", "O", "O")
     assert file.sentence_splits.tolist() == [0, 2, 3]
 
 
-def test_only_blanks_and_tabs_separate_and_only_line_feeds_end(tmp_path):
+def test_only_spaces_and_tabs_separate_columns_and_only_line_feeds_end_lines(tmp_path):
     words = ("a\u00a0b", "c\u2028d", "e\u200bf", "\u3000", "g\x0bh", "\x85")
     file = read(write(tmp_path, "".join(f"{word} O\n" for word in words)), Layout())
     assert file.words == words
     assert file.line_numbers.tolist() == [1, 2, 3, 4, 5, 6]
-    # Within tabs a word may have blanks, or be nothing.
+    # Between tabs, a word may contain spaces or be empty.
     file = read(write(tmp_path, "New York\tB-LOC\n\tO\n"), Layout())
     assert (file.words, file.separator) == (("New York", ""), "\t")
-    # Tabs here and there are blanks.
+    # Where not every line has a tab, tabs are treated like spaces.
     assert read(write(tmp_path, "a\tx O\nb x B-LOC\n"), Layout()).tags == ("O", "B-LOC")
 
 
 def test_columns_and_comments_of_other_kinds(tmp_path):
-    # GermEval 2014: a number before the word, an inner tag after the outer one.
+    # GermEval 2014 has a number before the word, and an inner tag after the outer tag.
     german = "#\thttp://example.org [2010]\n1\tAm\tO\tO\n2\tRhein\tB-LOC\tO\n"
     file = read(write(tmp_path, german), Layout(1, 2, "#"))
     assert (file.words, file.tags) == (("Am", "Rhein"), ("O", "B-LOC"))
     assert read(write(tmp_path, german), Layout(-3, -2, "#")).tags == file.tags
-    # In CoNLL-2003 a number sign is a word; in CoNLL-U it begins a comment.
+    # In CoNLL-2003 a number sign is a word; in CoNLL-U it starts a comment.
     assert read(write(tmp_path, "# NN O\n1 CD O\n"), Layout()).words == ("#", "1")
     assert read(write(tmp_path, "# id = 1\nEU B-ORG\n", "train.conllu"), Layout()).words == ("EU",)
 
@@ -108,7 +108,7 @@ def test_a_file_without_tags(tmp_path, content):
     assert [line.split()[-1] for line in with_predictions(file, ["B-ORG", "O"]).split("\n")[:2]] == ["B-ORG", "O"]
 
 
-def test_which_file_is_whose(tmp_path):
+def test_file_of_a_split_is_found(tmp_path):
     with pytest.raises(TaskDataError, match=r"has no file for the dev split: add dev\.txt"):
         conll.find(tmp_path, "dev")
     for split, name in (("train", "eng.train"), ("dev", "valid.txt"), ("test", "test.conll")):
@@ -119,16 +119,16 @@ def test_which_file_is_whose(tmp_path):
         conll.find(tmp_path, "dev")
 
 
-def test_predictions_stand_in_a_column_more(tmp_path):
+def test_predictions_are_an_additional_column(tmp_path):
     file = read(write(tmp_path, text()), Layout())
     tags = [f"B-{number}" for number in range(len(file.words))]
     written = with_predictions(file, tags)
-    # What is written is the input again, with another column for words and marks.
+    # The output is the input with one more column, for words and document marks.
     rows = [line.rsplit(" ", 1) for line in written.split("\n")]
     assert "\n".join(row[0] for row in rows) == text()
     assert [row[1] for row in rows if len(row) == 2 and row[0][:5] != "-DOCS"] == tags
     assert {row[1] for row in rows if row[0][:5] == "-DOCS"} == {"O"}
-    # Every row has as many columns, the last two of which are to be compared.
+    # Every row has the same number of columns; the last two are for comparison.
     content = "#\tcomment\n-DOCSTART-\n1\tEU\tB-ORG\tO\n2\tsays\tO\tO\n"
     file = read(write(tmp_path, content), Layout(1, 2, "#"))
     assert with_predictions(file, ["O", "B-LOC"]) == (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from trainers.finetuning.tasks.tagging.entity_scores import entity_scores
 from trainers.finetuning.tasks.tagging.tag_schemes import entities_of
 
-# Recorded from seqeval 1.2.2, whose default mode is conlleval's.
+# Recorded from seqeval 1.2.2, whose default mode equals conlleval.
 TRUE = [
     "I-PER I-PER O B-LOC E-LOC",
     "S-LOC I-PER B-PER I-LOC I-LOC O",
@@ -34,7 +34,7 @@ def entities(sentences):
     return entities_of([tag for sentence in sentences for tag in sentence], splits)
 
 
-def test_the_numbers_of_seqeval():
+def test_scores_equal_seqeval():
     true, predicted = ([row.split() for row in rows] for rows in (TRUE, PREDICTED))
     for one, other, wanted in zip(true, predicted, BY_SENTENCE, strict=True):
         assert entity_scores(entities([one]), entities([other]))[0][:3] == pytest.approx(wanted)
@@ -53,7 +53,7 @@ def test_the_numbers_of_seqeval():
         max_size=6,
     )
 )
-def test_counted_one_by_one(sentences):
+def test_scores_equal_set_operations(sentences):
     true, predicted = (entities([[pair[n] for pair in sentence] for sentence in sentences]) for n in (0, 1))
     sets = [set(zip(*(values.tolist() for values in side), strict=True)) for side in (true, predicted)]
     scores, by_type = entity_scores(true, predicted)
@@ -68,7 +68,7 @@ def test_counted_one_by_one(sentences):
     assert set(by_type) == {entity[2] for side in sets for entity in side}
 
 
-def test_nothing_to_find():
+def test_no_entities():
     scores, by_type = entity_scores(entities([["O"]]), entities([["O"]]))
     assert scores == (0, 0, 0, 0)
     assert by_type == {}

@@ -1,4 +1,4 @@
-"""Tab-separated files without quoting."""
+"""Tests of tab-separated files without quoting."""
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ def test_bytes_that_are_not_utf_8_are_named_by_their_line(path):
         TsvFile(path)
 
 
-def test_a_file_that_is_none(path):
+def test_unreadable_and_empty_files_are_refused(path):
     with pytest.raises(TaskDataError, match="cannot be read"):
         TsvFile(path.parent)
     path.write_bytes(b"\xef\xbb\xbf\r\n \n")

@@ -1,4 +1,4 @@
-"""Every task of GLUE and XNLI from files in the published layout, and from the real ones that are here."""
+"""Test every task of GLUE and XNLI on files in the published layout, and on the real files in the shared data."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_published_layout_gives_the_texts_and_labels(task, tmp_path):
             assert [example.index for example in read] == ["100", "101", "102", "103", "104"]
 
 
-def test_what_each_task_is(tmp_path):
+def test_properties_of_each_task(tmp_path):
     best = {}
     for task in glue.TASKS:
         write_task(tmp_path / task, task)
@@ -60,7 +60,7 @@ def test_only_what_is_wanted_is_read(tmp_path):
     assert open_glue("rte", tmp_path, "dev").splits == ("dev",)
 
 
-def test_the_first_examples_alone(tmp_path):
+def test_sample_limits_keep_the_first_examples(tmp_path):
     write_task(tmp_path, "mnli")
     opened = open_glue("mnli", tmp_path, *ALL, most=2)
     assert {len(read) for read in opened.examples.values()} == {2}
@@ -83,7 +83,7 @@ def test_xnli_reads_its_language(tmp_path):
         "xnli.dev.tsv, row 2 (line 3)",
         "xnli.dev.tsv, row 4 (line 5)",
     ]
-    assert opened.eval_splits == ("dev", "test")  # Its labels are published.
+    assert opened.eval_splits == ("dev", "test")  # The labels of its test file are published.
     german = open_glue("xnli", tmp_path, *ALL, flags=("--xnli_language", "de", "--xnli_train_language", "en"), most=1)
     assert [german.examples[split][0].text for split in ALL] == ["c", "de1", "de1"]
     with pytest.raises(TaskDataError, match=r"no row in language 'fr': set --xnli_language to one of de, en, zh$"):
@@ -109,7 +109,7 @@ def test_rows_of_qqp_that_lack_columns_are_left_out_and_counted(tmp_path):
     for split in ("train", "dev"):
         rows = opened.rows(split, tokenizer, 16)
         assert (len(rows), rows.skipped) == (5, 2)
-    # The server wants an answer to every one of these.
+    # The GLUE server requires a prediction for every test row.
     with pytest.raises(TaskDataError, match=r"test\.tsv, row 2 \(line 3\): 4 fields, while the file has 3 columns"):
         open_glue("qqp", tmp_path, "test")
 
@@ -141,7 +141,7 @@ def test_test_files_that_hide_their_labels(tmp_path):
     assert (example.text, example.text_pair, example.label, example.index) == ("a", "b", None, "5")
 
 
-def test_cola_with_a_header_all_the_same(tmp_path):
+def test_cola_file_with_a_header(tmp_path):
     write_task(tmp_path, "cola")
     write_table(tmp_path / "dev.tsv", "sentence label", [{"sentence": "a b", "label": "0"}])
     (example,) = open_glue("cola", tmp_path, "dev").examples["dev"]
@@ -207,7 +207,7 @@ def test_a_file_that_cannot_be_used(name, content, message, tmp_path):
 @pytest.mark.parametrize(
     ("score", "message"), [("high", "score 'high' is not a number"), ("nan", "nan is not a finite")]
 )
-def test_a_score_that_is_none(score, message, tmp_path):
+def test_invalid_scores_are_refused(score, message, tmp_path):
     write_task(tmp_path, "stsb")
     row = {"sentence1": "a", "sentence2": "b", "score": score}
     write_table(tmp_path / "dev.tsv", glue_layouts.HEADERS["stsb"]["dev.tsv"], [row])
@@ -215,13 +215,13 @@ def test_a_score_that_is_none(score, message, tmp_path):
         open_glue("stsb", tmp_path, "dev")
 
 
-def test_a_directory_that_is_none(tmp_path):
+def test_missing_data_dir_is_refused(tmp_path):
     with pytest.raises(TaskDataError, match="is not a directory"):
         open_glue("cola", tmp_path / "CoLA", "dev")
 
 
 def test_the_real_files(shared_data):
-    # Counts and shares of class 1 as published with the tasks.
+    # Numbers of examples, and of MRPC pairs with label 1, as published with the tasks.
     counts = {}
     for task, directory, wanted in (("cola", "CoLA", ALL), ("mrpc", "MRPC", ALL), ("sst2", "SST-2", ALL[:2])):
         opened = open_glue(task, shared_data / "glue" / directory, *wanted)

@@ -1,4 +1,4 @@
-"""The task `swag`: its own files and other multiple choice, to rows, scores and predictions."""
+"""Test the task `swag`: rows, metrics and predictions for SWAG's files and for other multiple choice files."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
 PIECES = TOKENIZER.vocabulary.tokens
 
-# As the published files begin; the first column, an index, has no name.
+# First columns of the published files; the very first, an index, has no name.
 SWAG_HEADER = [
     "",
     "video-id",
@@ -63,7 +63,7 @@ _SITUATIONS = [
 
 
 def swag_rows(count: int = 24) -> list[list]:
-    """Rows in SWAG's layout, with their labels last: the four situations, their endings turned a place a round."""
+    """Return rows in SWAG's layout, labels last: the four situations in turn, with endings rotated by one per round."""
     rows = []
     for number in range(count):
         first, second, endings, label = _SITUATIONS[number % 4]
@@ -101,7 +101,7 @@ def refused(folder: Path, wanted=(DEV,)) -> str:
 
 
 def by_hand(context: str, choice: str, length: int) -> tuple[list[str], list[int]]:
-    """Pieces and segments of one choice, a piece at a time."""
+    """Return tokens and segment ids of one choice, truncated one token at a time."""
     first, second = TOKENIZER.tokenize(context), TOKENIZER.tokenize(choice)
     while len(first) + len(second) > length - 3:
         (first if len(first) > len(second) else second).pop()
@@ -148,7 +148,7 @@ def test_scores_details_and_predictions(swag, tmp_path):
     assert task.metrics(DEV, encoded, logits) == {"eval_accuracy": 1.0}
     assert task.details(DEV, encoded, logits) == {"warnings": [], "choices": []}
     assert task.chance_levels(DEV, encoded) == {"eval_accuracy_random_choice": 0.25}
-    # Two mistakes, the second of which the model is surer of.
+    # Two errors; the model is more confident in the second one.
     logits[3] = np.roll(logits[3], 1)
     logits[5] = np.roll(logits[5], 1) * 2
     assert task.metrics(DEV, encoded, logits) == {"eval_accuracy": 14 / 16}
@@ -195,7 +195,7 @@ def test_any_multiple_choice_in_json_lines(tmp_path):
         ("it snows.", ("a", "b", "c"), 2),
     ]
     assert task.rows(TRAIN, TOKENIZER, 32).choices == 3
-    # A question alone is the context; two choices are enough.
+    # Without a context the question is the context. Two choices are the minimum.
     write_lines(tmp_path / "dev.jsonl", [{"question": "wet?", "choices": ["yes", "no"], "label": 1}])
     assert [(e.context, e.choices) for e in open_task(tmp_path, (DEV,)).examples[DEV]] == [("wet?", ("yes", "no"))]
 
@@ -219,7 +219,7 @@ def test_a_test_file_with_labels_is_scored(swag):
     assert task.metrics(TEST, rows, np.eye(4)[rows.targets["label_ids"]]) == {"test_accuracy": 1.0}
 
 
-def test_samples_are_the_first(swag):
+def test_sample_limits_keep_the_first_examples(swag):
     task = open_task(swag, max_train_samples=3, max_eval_samples=1, max_predict_samples=100)
     assert [len(task.examples[split]) for split in task.splits] == [3, 1, 8]
 
@@ -247,7 +247,7 @@ def test_every_choice_of_every_row_is_encoded(tmp_path_factory, data, choices, l
     encoded = open_task(folder, (DEV,)).rows(DEV, TOKENIZER, length)
     expected = [by_hand(context, choice, length) for context, texts in rows for choice in texts]
     found = [encoded.ids[s:e] for s, e in zip(encoded.row_splits[:-1], encoded.row_splits[1:], strict=True)]
-    # A second text that nothing is left of has no [SEP].
+    # A second text that has no tokens left has no [SEP].
     expected = [(p[:-1], s[:-1]) if p[-2:] == ["[SEP]"] * 2 else (p, s) for p, s in expected]
     assert [[PIECES[piece] for piece in row] for row in found] == [pieces for pieces, _ in expected]
     assert encoded.segment_ids.tolist() == [segment for _, segments in expected for segment in segments]

@@ -1,4 +1,4 @@
-"""The task squad: which files, which scores, which answers."""
+"""Test the task `squad`: the files that it reads, scores and answers."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ NULL = "no answer"
 
 
 def write(path, *answers, labelled=True):
-    """Questions about CONTEXT, each with a word of it as its answer, or NULL."""
+    """Write questions about CONTEXT; each answer is a word of CONTEXT, or NULL for a question without an answer."""
     questions = []
     for number, answer in enumerate(answers):
         questions.append({"id": f"q{number}", "question": "what?", "is_impossible": answer == NULL, "answers": []})
@@ -30,7 +30,10 @@ def write(path, *answers, labelled=True):
 
 
 def logits_for(rows, words, null=0.0):
-    """One row a question: high where the word stands in CONTEXT; [CLS] as given, one number a question."""
+    """Return logits of one row per question, high at its word in CONTEXT.
+
+    `null` is the logit at [CLS], one for all questions or one per question.
+    """
     logits = []
     for word, at_cls in zip(words, np.broadcast_to(null, len(words)), strict=True):
         values = np.zeros((2, 9), np.float32)  # [CLS] what ? [SEP] green tea rain sun [SEP]
@@ -46,12 +49,12 @@ def test_which_files_are_read(tmp_path):
     write(tmp_path / "dev.json", "tea")
     task = open_task(arguments(data_dir=str(tmp_path)), {"train", "dev"}, None)
     assert (task.splits, task.eval_splits, task.predict_splits) == (("train", "dev"), ("dev",), ("dev",))
-    # Where the test split is wanted: the predict file, and a test file if there is one.
+    # For the test split, the predict file is read, and the test file if it exists.
     assert open_task(arguments(data_dir=str(tmp_path)), {"test"}, None).predict_splits == ("dev",)
     write(tmp_path / "test-v1.1.json", "tea", labelled=False)
     task = open_task(arguments(data_dir=str(tmp_path)), {"dev", "test"}, None)
     assert (task.splits, task.eval_splits, task.predict_splits) == (("dev", "test"), ("dev",), ("dev", "test"))
-    # Files of the version come first, and given files before all.
+    # Files named after the version take precedence, and files given by flags precede all others.
     write(tmp_path / "dev-v1.1.json", "tea", "sun")
     assert len(open_task(arguments(data_dir=str(tmp_path)), {"dev"}, None).files["dev"].questions) == 2
     write(tmp_path / "dev-v2.0.json", "tea", "sun", NULL)
@@ -66,7 +69,7 @@ def test_which_files_are_read(tmp_path):
     }
 
 
-def test_a_predict_file_without_answers_is_predicted_for_only(tmp_path):
+def test_predict_file_without_answers_is_not_evaluated(tmp_path):
     path = str(write(tmp_path / "f.json", "tea", "sun", labelled=False))
     task = open_task(arguments(predict_file=path, max_predict_samples=1), {"dev"}, None)
     assert (task.splits, task.eval_splits, task.predict_splits) == (("test",), (), ("test",))
@@ -91,7 +94,7 @@ def test_a_predict_file_without_answers_is_predicted_for_only(tmp_path):
         ({"null_score_diff_threshold": 1.0}, "dev", "add --version_2_with_negative"),
     ],
 )
-def test_what_is_missing_is_said(tmp_path, given, wanted, said):
+def test_missing_files_and_flags_are_named(tmp_path, given, wanted, said):
     with pytest.raises(TaskDataError, match=said):
         open_task(arguments(data_dir=str(tmp_path), **given), {wanted}, None)
     with pytest.raises(TaskDataError, match=r"--data_dir or --\w+ is missing|add --version_2"):
@@ -130,16 +133,16 @@ def test_files_of_two_splits_have_different_names(tmp_path):
     ]
 
 
-def test_the_best_threshold_is_told_and_used_only_if_asked(tmp_path):
+def test_best_threshold_is_reported_and_applied_only_on_request(tmp_path):
     path = str(write(tmp_path / "f.json", "tea", "sun", NULL, "rain"))
     words = ["tea", "sun", "sun", "rain"]
-    null = [4.0, 5.5, 6.5, 6.0]  # Odds -2, 1, 3, 2: with a threshold of 2 all four are right.
+    null = [4.0, 5.5, 6.5, 6.0]  # Null odds -2, 1, 3, 2: with threshold 2 all four predictions are correct.
     task = open_task(arguments(predict_file=path, version_2_with_negative=True), {"dev"}, None)
     rows = task.rows("dev", TOKENIZER, 20)
     logits = logits_for(rows, words, null)
     scores = task.metrics("dev", rows, logits)
     assert (scores["f1"], scores["HasAns_f1"], scores["NoAns_f1"]) == (50.0, pytest.approx(100 / 3), 100.0)
-    # As the script sees it, which does not know the texts of the questions said to have no answer.
+    # As in the script, which does not have the best texts of questions that are predicted to have no answer.
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (50.0, -2.0)
     paths = task.write_predictions("dev", rows, logits, tmp_path)
     assert json.loads(paths[0].read_text()) == {"q0": "tea", "q1": "", "q2": "", "q3": ""}
@@ -183,7 +186,7 @@ def test_details_show_confident_mistakes_first(tmp_path):
     json.dumps(shown)
 
 
-def test_the_fingerprint_tells_what_rows_are_made_from(tmp_path):
+def test_fingerprint_depends_on_the_inputs_of_rows(tmp_path):
     path = str(write(tmp_path / "f.json", "tea", "sun"))
     other = str(write(tmp_path / "g.json", "tea", "rain"))
 

@@ -1,4 +1,4 @@
-"""Logits to answers against a plain reference; and whether a perfect model gets every answer."""
+"""Test the conversion of logits to answers against a plain reference, and the answers of a perfect model."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from trainers.finetuning.tasks.spans.squad_windows import window_rows
 
 
 def logits_of(rows, generator, ties):
-    """Random ones, with a few high places in each row; with ties they are halves."""
+    """Return random logits, higher at the first position; with `ties` they are multiples of one half."""
     logits = []
     for size in np.diff(rows.row_splits):
         values = generator.normal(0, 2, (2, size)).astype(np.float32)
@@ -40,7 +40,7 @@ def perfect_logits(rows):
 
 
 def assert_same(file, tokenizer, reference, sizes, search, generator, ties, directory, threshold=0.0):
-    """Answers, and the bytes of their files, are those of the reference."""
+    """Assert that the answers, and the bytes of their files, equal those of the reference."""
     length, stride, longest_query = sizes
     rows = window_rows(file, tokenizer, length, doc_stride=stride, max_query_length=longest_query, training=False)
     logits = logits_of(rows, generator, ties)
@@ -77,7 +77,7 @@ def assert_same(file, tokenizer, reference, sizes, search, generator, ties, dire
         if version_2:
             assert answer.null_odds == pytest.approx(ONLY_NULL if odds is None else odds, abs=1e-9)
             all_odds[key] = answer.null_odds
-            if n_best > 1:  # Else the best text may not be listed.
+            if n_best > 1:  # Otherwise the best text may not be listed.
                 predictions[key] = "" if best is None or answer.null_odds > threshold else best
             else:
                 predictions[key] = answer.chosen(threshold).text
@@ -133,8 +133,8 @@ def test_answers_to_made_up_questions_equal_the_reference(tmp_path_factory, file
     assert_same(file, Tokenizer(SMALL, lower), reference, sizes, search, generator, ties, directory)
 
 
-# What the published procedure cannot give on XQuAD, uncased, 384 pieces, windows 128 apart: with the default of 30
-# pieces an answer, 17 longer ones in German; and three whatever the length, by the question's id.
+# The three answers on XQuAD that the published procedure cannot return at any maximum answer length, by question id
+# (uncased, 384 tokens, stride 128). With the default maximum of 30 tokens, it also loses 17 longer answers in German.
 NEVER = {
     "en": {"5729e2316aef0514001550c5": "2,70 of 2,700,000, whose pieces are 2 , 700 , 000"},
     "de": {
@@ -174,15 +174,15 @@ def test_a_perfect_model_gets_every_answer_that_can_be_recovered(shared_data, re
     assert scores_of_1_1(golds, texts) == {"exact_match": 100.0, "f1": 100.0}
 
 
-def test_answers_lost_on_the_way_are_inside_words_of_one_piece(shared_data, released):
-    """The published example: Japan in "Japanese"."""
+def test_answer_inside_a_single_token_is_extended_to_the_word(shared_data, released):
+    """Test the published example: the answer "Japan" in "Japanese"."""
     file = squad_file(["the japanese tea"], [("who", 0, [("japan", 4)])])
     rows = window_rows(file, Tokenizer(released), 20, training=False)
     assert find_answers(file, rows, perfect_logits(rows))[0].n_best[0].text == "japanese"
 
 
-def test_the_text_is_looked_for_in_its_words():
-    """Of "Aa" the second piece gives the first letter, as published."""
+def test_token_text_is_searched_in_its_words():
+    """Check that the second token of "Aa" is found at the first letter, as in the published procedure."""
     file = squad_file(["Aa"], [("b", 0, [])])
     rows = window_rows(file, Tokenizer(SMALL), 9, training=False)
     values = np.array([[0, 0, 0, 0, 5, 0]] * 2, np.float32)  # [CLS] b [SEP] a ##a [SEP]
@@ -197,7 +197,7 @@ def test_the_text_is_that_of_the_context_with_single_spaces():
     assert (best.text, best.span) == ("Café Noir", (1, 12))
 
 
-def test_without_anything_to_read_there_is_an_entry_all_the_same(tmp_path):
+def test_empty_context_has_an_entry(tmp_path):
     file = squad_file(["", "a b"], [("a", 0, []), ("b", 1, [])])
     rows = window_rows(file, Tokenizer(SMALL), 9, training=False)
     zeros = [np.zeros((2, int(size)), np.float32) for size in np.diff(rows.row_splits)]
@@ -211,15 +211,15 @@ def test_without_anything_to_read_there_is_an_entry_all_the_same(tmp_path):
         json.loads(path.read_text())
 
 
-def test_one_best_that_is_no_answer_still_has_null_odds():
-    # The released code crashes: no text among the n best.
+def test_no_answer_as_the_only_best_has_null_odds():
+    # The released code crashes here, since none of the n best has a text.
     file = squad_file(["a b"], [("a", 0, [])])
     rows = window_rows(file, Tokenizer(SMALL), 9, training=False)
     values = np.array([[5, 0, 0, 2, 2, 0], [5, 0, 0, 2, 1, 0]], np.float32)
     (answer,) = find_answers(file, rows, [values], n_best_size=1, version_2=True)
     assert [candidate.text for candidate in answer.n_best] == [""]
     assert answer.null_odds is not None
-    # The one best start and end are [CLS], so that there is no text at all.
+    # The only start and end candidates are [CLS], so no candidate has a text.
     assert answer.null_odds == ONLY_NULL
     (answer,) = find_answers(file, rows, [values], n_best_size=2, version_2=True)
     assert (answer.null_odds, answer.chosen(6.0).text, answer.chosen(5.0).text) == (6.0, "a", "")

@@ -1,4 +1,4 @@
-"""SQuAD files: what is read, and the line that says what is wrong."""
+"""Tests of SQuAD files: their content, and one-line errors for invalid files."""
 
 import json
 
@@ -18,7 +18,7 @@ def question(number=1, text="green tea", start=0, **given):
 def test_real_file(shared_data):
     file = read_squad(shared_data / "squad/xquad.de.json", version_2=False, training=True)
     assert (len(file.contexts), len(file.questions), file.labeled) == (240, 1190, True)
-    assert sum(map(len, file.contexts)) < 250_000  # Each context once.
+    assert sum(map(len, file.contexts)) < 250_000  # Each context is stored once.
     for item in file.questions:
         ((text, start),) = item.answers
         assert file.contexts[item.context][start : start + len(text)] == text
@@ -88,7 +88,7 @@ def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
         ([], "has no questions"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, questions, said):
+def test_invalid_questions_are_named_with_their_location(tmp_path, questions, said):
     path = write_squad(tmp_path / "f.json", (CONTEXT, questions))
     with pytest.raises(TaskDataError, match=said) as error:
         read_squad(path, version_2=True, training=True)
@@ -96,14 +96,14 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, questions, said):
     assert "\n" not in str(error.value)
 
 
-def test_ids_must_differ_where_predictions_go_by_them(tmp_path):
+def test_duplicate_ids_are_refused_for_prediction(tmp_path):
     path = write_squad(tmp_path / "f.json", (CONTEXT, [question(), question()]))
     assert len(read_squad(path, version_2=False, training=True).questions) == 2
     with pytest.raises(TaskDataError, match="question q1: duplicate id"):
         read_squad(path, version_2=False)
 
 
-def test_answer_start_may_be_left_out_where_nothing_is_trained(tmp_path):
+def test_answer_start_is_optional_without_training(tmp_path):
     path = write_squad(tmp_path / "f.json", (CONTEXT, [question(answers=[{"text": "tea"}])]))
     assert read_squad(path, version_2=False).questions[0].answers == (Answer("tea", None),)
 
@@ -124,7 +124,7 @@ def test_answer_start_may_be_left_out_where_nothing_is_trained(tmp_path):
         (b"9" * 5_000, "a number has too many digits"),
     ],
 )
-def test_other_files_are_refused(tmp_path, content, said):
+def test_invalid_files_are_refused(tmp_path, content, said):
     path = tmp_path / "f.json"
     path.write_bytes(content)
     with pytest.raises(TaskDataError, match=said):
@@ -137,7 +137,7 @@ def test_missing_file_and_folder(tmp_path):
             read_squad(path, version_2=False)
 
 
-def test_a_lone_surrogate_goes_all_the_way(tmp_path):
+def test_lone_surrogate_is_accepted(tmp_path):
     path = tmp_path / "f.json"
     write_squad(path, (f"\ud800 {CONTEXT}", [question(start=2)]))
     assert json.loads(path.read_text())["data"]

@@ -1,4 +1,4 @@
-"""Exact match and F1 against a slow oracle from the definitions, and against recorded facts."""
+"""Test exact match and F1 against a slow oracle, written from the definitions, and against recorded scores."""
 
 import json
 import string
@@ -16,9 +16,9 @@ ANSWERS = st.text("a tnheA.,'-\u00a0Ünß1", max_size=12) | st.sampled_from(
 
 
 def plain_words(text):
-    """Lower case; no ASCII punctuation; no articles as words of their own; a word where spaces are."""
+    """Return the words between spaces, in lower case, without ASCII punctuation and separate articles."""
     kept = "".join(character for character in text.lower() if character not in string.punctuation)
-    # An article is one where no letter, digit or underscore is beside it.
+    # An article is separate if no letter, digit or underscore is next to it.
     words, word = [], ""
     for character in kept + " ":
         if character.isalnum() or character == "_":
@@ -60,7 +60,7 @@ def plain_2_0(golds, predictions, odds):
             if of_group:
                 result[f"{prefix}{name}"] = 100 * sum(of_group) / len(of_group)
                 result[f"{prefix}total"] = len(of_group)
-        # Every threshold in turn; between equal odds too, as the script tries them one question after the other.
+        # Try every threshold, also between equal odds, since the script proceeds one question at a time.
         order = sorted(range(len(odds)), key=lambda number: odds[number])
         best, threshold = -1.0, 0.0
         for answered in range(len(order) + 1):
@@ -125,14 +125,14 @@ def test_scores_of_2_0_are_as_defined(questions):
         assert found[name] == pytest.approx(value, abs=1e-9), name
 
 
-def test_the_order_of_the_keys_is_the_script_s():
+def test_keys_have_the_order_of_the_script():
     keys = list(scores_of_2_0([["tea"], []], ["tea", ""], [-1.0, 2.0]))
     groups = [f"{prefix}{name}" for prefix in ("", "HasAns_", "NoAns_") for name in ("exact", "f1", "total")]
     assert keys == [*groups, "best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh"]
 
 
 def test_recorded_scores_of_the_official_scripts(shared_data):
-    """What both scripts say of predictions made from XQuAD by a rule."""
+    """Check the scores of both scripts for predictions derived from XQuAD by a rule."""
     content = json.loads((shared_data / "squad/xquad.en.json").read_text(encoding="utf-8"))
     golds, predictions, odds = predictions_by_rule(content)
     with_answers = [number for number, answers in enumerate(golds) if answers]
@@ -142,7 +142,10 @@ def test_recorded_scores_of_the_official_scripts(shared_data):
 
 
 def predictions_by_rule(content):
-    """Of each question the answers, a prediction that is right, cut, widened, empty or another's, and its null odds."""
+    """Return the answers, a prediction and the null odds of each question.
+
+    A prediction is the answer (exact, truncated, extended or in upper case), empty, or the start of the context.
+    """
     golds, predictions, odds = [], [], []
     for article in content["data"]:
         for paragraph in article["paragraphs"]:

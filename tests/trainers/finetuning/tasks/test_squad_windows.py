@@ -1,4 +1,4 @@
-"""Windows over contexts against a plain reference, on real and made-up texts."""
+"""Test the windows over contexts against a plain reference, on real and made-up texts."""
 
 import dataclasses
 
@@ -49,7 +49,7 @@ def released(shared_data):
 def test_rows_of_real_files_equal_the_reference(shared_data, released, language, length, stride, longest_query):
     reference = PlainTokenizer(released.tokens, lower=True)
     path = shared_data / f"squad/xquad.{language}.json"
-    # Small windows are many: every third question.
+    # Small windows are numerous, so only every third question is used.
     for training in (True, False):
         file = read_squad(path, version_2=False, training=training)
         if length < 384:
@@ -67,7 +67,7 @@ def test_rows_of_a_cased_model_equal_the_reference(shared_data, released):
 
 @st.composite
 def files(draw):
-    """Files whose answers are mostly slices of their contexts, else anything of the same length."""
+    """Draw files whose answers are mostly slices of their contexts, otherwise random texts of the same length."""
     texts = st.text(LETTERS, max_size=40)
     contexts = draw(st.lists(texts, min_size=1, max_size=3))
     questions = []
@@ -108,8 +108,8 @@ def test_an_answer_inside_a_word_is_narrowed_to_its_pieces():
     assert rows.targets["end_positions"].tolist() == [5, 9]
 
 
-def test_what_training_cannot_find_is_skipped_and_counted():
-    # The answer's no-break space is a space, the context's is a part of its word.
+def test_training_skips_and_counts_answers_that_are_not_found():
+    # A no-break space is white space in an answer, but part of a word in a context.
     questions = [("a", 0, [("a b", 0)]), ("a", 1, [("a\u00a0b", 0)]), ("a", 0, [("b a", 0)]), ("a", 0, [])]
     file = squad_file(["a b", "a\u00a0b"], questions)
     rows = window_rows(file, Tokenizer(SMALL), 20, training=True)

@@ -1,4 +1,4 @@
-"""Tables: what other writers of these formats write is read as it was meant, and what is damaged is named."""
+"""Tests of tables: files from other writers of these formats are read back, and invalid files are named."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TRAIN
 from trainers.finetuning.tasks.text.table_files import SUFFIXES, read_split, read_table
 
-# Everything that UTF-8 can hold.
+# All characters that UTF-8 can encode.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 MARKS = st.text('"\t\n\r,; ab', max_size=8)
 
@@ -42,7 +42,7 @@ ROWS = st.lists(st.tuples(TEXT | MARKS, TEXT | MARKS), min_size=1, max_size=6)
 def test_what_the_csv_module_writes_is_read_back(tmp_path_factory, rows, ends, mark, delimiter):
     path = tmp_path_factory.mktemp("csv") / "train.csv"
     with path.open("w", newline="", encoding="utf-8-sig" if mark else "utf-8") as stream:
-        # Before Python 3.13 a carriage return alone is left unquoted where lines end otherwise.
+        # Before Python 3.13, a lone carriage return is not quoted if lines end differently.
         quoting = csv.QUOTE_ALL if any("\r" in cell for row in rows for cell in row) else csv.QUOTE_MINIMAL
         csv.writer(stream, delimiter=delimiter, lineterminator=ends, quoting=quoting).writerows(
             [("text", "label"), *rows]
@@ -53,8 +53,8 @@ def test_what_the_csv_module_writes_is_read_back(tmp_path_factory, rows, ends, m
 
 @settings(max_examples=150, deadline=None)
 @given(rows=ROWS)
-def test_tsv_with_quoted_fields_is_read_back_where_quoting_shows(tmp_path_factory, rows):
-    # A quotation mark, so that the file shows that it is quoted; every field quoted, as csv.QUOTE_ALL does.
+def test_quoted_tsv_is_read_back(tmp_path_factory, rows):
+    # The quotation marks of the last row show that the file is quoted. Every field is quoted, as with csv.QUOTE_ALL.
     rows = [*rows, ('a "quoted" word', "1")]
     path = tmp_path_factory.mktemp("tsv") / "train.tsv"
     with path.open("w", newline="", encoding="utf-8") as stream:
@@ -90,12 +90,12 @@ def test_rows_are_named_by_number_and_line(tmp_path):
 def test_quotation_marks_in_tsv_that_are_text_stay(tmp_path):
     path = written(tmp_path / "t.tsv", 'text\tpair\n"Yes," he said.\tHe said "no"\n"Hi"\t"\n')
     assert read_table(path).columns == {"text": ['"Yes," he said.', '"Hi"'], "pair": ['He said "no"', '"']}
-    # By chance as if a field held a tab.
+    # These two fields look like one quoted field that contains a tab.
     path = written(tmp_path / "u.tsv", 'text\tpair\n"Yes\tno"\n')
     assert read_table(path).columns == {"text": ['"Yes'], "pair": ['no"']}
 
 
-def test_real_tsv_of_others(shared_data):
+def test_real_tsv_of_sst2(shared_data):
     table = read_table(shared_data / "glue" / "SST-2" / "dev.tsv")
     lines = (shared_data / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8").split("\n")
     assert len(table) == 872
@@ -143,7 +143,7 @@ def test_lone_surrogates_become_question_marks(tmp_path):
         ("train.xlsx", "", ["unknown suffix of", "train.xlsx: use one of .csv, .tsv, .jsonl, .parquet"]),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path, name, content, parts):
+def test_invalid_file_is_named(tmp_path, name, content, parts):
     found = message(written(tmp_path / name, content))
     assert [part for part in parts if part not in found] == [], found
 
@@ -169,7 +169,7 @@ def test_parquet_without_its_library_says_what_to_install(tmp_path):
     assert run.stdout.endswith("package pyarrow is not installed: pip install 'beambert[data]'\n")
 
 
-def test_a_missing_column_names_those_there_are_and_the_nearest(tmp_path):
+def test_missing_column_error_lists_the_columns_and_the_nearest_name(tmp_path):
     table = read_table(written(tmp_path / "train.csv", "sentense,label\na,0\n"))
     with pytest.raises(TaskDataError) as caught:
         table.cells("sentence", "name it with --text_column")
@@ -179,7 +179,7 @@ def test_a_missing_column_names_those_there_are_and_the_nearest(tmp_path):
     )
 
 
-def test_text_that_is_none_is_named(tmp_path):
+def test_cell_that_is_not_text_is_named(tmp_path):
     table = read_table(written(tmp_path / "train.jsonl", '{"text": "a"}\n{"text": 3}\n{}\n'))
     with pytest.raises(TaskDataError, match=r"train.jsonl, row 2 \(line 2\): 'text' is 3, not text"):
         table.texts("text", "")

@@ -1,4 +1,4 @@
-"""The task `csv`, whole: files of every format and kind of label to rows, scores, details and predictions."""
+"""Test the task `csv`: rows, metrics, details and predictions for files of every format and kind of label."""
 
 import argparse
 import csv
@@ -31,7 +31,7 @@ def options(folder: Path, *flags: str, **limits: int) -> FinetuneConfig:
 
 
 def write(path: Path, rows: list[dict]) -> Path:
-    """Rows as each kind of file has them; lists become text with commas where there are no lists."""
+    """Write rows in the format of the suffix; in CSV and TSV, lists are text with commas."""
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     elif path.suffix == ".jsonl":
@@ -54,7 +54,7 @@ def refused(folder: Path, *flags: str, wanted=(TRAIN, DEV), labels=None) -> str:
 
 
 TEXTS = ['he said "yes"', "no, not\nthat", "a tab\there", "café", "a ; b", "long words here"]
-# For each kind of label: flags, labels of the texts, classes, right logits, metrics of right logits.
+# For each kind of label: flags, labels of the texts, classes, logits of these labels, names of the metrics.
 PROBLEMS = {
     "classification": (
         [],
@@ -162,7 +162,7 @@ def test_classes_are_the_same_from_every_format(tmp_path):
         folder.mkdir()
         write(folder / f"train.{suffix}", [{"text": "a", "label": label} for label in labels])
         tasks.append(tabular.open_task(options(folder), (TRAIN,), None))
-    # A gap makes pandas keep integers as floating-point numbers.
+    # pandas stores integers with missing values as floating-point numbers.
     write(tmp_path / "train.parquet", [{"text": "a", "label": float(label)} for label in labels])
     tasks.append(tabular.open_task(options(tmp_path), (TRAIN,), None))
     assert {task.labels for task in tasks} == {("1", "2", "10")}
@@ -200,7 +200,7 @@ def test_columns_and_separator_by_flag(tmp_path):
     assert [(e.text, e.text_pair, e.label) for e in task.examples[TRAIN]] == [("a", "b", ("x", "y")), ("c", "d", ())]
 
 
-def test_the_model_brings_its_classes_and_their_order(tmp_path):
+def test_classes_and_their_order_are_those_of_the_model(tmp_path):
     write(tmp_path / "dev.csv", [{"sentence": "a", "label": "no"}, {"sentence": "b", "label": "yes"}])
     task = tabular.open_task(options(tmp_path), (DEV,), ("yes", "no", "maybe"))
     assert task.labels == ("yes", "no", "maybe")
@@ -216,7 +216,7 @@ def test_classes_come_from_train_even_if_it_is_not_trained_on(tmp_path):
     assert "no train file, which defines the labels" in refused(tmp_path, wanted=(TEST,))
 
 
-def test_samples_are_the_first_and_classes_those_of_all(tmp_path):
+def test_sample_limits_keep_the_first_rows_and_all_classes(tmp_path):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "x"}, {"text": "c", "label": "y"}]
     for name in ("train", "dev", "test"):
         write(tmp_path / f"{name}.csv", rows)
@@ -238,7 +238,7 @@ def test_samples_are_the_first_and_classes_those_of_all(tmp_path):
         (["--problem", "multi_label"], ["", ""], True),
     ],
 )
-def test_labels_of_test_count_unless_they_stand_in_for_none(tmp_path, flags, labels, hidden):
+def test_test_split_is_evaluated_unless_its_labels_are_placeholders(tmp_path, flags, labels, hidden):
     train = [1, 2] if "regression" in flags else ["a", "b"]
     for name in ("train", "dev"):
         write(tmp_path / f"{name}.csv", [{"text": "t", "label": label} for label in train])
@@ -271,13 +271,13 @@ def test_a_share_of_train_is_dev(tmp_path_factory, texts, share):
     train, dev = ({example.text for example in task.examples[split]} for split in (TRAIN, DEV))
     assert train | dev == set(texts)
     assert not train & dev
-    # Another order of rows, or fewer splits asked for, moves no text.
+    # Another order of rows, or fewer requested splits, does not move a text to the other split.
     write(folder / "train.csv", rows[::-1])
     alone = tabular.open_task(options(folder, *flags), (TRAIN,), None)
     assert {example.text for example in alone.examples[TRAIN]} == train
 
 
-def test_the_share_is_about_what_was_asked_for(tmp_path):
+def test_dev_fraction_is_approximate(tmp_path):
     write(tmp_path / "train.csv", [{"text": f"row {n}", "label": n % 2} for n in range(2000)])
     task = tabular.open_task(options(tmp_path, "--dev_fraction", "0.1"), (TRAIN, DEV), None)
     assert 150 < len(task.examples[DEV]) < 250
@@ -318,7 +318,7 @@ GOOD = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
         ([], GOOD, ["no dev or validation file", "--dev_fraction 0.1"]),
     ],
 )
-def test_what_is_wrong_with_train_is_said(tmp_path, flags, rows, parts):
+def test_invalid_train_files_and_flags_are_named(tmp_path, flags, rows, parts):
     write(tmp_path / "dev.csv", GOOD)
     if "--dev_fraction" in flags or parts[0].startswith("no dev"):
         (tmp_path / "dev.csv").unlink()
@@ -339,7 +339,7 @@ def test_what_is_wrong_with_train_is_said(tmp_path, flags, rows, parts):
         ("parquet", None, [], "label is missing"),
     ],
 )
-def test_labels_that_are_none_are_named(tmp_path, suffix, label, flags, part):
+def test_invalid_labels_are_named(tmp_path, suffix, label, flags, part):
     first = {"[": ["x"], "r": 1.0}.get(
         str(label)[:1] if "multi_label" in flags else flags[-1][:1] if flags else "", "x"
     )

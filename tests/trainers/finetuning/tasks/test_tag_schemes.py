@@ -23,7 +23,7 @@ def listed(entities):
 
 
 def entities_by_rule(tags, splits):
-    """The same word by word, from the rules as conlleval states them."""
+    """Return the entities, computed word by word from the rules of conlleval."""
     found = []
     for start, end in itertools.pairwise(splits):
         before, kind_before = "O", ""
@@ -41,7 +41,7 @@ def entities_by_rule(tags, splits):
 
 @st.composite
 def spans(draw):
-    """Sentence splits and entities within the sentences."""
+    """Draw sentence splits, and entities within the sentences."""
     splits, entities = [0], []
     for size in draw(st.lists(st.integers(1, 8), min_size=1, max_size=5)):
         place = splits[-1]
@@ -83,7 +83,7 @@ def test_tags_that_break_the_rules(sentences):
 
 @pytest.mark.parametrize(
     ("tags", "found"),
-    # As seqeval 1.2.2 finds them, its last word being the last of the entity.
+    # Recorded from seqeval 1.2.2, whose ends are the last word of the entity; here they are the next word.
     [
         ("I-PER I-PER O B-LOC E-LOC", [(0, 2, "PER"), (3, 5, "LOC")]),
         ("S-LOC I-PER B-PER I-LOC I-LOC O", [(0, 1, "LOC"), (1, 2, "PER"), (2, 3, "PER"), (3, 5, "LOC")]),
@@ -92,7 +92,7 @@ def test_tags_that_break_the_rules(sentences):
         ("B I O I B", [(0, 2, ""), (3, 4, ""), (4, 5, "")]),
     ],
 )
-def test_what_seqeval_finds(tags, found):
+def test_entities_equal_seqeval(tags, found):
     tags = tags.split()
     assert listed(entities_of(tags, np.array([0, len(tags)]))) == found
 
@@ -114,12 +114,12 @@ def test_every_scheme():
             assert detect(tags.split(), splits) == scheme
     assert listed(entities_of(written["io"].split(), splits, "io")) == [(0, 6, "X"), (6, 7, "Y")]
     assert detect(["O", "O"], np.array([0, 2])) is None
-    # One mistake is no other scheme.
+    # A single violation does not change the detected scheme.
     assert detect(["B-X", "O", "B-X", "I-X", "O", "I-X"], np.array([0, 6])) == "iob2"
     assert detect(["I-X", "O", "I-X", "I-X", "O", "B-X"], np.array([0, 6])) == "iob1"
 
 
-def test_what_is_a_tag():
+def test_valid_and_invalid_tags():
     assert parse("B-PER") == ("B", "PER")
     assert parse("I-A-B") == ("I", "A-B")
     assert parse("I") == ("I", "")
@@ -139,7 +139,7 @@ def test_classes():
     for scheme in SCHEMES:
         if scheme != "iob1":
             assert scheme_of_labels(labels_of({"PER", "LOC"}, scheme)) == scheme
-    # A model of the shared task's own tags has no B- where none was needed.
+    # A model with the shared task's original tags has no B- label for types that never required one.
     assert scheme_of_labels(("B-LOC", "I-LOC", "I-PER", "O")) == "iob1"
     assert scheme_of_labels(("LABEL_0", "LABEL_1")) is None
     assert scheme_of_labels(("O", "B-LOC", "x")) is None

@@ -11,7 +11,7 @@ from trainers.finetuning.tasks.tagging.tagging_rows import FIRST_TOKENS, tagging
 LETTERS = "abcdefgh"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "abc")), False)
 CLS, SEP = TOKENIZER.vocabulary.cls_id, TOKENIZER.vocabulary.sep_id
-# Of the last two the rules leave nothing; the one before is one piece, [UNK].
+# The tokenizer removes the last two words; the word before them is a single token, [UNK].
 WORDS = ["a", "abcd", "hgfedcba" * 3, "b", "ce", "xyz", "\x01", "\u200b"]
 
 
@@ -29,7 +29,7 @@ def test_sentences_that_fit():
     wanted = [[CLS, *pieces_of("a"), *pieces_of("abcd"), *pieces_of("ce"), SEP], [CLS, *pieces_of("xyz"), SEP]]
     assert rows_of(rows) == [*wanted, [CLS, SEP]]
     assert len(rows) == 3
-    # First pieces alone are labelled: of "a", of "abc ##d", of "c ##e", and of the unknown word.
+    # Only first tokens are labeled: those of "a", "abc ##d", "c ##e" and the unknown word.
     assert rows.targets["label_ids"].tolist() == [-1, 0, 1, -1, 3, -1, -1, -1, 4, -1, -1, -1]
     assert rows.extras[FIRST_TOKENS].tolist() == [1, 2, -1, 4, 8, -1]
     assert (rows.truncated, rows.skipped, rows.segment_ids.any()) == (0, 0, False)
@@ -38,21 +38,21 @@ def test_sentences_that_fit():
     assert tagging_rows(words, np.array([0, 6]), None, None, TOKENIZER, 32).targets == {}
 
 
-def test_the_best_label_of_the_first_piece():
+def test_word_labels_are_those_of_the_first_token():
     words = ["a", "abcd", "\x01", "xyz"]
     rows = tagging_rows(words, np.array([0, 3, 4]), None, None, TOKENIZER, 32)
     logits = [np.zeros((size, 4), np.float32) for size in np.diff(rows.row_splits)]
     logits[0][1, 1] = logits[0][2, 3] = logits[0][3, 1] = logits[1][1, 2] = 1
-    logits[1][-1, 3] = 1  # Of [SEP], which is no word's.
+    logits[1][-1, 3] = 1  # [SEP] belongs to no word.
     assert word_labels(rows, logits, 0).tolist() == [1, 3, 0, 2]
 
 
-def test_a_document_stands_around_its_sentence():
+def test_rows_are_filled_with_document_context():
     words = list("abcdefgh" * 3)
     splits, documents = np.array([0, 2, 7, 12, 16, 20, 24]), np.array([0, 4, 6])
     rows = tagging_rows(words, splits, documents, np.arange(24, dtype=np.int32), TOKENIZER, 10)
     shown = ["".join(TOKENIZER.vocabulary.tokens[piece] for piece in row[1:-1]) for row in rows_of(rows)]
-    # Room for eight: the first document has 16 pieces, the second 8.
+    # A row has room for eight tokens. The first document has 16, the second 8.
     assert shown == ["".join(words)[start : start + 8] for start in (0, 1, 6, 8, 16, 16)]
     labels = [rows.targets["label_ids"][start + 1 : start + 9].tolist() for start in rows.row_splits[:-1]]
     assert labels[0] == [0, 1, *[-1] * 6]
@@ -68,7 +68,7 @@ def test_a_document_stands_around_its_sentence():
     st.booleans(),
     st.data(),
 )
-def test_every_word_is_answered_for_once(sentences, length, with_context, data):
+def test_every_word_is_labeled_once(sentences, length, with_context, data):
     splits = np.cumsum([0, *map(len, sentences)])
     inner = sorted(data.draw(st.sets(st.integers(0, len(sentences)))))
     documents = np.unique([0, *inner, len(sentences)])
@@ -80,13 +80,13 @@ def test_every_word_is_answered_for_once(sentences, length, with_context, data):
     of_row = rows_of(rows)
     assert all(row[0] == CLS and row[-1] == SEP and len(row) <= length for row in of_row)
     assert rows.truncated == sum(sum(len(pieces_of(word)) for word in sentence) > room for sentence in sentences)
-    # Labels stand at the first pieces, each once.
+    # Labels are at the first tokens, each label once.
     found = rows.targets["label_ids"]
     firsts = rows.extras[FIRST_TOKENS]
     assert sorted(found[found >= 0].tolist()) == [number for number, pieces in enumerate(own) if pieces]
     for number, (pieces, first) in enumerate(zip(own, firsts.tolist(), strict=True)):
         assert first == -1 if not pieces else (found[first] == number and rows.ids[first] == pieces[0])
-    # A row is a stretch of what belongs together, with as much on either side as there is room for.
+    # A row is a range of words of one sentence or document, with as much context on both sides as fits.
     answered = [labels[labels >= 0].tolist() for labels in np.split(found, rows.row_splits[1:-1])]
     outer = splits[documents] if with_context else splits
     for row, numbers in zip(of_row, answered, strict=True):
@@ -113,22 +113,22 @@ def test_every_word_is_answered_for_once(sentences, length, with_context, data):
 
 
 def row_left(labels, rows, number):
-    """Pieces in a row before the first of a word."""
+    """Return the number of tokens between [CLS] and the first token of a word in its row."""
     place = int(np.flatnonzero(labels == number)[0])
     return place - int(rows.row_splits[np.searchsorted(rows.row_splits, place, side="right") - 1]) - 1
 
 
-def test_a_long_sentence_is_read_in_stretches_that_see_around_them():
+def test_long_sentence_is_split_into_ranges_with_context():
     words = list(LETTERS) * 5
     rows = tagging_rows(words, np.array([0, 40]), None, np.arange(40, dtype=np.int32), TOKENIZER, 22)
     assert rows.truncated == 1
     assert [len(row) for row in rows_of(rows)] == [22, 22, 22, 22]
     labels = np.split(rows.targets["label_ids"], rows.row_splits[1:-1])
     assert [row[row >= 0].tolist() for row in labels] == [list(range(n, n + 10)) for n in (0, 10, 20, 30)]
-    # Half a row's room on both sides of what is inside the sentence.
+    # Half of the room is context: on both sides of ranges inside the sentence, on one side at its start and end.
     assert [int(np.flatnonzero(row >= 0)[0]) for row in labels] == [1, 6, 6, 11]
 
 
-def test_rows_without_room():
+def test_too_short_max_seq_length_is_refused():
     with pytest.raises(TaskDataError, match="invalid --max_seq_length 2: must be at least 3"):
         tagging_rows(["a"], np.array([0, 1]), None, None, TOKENIZER, 2)

@@ -21,7 +21,7 @@ ALL = ("train", "dev", "test")
 
 @pytest.fixture
 def folder(tmp_path):
-    """The sentences as they are in train, those of two documents in dev and of another in test, in IOB1."""
+    """A data directory in IOB1: all documents in train, two of them in dev, and another one in test."""
     documents = sentences()
     for name, part in (("eng.train", documents), ("eng.testa", documents[1:3]), ("eng.testb", documents[:1])):
         (tmp_path / name).write_text(text(documents=part), encoding="utf-8")
@@ -41,7 +41,7 @@ def opened(folder, *flags, wanted=ALL, labels=None):
 
 
 def logits_for(task, rows, label_ids, noise=0.0):
-    """Logits of every row that say these labels, of every piece, -1 for the first."""
+    """Return logits of every row that predict these label ids for its tokens; -1 stands for the first label."""
     scores = np.eye(len(task.labels), dtype=np.float32)[np.maximum(label_ids, 0)]
     scores += np.random.default_rng(0).normal(0, noise, scores.shape).astype(np.float32) if noise else 0
     return np.split(scores, rows.row_splits[1:-1])
@@ -62,14 +62,14 @@ def test_the_task(folder):
     assert opened(folder, "--feature_based", "true").head == "token_classification_bilstm"
     rows = task.rows("train", TOKENIZER, 128)
     assert len(rows) == 34
-    # IOB1 has become IOB2.
+    # The IOB1 tags are converted to IOB2.
     wanted = [line.split()[3] for line in text("iob2").split("\n") if line and line[:5] != "-DOCS"]
     assert [task.labels[number] for number in rows.targets["label_ids"] if number >= 0] == wanted
 
 
 @pytest.mark.parametrize("flags", [(), ("--document_context", "true"), ("--tag_scheme", "iobes")])
 @pytest.mark.parametrize("length", [128, 24])
-def test_a_model_that_knows_all_scores_one(folder, tmp_path, flags, length):
+def test_perfect_model_scores_one(folder, tmp_path, flags, length):
     task = opened(folder, *flags)
     for split in ("dev", "test"):
         rows = task.rows(split, TOKENIZER, length)
@@ -83,7 +83,7 @@ def test_a_model_that_knows_all_scores_one(folder, tmp_path, flags, length):
         assert all(sentence["labels"] == sentence["predictions"] != [] for sentence in details["entities"])
     (path,) = task.write_predictions("test", rows, logits, tmp_path)
     assert path.name == "test_predictions.txt"
-    # In the scheme of the file, whatever the model's.
+    # The tags are in the scheme of the file, not of the model.
     assert tag_column(path) == tag_column(path, -2)
     given = (folder / "eng.testb").read_text(encoding="utf-8")
     assert (
@@ -103,7 +103,7 @@ def test_scores_are_those_of_the_written_tags(folder, tmp_path):
     )
     assert 0.2 < metrics["test_accuracy"] < 0.98
     assert metrics["test_accuracy"] == np.mean([one == other for one, other in zip(true, predicted, strict=True)])
-    # The file as another test set that the model has got all right.
+    # With the written tags as the tags of the test file, every prediction is correct.
     (tmp_path / "again").mkdir()
     for name in ("eng.train", "eng.testa"):
         (tmp_path / "again" / name).write_bytes((folder / name).read_bytes())
@@ -116,7 +116,7 @@ def test_details(folder):
     task = opened(folder)
     rows = task.rows("dev", TOKENIZER, 128)
     label_ids = rows.targets["label_ids"].copy()
-    # "Jonas Lindqvist" becomes a place, and its second sentence's "Svea Trust" loses a word.
+    # "Jonas Lindqvist" becomes a location, and "Svea Trust" in another sentence loses a word.
     jonas, trust = (task._files["dev"].words.index(word) for word in ("Jonas", "Trust"))
     label_ids[rows.extras["first_pieces"][[jonas, jonas + 1, trust]]] = [1, 2, 0]
     details = task.details("dev", rows, logits_for(task, rows, label_ids))
@@ -156,7 +156,7 @@ def test_a_test_file_without_tags(folder, tmp_path):
         assert tag_column(path) == wanted
         assert {len(line.split()) for line in path.read_text().split("\n") if line} == {width + 1}
         (folder / "eng.testb").write_text("\n".join(lines), encoding="utf-8")
-    # Chunks in the last column are no entities.
+    # The last column contains chunk tags, which are not entity tags.
     (folder / "eng.testb").write_text("\n".join(" ".join(line.split(" ")[:3]) for line in lines), encoding="utf-8")
     with pytest.raises(
         TaskDataError, match=r"eng\.testb, line 3: tag I-NP \(B-NP in iob2\) is not a label of the model .*--test_wi"
@@ -190,7 +190,7 @@ def test_bare_types_and_untyped_entities(tmp_path):
     assert task.labels == ("O", "B-person", "I-person", "B-place-city", "I-place-city")
     rows = task.rows("dev", TOKENIZER, 64)
     assert task.metrics("dev", rows, logits_for(task, rows, rows.targets["label_ids"]))["eval_accuracy"] == 1
-    # A model whose classes are bare types.
+    # The labels of the model are bare types.
     task = opened(tmp_path, "--file_tag_scheme", "io", wanted=("dev",), labels=("person", "place-city", "O"))
     rows = task.rows("dev", TOKENIZER, 64)
     assert task.metrics("dev", rows, logits_for(task, rows, rows.targets["label_ids"]))["eval_f1"] == 1
@@ -200,7 +200,7 @@ def test_bare_types_and_untyped_entities(tmp_path):
         opened(tmp_path, "--tag_scheme", "io", wanted=("train",))
 
 
-def test_the_fingerprint_is_of_what_rows_are_made_of(folder):
+def test_fingerprint_depends_on_the_inputs_of_rows(folder):
     def fingerprints(*flags, **options):
         task = opened(folder, *flags, **options)
         return [task.fingerprint(split) for split in task.splits]
@@ -208,7 +208,7 @@ def test_the_fingerprint_is_of_what_rows_are_made_of(folder):
     plain = fingerprints()
     assert len(set(plain)) == 3
     assert fingerprints() == plain
-    # Not of the way in which the same tags are written, nor of what is built upon the rows.
+    # The fingerprint depends neither on the scheme in which the file has the same tags, nor on the head of the model.
     (folder / "eng.testa").write_text(text("iob2", sentences()[1:3]), encoding="utf-8")
     assert fingerprints("--feature_based", "true") == plain
     for changed in (

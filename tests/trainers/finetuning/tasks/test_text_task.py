@@ -1,4 +1,4 @@
-"""From logits to scores, files of answers and what the report shows."""
+"""Test text tasks: metrics, prediction files and report details from logits."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ from trainers.finetuning.tasks.text.text_task import TextTask
 from trainers.metrics.task_metrics import sigmoid, softmax
 
 TOKENIZER = Tokenizer(glue_layouts.VOCABULARY)
-# Of five examples, the most probable class 1 0 1 1 0.
+# Logits of five examples with the most probable classes 1 0 1 1 0.
 TWO_CLASSES = np.array([[-1, 1], [2, -2], [0, 1], [-3, 3], [1, 0]], np.float32)
 
 
@@ -37,7 +37,7 @@ def small_task(labels, examples, **options):
 
 
 def emotions():
-    """A task of several labels, three examples, of which the last has none."""
+    """Return a multi-label task with three examples, the last of which has no label."""
     examples = [
         TextExample("a", label=("joy", "awe"), where="row 1"),
         TextExample("b", label=("fear",), where="row 2"),
@@ -61,7 +61,7 @@ def read_lines(path):
 
 
 @pytest.mark.parametrize("name", glue.TASKS)
-def test_every_task_scores_and_answers(name, tmp_path):
+def test_every_task_evaluates_and_predicts(name, tmp_path):
     write_task(tmp_path, name)
     task = open_glue(name, tmp_path, "train", "dev", "test")
     for split in task.eval_splits:
@@ -91,8 +91,9 @@ def test_the_names_of_the_scores(tmp_path):
             assert list(task.metrics(split, task.rows(split, TOKENIZER, 12), logits_of(task))) == expected
 
 
-def test_f1_is_about_paraphrases_whatever_the_order_of_the_classes(tmp_path):
-    write_task(tmp_path, "mrpc")  # Labels 0 1 0 1 0; predicted 1 1 1 1 0: of class 1, two of four given and two there.
+def test_f1_is_that_of_paraphrases_in_any_order_of_classes(tmp_path):
+    # Labels 0 1 0 1 0, predictions 1 1 1 1 0. Two of the four predicted 1s are correct, and both true 1s are found.
+    write_task(tmp_path, "mrpc")
     logits = np.array([[0, 1], [0, 1], [0, 1], [0, 1], [1, 0]], np.float32)
     for labels, columns in ((("0", "1"), logits), (("1", "0"), logits[:, ::-1])):
         task = open_glue("mrpc", tmp_path, "dev", labels=labels)
@@ -111,7 +112,7 @@ def test_test_results_are_those_of_run_classifier(tmp_path):
     assert read_lines(files[1]) == ["index\tprediction", "100\t1", "101\t0", "102\t1", "103\t1", "104\t0"]
 
 
-def test_the_server_is_given_words_where_it_takes_words(tmp_path):
+def test_submissions_contain_label_names(tmp_path):
     write_task(tmp_path, "mnli")
     task = open_glue("mnli", tmp_path, "test")
     rows = task.rows("test", TOKENIZER, 12)
@@ -146,7 +147,7 @@ def test_examples_without_index_are_numbered_from_0():
     assert submission.glue_submission(["", ""], ["1", "0"]) == b"index\tprediction\n0\t1\n1\t0\n"
 
 
-def test_answers_to_read(tmp_path):
+def test_readable_predictions(tmp_path):
     examples = [
         TextExample('say "hi"\tnow\n', "pair", "yes"),
         TextExample("a\u2028b", None, "no"),
@@ -169,7 +170,7 @@ def test_several_labels(tmp_path):
     task = emotions()
     rows = task.rows("dev", TOKENIZER, 12)
     assert rows.targets["label_values"].tolist() == [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
-    # Given: awe and joy; joy; none.
+    # Predicted: awe and joy; joy; none.
     assert task.metrics("dev", rows, EMOTION_LOGITS) == pytest.approx(
         {"eval_micro_f1": 4 / 6, "eval_macro_f1": (1 + 0 + 2 / 3) / 3, "eval_subset_accuracy": 2 / 3}
     )
@@ -190,7 +191,9 @@ def test_several_labels(tmp_path):
 def test_the_most_confident_mistakes_come_first():
     examples = [TextExample(f"text {number}", "pair", "no", f"row {number}") for number in range(80)]
     task = small_task(("no", "yes"), examples)
-    confidence = np.random.default_rng(3).permutation(80) - 9  # Nine are negative, one is 0: "no", and right.
+    confidence = (
+        np.random.default_rng(3).permutation(80) - 9
+    )  # Nine are negative and one is 0: these predict "no", correctly.
     logits = np.stack([np.zeros(80), confidence / 10], axis=1).astype(np.float32)
     details = task.details("dev", task.rows("dev", TOKENIZER, 12), logits)
     assert details["confusion"] == {"labels": ["no", "yes"], "counts": [[10, 70], [0, 0]]}
@@ -219,7 +222,7 @@ def test_points_and_the_largest_errors_of_a_regression():
     ]
 
 
-def test_labels_that_cannot_be_learnt_are_refused():
+def test_missing_and_unknown_labels_are_refused():
     known, unknown = TextExample("a", label="yes"), TextExample("b", where="dev.csv, row 2")
     with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: label is missing, "):
         small_task(("no", "yes"), [known, unknown])
@@ -229,7 +232,7 @@ def test_labels_that_cannot_be_learnt_are_refused():
         small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
 
 
-def test_a_test_split_with_some_labels_has_none():
+def test_partly_labeled_test_split_has_no_targets():
     examples = [TextExample("a", label="yes"), TextExample("b")]
     task = small_task(("no", "yes"), [], splits={"dev": examples[:1], "test": examples})
     assert task.eval_splits == ("dev",)
@@ -237,12 +240,12 @@ def test_a_test_split_with_some_labels_has_none():
 
 
 def test_a_test_split_is_not_scored_in_place_of_dev():
-    # A run chooses its best checkpoint by the first split that is scored.
+    # A run selects its best checkpoint by the first evaluated split.
     examples = [TextExample("a", label="yes")]
     assert small_task(("no", "yes"), [], splits={"train": examples, "test": examples}).eval_splits == ()
 
 
-def test_the_fingerprint_is_of_all_that_rows_are_made_from():
+def test_fingerprint_depends_on_the_inputs_of_rows():
     def fingerprint(*examples, labels=("no", "yes"), **options):
         return small_task(labels, list(examples), **options).fingerprint("dev")
 
