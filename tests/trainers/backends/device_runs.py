@@ -22,7 +22,7 @@ def free_address() -> str:
 
 
 def start(backend: str, devices: int, replicas: int, output: Path, cases: Any, **options: Any) -> subprocess.Popen:
-    """Start the program; `environment` and the other options are those of the program."""
+    """Start the program; `environment` has environment variables, the other options are arguments of the program."""
     environment = options.pop("environment", {})
     cases = [{**PLAIN, **case} for case in cases]
     given = {"backend": backend, "devices": devices, "replicas": replicas, "output": str(output), "cases": cases}
@@ -57,5 +57,5 @@ def assert_same_update(first: dict[str, np.ndarray], second: dict[str, np.ndarra
     """Assert equality up to the rounding of float32 sums in another order."""
     assert first.keys() == second.keys()
     for name, value in first.items():
-        # A gradient that is 0 in theory, as that of the keys' bias, is noise of this size.
+        # A gradient that is 0 in theory, such as that of the key bias, is noise of this size.
         np.testing.assert_allclose(second[name], value, rtol=2e-4, atol=2e-5, err_msg=name)

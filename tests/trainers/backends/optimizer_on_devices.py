@@ -1,8 +1,8 @@
 # ruff: noqa: E402 (the backend is started before anything that needs it is imported)
-"""Makes some steps on four logical CPU devices, and the same ones on one device.
+"""Program: run some steps on four logical CPU devices and the same steps on one device, and compare them.
 
-The gradients of the devices are whole numbers, so that their sum is the same in every order.
-Run it as a program. Arguments: the backend, and "sharded" to shard the optimizer state over the four devices.
+The gradients of the devices are integers, so that their sum is the same in every order.
+Arguments: the backend, and "sharded" to shard the optimizer state over the four devices.
 """
 
 import sys
@@ -31,18 +31,18 @@ from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 if SHARDED:
     from trainers.backends.jax import optimizer_sharding
 
-    # Along both axes, and of vectors; one variable has no axis that four divides.
+    # Matrices are sharded along either axis, and vectors too; some variables have no axis divisible by four.
     optimizer_sharding.LEAST_ELEMENTS = 1
 
 STEPS = 6
-# Not finite on one device alone, the third, and therefore skipped.
+# Steps that are skipped: a gradient is not finite, on the third device only.
 SKIPPED = (0, 3)
-# Zeros of either sign and numbers near underflow, which arithmetic in place of a choice would change.
+# Zeros of either sign and numbers near underflow: arithmetic instead of a selection would change them.
 HARD = np.array([-0.0, 0.0, 1e-38, -1e-40, 1e-45], np.float32)
 
 
 def part(name: str, step: int, row: int) -> np.ndarray:
-    """The gradient of a row of the batch."""
+    """Return the gradient of a row of the batch."""
     count = int(np.prod(SHAPES[name]))
     values = ((np.arange(count) * (step + 3) + 7 * row) % 11 - 5).reshape(SHAPES[name]).astype(np.float32)
     if step in SKIPPED and row == 2 and name == "bert/encoder/layer_0/output/dense/kernel":
@@ -51,7 +51,7 @@ def part(name: str, step: int, row: int) -> np.ndarray:
 
 
 def batches(share: InputShard) -> Batches:
-    """Batches of a row for each of the four devices."""
+    """Return batches with a row for each of the four devices."""
     size = DEVICES // share.replicas
     elements = []
     for step in range(STEPS):
@@ -64,7 +64,7 @@ def batches(share: InputShard) -> Batches:
 
 
 def objective(variables: dict[str, keras.Variable]) -> Objective:
-    """The mean over rows of a linear function whose gradient are the features."""
+    """Return the mean over rows of a linear function whose gradients are the features."""
 
     def weights(features: Features) -> dict[str, Tensor]:
         return {"linear": ops.cast(ops.shape(features["input_ids"])[0], "float32")}
@@ -77,7 +77,7 @@ def objective(variables: dict[str, keras.Variable]) -> Objective:
 
 
 def copies(variable: keras.Variable) -> list[np.ndarray]:
-    """The values on every device; the whole of a sharded variable."""
+    """Return the values on every device; for a sharded variable, a single array with the complete value."""
     if BACKEND == "jax" and not variable.value.is_fully_replicated:
         return [np.array(variable.value)]
     if BACKEND == "jax":
@@ -86,7 +86,7 @@ def copies(variable: keras.Variable) -> list[np.ndarray]:
 
 
 def bits(trainer: Trainer) -> dict[str, bytes]:
-    """The bits of every variable and slot, which are the same on all devices."""
+    """Return the bits of every variable and slot; check that they are equal on all devices."""
     found = {}
     for name, variable in trainer.saved_variables.items():
         (found[name],) = {copy.tobytes() for copy in copies(variable)}
@@ -94,7 +94,7 @@ def bits(trainer: Trainer) -> dict[str, bytes]:
 
 
 def bits_of_steps(optimizer: str, distribution: Distribution) -> list[dict[str, bytes]]:
-    """The bits before the first step and after every step."""
+    """Return the bits before the first step and after every step."""
     with distribution.scope():
         variables = {name: keras.Variable(value) for name, value in initial_weights().items()}
     options = OptimizerOptions(name=optimizer)
@@ -116,7 +116,7 @@ def bits_of_steps(optimizer: str, distribution: Distribution) -> list[dict[str, 
 
 
 def assert_equal(values: bytes, expected: bytes, message: str) -> None:
-    """All bits under TensorFlow; XLA rounds in another order in a program for several devices."""
+    """Assert equal bits under TensorFlow, close values under JAX: XLA rounds in another order for several devices."""
     if BACKEND == "tensorflow":
         assert values == expected, message
     pair = (np.frombuffer(content, np.float32) for content in (values, expected))
@@ -124,7 +124,7 @@ def assert_equal(values: bytes, expected: bytes, message: str) -> None:
 
 
 def main() -> None:
-    """Compares the bits of both, and those before and after a step."""
+    """Compare the bits of one and of four devices, and the bits before and after each step."""
     runtime = backend.load(BACKEND)
     one, several = runtime.open_distribution("single"), runtime.open_distribution("mirrored")
     assert (one.replicas, several.replicas) == (1, DEVICES)

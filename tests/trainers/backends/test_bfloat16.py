@@ -12,7 +12,7 @@ UPDATES = 50
 
 
 def features():
-    """The same batch every time, which is learnt by heart."""
+    """Return a batch, the same every time, which the model memorizes."""
     generator = np.random.default_rng(0)
     return {
         "input_ids": generator.integers(0, 100, (8, 16)).astype(np.int32),
@@ -26,7 +26,7 @@ def features():
 
 
 def losses(policy):
-    """Of every update, and the types of what training keeps."""
+    """Return the loss of every step, and the dtypes of the saved variables."""
     before = keras.mixed_precision.dtype_policy()
     keras.mixed_precision.set_dtype_policy(policy)
     try:
@@ -45,6 +45,6 @@ def test_bfloat16_learns_as_float32_does():
     mixed, types = losses("mixed_bfloat16")
     assert types == {"float32"}
     assert exact[-1] < 0.8 * exact[0]
-    # The same dropout falls on both.
+    # Both have the same dropout masks.
     np.testing.assert_allclose(mixed, exact, rtol=0.03)
     assert not np.array_equal(mixed, exact)

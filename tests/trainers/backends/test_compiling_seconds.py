@@ -1,4 +1,4 @@
-"""The seconds that the steps of both backends report for their compilation."""
+"""Tests of the compilation seconds that the steps of both backends report."""
 
 import functools
 import json
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("compiling_seconds.py")
 
 @pytest.fixture(scope="module")
 def printed():
-    """A function from a backend to what the program prints, which runs once."""
+    """A function from a backend to the output of the program, which runs once per backend."""
 
     @functools.cache
     def run(backend: str) -> dict:
@@ -30,7 +30,7 @@ def printed():
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_compilation_is_measured_where_it_occurs(printed, backend):
     compiling = printed(backend)["compiling"]
-    # JAX compiles each shape; TensorFlow compiles a shape whose size is unknown.
+    # JAX compiles each shape; TensorFlow compiles once, for a dynamic size.
     is_compiled = [True, False, backend == "jax", False]
     assert [seconds >= TRACING for seconds in compiling] == is_compiled
     assert [seconds > 0 for seconds in compiling] == is_compiled

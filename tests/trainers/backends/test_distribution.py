@@ -1,4 +1,4 @@
-"""The same updates whatever devices make them, in processes whose CPU is split into logical devices."""
+"""Test that steps are the same on one and several devices, in processes whose CPU is split into logical devices."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 
 @pytest.fixture(scope="module")
 def one_device(tmp_path_factory):
-    """Cases on one device: plain, accumulated, compiled by XLA, LAMB, clipped per replica."""
+    """Values of cases on one device: plain, accumulated, compiled by XLA, LAMB, clipped per replica, dropout twice."""
     return made(
         tmp_path_factory.mktemp("one"),
         "tensorflow",
@@ -49,7 +49,7 @@ def test_on_one_device_clipping_per_replica_is_clipping(one_device):
         for values in (one_device[0], one_device[4])
     )
     assert_same_update(whole, per_replica)
-    # What is reported is the norm of what the optimizer gets: here, that of a clipped gradient.
+    # The reported norm is that of the gradient passed to the optimizer, which is clipped here.
     assert one_device[4]["metric/gradient_norm"][0] / 3 <= 1.0001
 
 
@@ -63,19 +63,19 @@ def test_the_same_seed_gives_the_same_bits(one_device):
 
 @pytest.mark.parametrize("devices", with_slow([2, 4], [4]))
 def test_several_devices_make_the_update_of_one(tmp_path, one_device, devices):
-    # The masked tokens of the parts differ in number, so that a mean of means would be another update.
+    # The parts have different numbers of masked tokens, so that a mean of means would give another result.
     accumulated, per_replica = made(
         tmp_path, "tensorflow", devices, {"accumulation": 2, "optimizer": "lamb"}, {"clip_per_replica": True}
     )
     assert_same_update(one_device[3], accumulated)
     name = "bert/encoder/layer_0/intermediate/dense/kernel"
     assert np.abs(per_replica[name] - one_device[4][name]).max() > 1e-3
-    # Each device's gradient is clipped to 1 and then added, as the released code does on a TPU's cores.
+    # Each device's gradient is clipped to 1 and then added, as the released code does on TPU cores.
     assert per_replica["metric/gradient_norm"][0] / 3 > 1.2
 
 
 def clusters(count):
-    """TF_CONFIG for each of several processes of this machine."""
+    """Return TF_CONFIG for each of several processes on this machine."""
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:
         probe.bind(("localhost", 0))
@@ -98,7 +98,7 @@ def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
 
 
 @pytest.mark.slow
-def test_two_machines_stop_together_and_go_on(tmp_path):
+def test_two_machines_stop_together_and_resume(tmp_path):
     write_dataset(tmp_path / "data")
     (tmp_path / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
     command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
@@ -114,7 +114,7 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
     def said(log):
         return Path(log.name).read_text(encoding="utf-8")
 
-    # The second evaluates the checkpoint that the first has written.
+    # The second process evaluates the checkpoint that the first one wrote.
     runs = [begin("short", "--num_train_steps", "3", TF_CONFIG=config) for config in clusters(2)]
     for process, log in runs:
         assert process.wait(300) == 0, said(log)
@@ -123,7 +123,7 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
     (first, first_log), (second, _) = runs
     while "step " not in said(first_log) and first.poll() is None:
         time.sleep(0.05)
-    # The one that was told to stop does not leave the other waiting.
+    # The first process stops too, instead of waiting for the second one, which gets the signal.
     second.send_signal(signal.SIGTERM)
     assert [process.wait(300) for process, _ in runs] == [128 + signal.SIGTERM] * 2, said(first_log)
     runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
@@ -140,5 +140,5 @@ def test_two_machines_stop_together_and_go_on(tmp_path):
         for output in ("together", "mirrored")
     )
     for name in one.get_variable_to_shape_map():
-        # Of two numbers the sum has one order.
+        # The sum of two numbers is the same in either order.
         np.testing.assert_array_equal(one.get_tensor(name), other.get_tensor(name), err_msg=name)

@@ -1,4 +1,4 @@
-"""Processes with directories of their own train, resume, evaluate and predict together: the chief has the files."""
+"""Tests of processes without a shared disk that train, resume, evaluate and predict: only the chief has the files."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_pretraining_resumes_and_evaluates_with_the_files_of_the_chief(hosts):
     assert (hosts[0] / "run/eval_results.txt").read_text() == scores
 
     (hosts[0] / "run/eval_results.txt").unlink()
-    run(hosts, PRETRAIN)  # Trained already: evaluates only.
+    run(hosts, PRETRAIN)  # Training is complete, so this only evaluates.
     assert (hosts[0] / "run/eval_results.txt").read_text() == scores
 
 
@@ -122,7 +122,7 @@ def test_fine_tuning_ends_with_the_best_checkpoint_of_the_chief(hosts):
 
 
 class Process:
-    """The chief, or another process that receives what the chief sent."""
+    """The chief, or another process, which receives the values that the chief sent."""
 
     several_processes = True
 

@@ -1,4 +1,4 @@
-"""Batches as a dataset: the same elements, static shapes, reading ahead, and the original errors."""
+"""Tests of batches as a tf.data dataset: the same elements, static shapes, prefetching, and the original errors."""
 
 import threading
 
@@ -28,7 +28,7 @@ def test_a_dataset_has_the_elements_of_its_batches():
         "ids": ([2, None], tf.int32),
         "weights": ([2], tf.float32),
     }
-    # Twice, and two iterators at the same time.
+    # Read twice, by two iterators at the same time.
     for _ in range(2):
         pairs = list(zip(dataset, dataset, strict=True))
         assert len(pairs) == 20
@@ -45,7 +45,7 @@ def test_an_element_unlike_the_shapes_is_an_error():
 
 
 def test_elements_are_read_ahead_of_their_use():
-    # Determinism of operations, which every run uses, prevents TensorFlow from reading ahead stateful functions.
+    # Deterministic operations, which every run uses, prevent TensorFlow from prefetching stateful functions.
     tf.config.experimental.enable_op_determinism()
     third_is_read = threading.Event()
 

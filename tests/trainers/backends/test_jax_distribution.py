@@ -1,4 +1,4 @@
-"""Under JAX the same steps follow from any number of devices and processes, also after kills and signals."""
+"""Test that JAX computes the same steps on any number of devices and processes, also after kills and signals."""
 
 import os
 import signal
@@ -54,7 +54,7 @@ def straight(tmp_path_factory):
     return directory
 
 
-# As in test_hosts_without_shared_disk.py, with a directory that all share.
+# As in test_hosts_without_shared_disk.py, but with a shared directory.
 @pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_and_the_run_resumes(straight):
     cluster = Cluster(straight, "stopped", 2)
@@ -77,15 +77,15 @@ def test_a_killed_process_ends_all_and_the_run_resumes(straight, tmp_path, count
         Cluster(directory, "straight", count).finish()
     cluster = Cluster(directory, "killed", count)
     cluster.wait_for_checkpoint(20)
-    # The last process, or of four one in the middle.
+    # The last process of two, or the third of four.
     killed = count // 2
     cluster.processes[killed].kill()
     codes = cluster.codes()
     assert codes.pop(killed) == -signal.SIGKILL
-    # The survivors end by themselves.
+    # The other processes end on their own.
     assert not {0, -signal.SIGKILL}.intersection(codes)
     for index in set(range(count)) - {killed}:
-        # JAX aborts with a line of its own, unless a collective operation fails before.
+        # JAX aborts with its own message, unless a collective operation fails first.
         log = cluster.log(index)
         assert "another task died" in log or "another process that trains with this one" in log
     cluster = Cluster(directory, "killed", count)
@@ -96,7 +96,7 @@ def test_a_killed_process_ends_all_and_the_run_resumes(straight, tmp_path, count
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
-# The updates are compared above.
+# The tests above compare the steps.
 @pytest.mark.slow
 def test_one_process_makes_the_run_of_two(straight):
     Cluster(straight, "single", 1).finish()
@@ -107,7 +107,7 @@ def test_one_process_makes_the_run_of_two(straight):
     assert both[0].splitlines()[0] == both[1].splitlines()[0]
 
 
-def test_processes_with_different_options_end_with_a_line(straight):
+def test_processes_with_different_options_end_with_an_error(straight):
     cluster = Cluster(straight, "different", 2, flags_of={1: ["--seed", "7"]})
     assert cluster.codes() == [1, 1]
     for index in range(2):

@@ -1,4 +1,4 @@
-"""The JAX backend makes the updates of the TensorFlow backend: 20 steps of pretraining and of every head."""
+"""Test that the JAX backend computes the steps of the TensorFlow backend: 20 steps of pretraining and of every head."""
 
 import functools
 
@@ -28,7 +28,7 @@ PRETRAINING = {
 }
 FINETUNING = {head: {"head": head} for head in HEADS} | {"multi_label": {"head": "classification", "multi_label": True}}
 CASES = PRETRAINING | FINETUNING
-# Their parts occur in the other cases, or are tested within a backend.
+# Their options are in the other cases, or are tested within a backend.
 SLOW = (
     "accumulation",
     "dynamic_masks",
@@ -66,8 +66,9 @@ def test_twenty_steps_equal_those_of_tensorflow(both, name):
             np.testing.assert_allclose(jax[key], value, rtol=1e-4, atol=1e-4, err_msg=key)
         elif not key.endswith(("adam_m", "adam_v")):
             difference = np.abs(jax[key] - value)
-            # The gradients of some biases are 0 in theory and noise in both: those of keys, and those that add the same
-            # to the scores of all choices or positions. The bound is 1/200 of what 20 steps may change.
+            # The gradients of some biases are 0 in theory and noise in both backends. These are the biases of keys, and
+            # those that add the same value to the scores of all choices or positions. The bound is 1/200 of the maximum
+            # change of 20 steps.
             if f"{key}/adam_v" in tensorflow and tensorflow[f"{key}/adam_v"].max() < 1e-12:
                 assert difference.max() < 1e-4, key
             else:
@@ -76,7 +77,7 @@ def test_twenty_steps_equal_those_of_tensorflow(both, name):
 
 
 def test_a_variable_without_gradient_is_unchanged_by_weight_decay(both):
-    # Without the next-sentence loss nothing depends on the pooler and the head of the task.
+    # Without the next-sentence loss, no loss depends on the pooler and the next-sentence head.
     for values in both("no_next_sentence"):
         unused = [name for name in values if name.startswith(("bert/pooler", "cls/seq_relationship"))]
         assert len(unused) == 12

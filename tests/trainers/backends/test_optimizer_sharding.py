@@ -1,4 +1,4 @@
-"""Sharded optimizer state: the rule, and the same steps, bytes and checkpoints as without sharding."""
+"""Tests of sharded optimizer state: the sharded axes, the memory, and the same steps and checkpoints as without it."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_two_processes_of_two_devices_make_the_steps_of_four_devices(tmp_path, f
     chief, other = (results(process, output, 1)[0] for process, output in zip(running, outputs, strict=True))
     assert_same_values(chief, expected)
     assert other["slot_bytes"] == chief["slot_bytes"] == expected["slot_bytes"]
-    # The chief alone saves checkpoints, and has the whole of the slots.
+    # Only the chief saves checkpoints, so only the chief has the complete slots.
     assert chief.keys() - other.keys() == {name for name in expected if name.endswith(("adam_m", "adam_v"))}
     for name in other:
         np.testing.assert_array_equal(other[name], chief[name], err_msg=name)

@@ -40,7 +40,7 @@ def make_features():
 
 
 def traced(model, what, **options):
-    """The step as a graph: loss and gradients."""
+    """Return the step as a graph function, with loss and gradients as results."""
     set_activation_checkpointing(model.encoder, what)
     variables = [variable.value for variable in variables_by_tf1_name(model).values()]
 
@@ -66,8 +66,11 @@ def test_gradients_with_dropout_are_those_without_recomputation(jit_compile):
     assert abs(float(other_loss) - float(wanted_loss)) > 1e-3
 
 
-def test_what_is_drawn_twice():
-    """Every dropout of a recomputed part is drawn again: 3 a layer, or that of its attention; 1 of the embeddings."""
+def test_checkpointed_parts_draw_their_dropout_masks_twice():
+    """Count the draws of dropout masks: 1 for the embeddings and 3 per layer.
+
+    Activation checkpointing draws masks again: the 3 masks of each layer, or the mask of its attention.
+    """
     model, features = make_model(), make_features()
     drawings = {}
     for what in ("none", "layer", "attention"):

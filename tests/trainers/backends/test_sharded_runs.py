@@ -1,4 +1,4 @@
-"""Runs with --shard_optimizer_state: stops, resuming with and without the flag, and checkpoints."""
+"""Tests of runs with --shard_optimizer_state: stopping, resuming with and without the flag, and checkpoints."""
 
 import shutil
 import signal
@@ -46,7 +46,7 @@ def test_a_stopped_run_resumes_with_and_without_the_flag(straight):
     cluster.finish()
     assert "shard_optimizer_state True to False" in cluster.log(0)
     assert_close_to_straight(straight, "without")
-    # The same format: names, shapes, dtypes and size.
+    # Both checkpoints have the same format: names, shapes, dtypes and size.
     prefixes = [straight / name / "checkpoints" / "model.ckpt-60" for name in ("straight", "without")]
     sharded, replicated = (
         {name: (tensor.shape, tensor.dtype) for name, tensor in tf1.read(prefix).items()} for prefix in prefixes
@@ -56,7 +56,7 @@ def test_a_stopped_run_resumes_with_and_without_the_flag(straight):
     assert len(sizes) == 1
 
 
-# The other direction than above.
+# The reverse of the previous test.
 @pytest.mark.slow
 def test_a_stopped_run_without_the_flag_resumes_with_it(straight):
     stop(Cluster(straight, "replicated", 1, ["--cpu_devices", "2"]))

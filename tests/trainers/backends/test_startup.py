@@ -1,4 +1,4 @@
-"""The backend for a value of --backend, by what is installed and what the machine has."""
+"""Tests of the backend for a value of --backend, by installed packages and available devices."""
 
 import sys
 
@@ -11,7 +11,7 @@ from trainers.errors import TrainingError
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """A function that sets installed packages and devices of a machine in which no backend was started."""
+    """A function that sets the installed packages and the devices of a machine where no backend was started."""
     monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for name in ("_NVIDIA_DEVICES", "_GPU_DEVICES", "_TPU_DEVICES"):

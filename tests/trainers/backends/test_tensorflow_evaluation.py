@@ -1,4 +1,4 @@
-"""Outputs of the current model with TensorFlow."""
+"""Test the outputs of the current model with TensorFlow."""
 
 import numpy as np
 import tensorflow as tf
@@ -20,5 +20,5 @@ def test_batches_of_many_widths_are_not_traced_each():
     for _ in range(2):
         found = list(run(for_all(batches_of(elements))))
         np.testing.assert_array_equal(found, [[3 * width] * 2 for width in range(4, 14)])
-    # One for the first width, and one for all others.
+    # One trace for the first width, and one for all others.
     assert len(traced) == 2

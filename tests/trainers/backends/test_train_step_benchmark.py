@@ -1,4 +1,4 @@
-"""The benchmarks of the JAX step and of attention run where TensorFlow cannot be imported."""
+"""Test that the benchmarks of the JAX step and of attention run without TensorFlow."""
 
 import os
 import re

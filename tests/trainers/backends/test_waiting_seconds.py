@@ -1,4 +1,4 @@
-"""The seconds that TensorFlow's steps report for waiting for batches."""
+"""Test the seconds of waiting for batches that TensorFlow steps report."""
 
 import os
 import subprocess

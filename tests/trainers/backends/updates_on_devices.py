@@ -2,12 +2,24 @@
 """Program: run steps of a small model on devices, and save weights, slots and metrics.
 
 Run by tests of this directory in processes of their own, since the number of devices is fixed when a backend starts.
-Arguments: a JSON object of `backend`, `devices` (logical CPU devices), `replicas` (those of all processes), `output`
-(an .npz file), for several processes of JAX `processes` (address, number, index), and the cases. A case is an object
-of `batch_size` and `steps`, and optionally of `accumulation`, `clip_per_replica`, `xla`, `dropout`, `optimizer`,
-`precision`, `packed`, `dynamic` (masks), `no_next_sentence`, `checkpointing` (of activations), `padded` (vocabulary),
-`shard_optimizer_state`, `head` and `multi_label` (for fine-tuning). With `shard_optimizer_state`,
-true or false, `slot_bytes` is the memory of the slots on a device.
+The argument is a JSON object.
+
+Keys:
+    backend: the backend.
+    devices: number of logical CPU devices.
+    replicas: number of devices of all processes.
+    output: an .npz file.
+    processes: address, number and index, for several processes of JAX.
+    cases: objects with the keys below.
+
+Keys of a case:
+    batch_size, steps: required; all others are optional.
+    accumulation, clip_per_replica, xla, dropout, optimizer, precision, packed, no_next_sentence: options of training.
+    dynamic: whether masks are dynamic.
+    checkpointing: activation checkpointing.
+    padded: whether the vocabulary is padded.
+    head, multi_label: for fine-tuning.
+    shard_optimizer_state: true or false. With either, the result has `slot_bytes`, the memory of the slots on a device.
 """
 
 import json
@@ -76,7 +88,7 @@ def objective_of(case: dict) -> Objective:
         frozen = "bert/" if head == "token_classification_bilstm" else None
         task = finetuning_objective(model, multi_label=case.get("multi_label", False), frozen_prefix=frozen)
     else:
-        # With padding, devices have rows of tokens, rows of both kinds, and rows of padding.
+        # With a padded vocabulary, devices have rows of tokens, rows of both kinds, and rows of padding.
         vocab_size = 50 if case.get("padded") else len(VOCABULARY)
         config = BertConfig(vocab_size, **shape, max_position_embeddings=LENGTH, **rates)
         model = BertForPretraining(config, pad_vocabulary=case.get("padded", False))
@@ -128,7 +140,7 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
     assert results.seconds_waiting >= 0
     values = trainer.checkpoint_values()
     if case.get("shard_optimizer_state") and not distribution.is_chief:
-        # Only the chief has the whole of values that are sharded over processes.
+        # Only the chief has the complete values of variables that are sharded over processes.
         values = task.variables
     result = {name: value if isinstance(value, np.ndarray) else value.numpy() for name, value in values.items()}
     if "shard_optimizer_state" in case:
@@ -141,7 +153,7 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    # One for all cases: the collective operations of a process are numbered by their strategy, each from the same.
+    # One distribution for all cases: each strategy numbers the collective operations of a process from the same start.
     distribution = BACKEND.open_distribution("auto")
     assert distribution.replicas == arguments["replicas"]
     np.savez(

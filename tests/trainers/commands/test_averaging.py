@@ -1,4 +1,4 @@
-"""`beambert convert --average`: the mean of a run's last checkpoints, in every format."""
+"""Test `beambert convert --average`: the mean of a run's last checkpoints, as a native and a Hugging Face model."""
 
 import json
 
@@ -21,14 +21,14 @@ def run(tmp_path, options):
 
 
 def convert(capsys, *argv):
-    """Exit code, standard output and standard error of the command."""
+    """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
     code = beambert.main(["convert", *map(str, argv)])
     return code, *capsys.readouterr()
 
 
 def means(run, steps):
-    """The means of all variables, computed in float64."""
+    """Return the means of all variables, computed in float64."""
     readers = [tf.train.load_checkpoint(str(run / f"checkpoints/model.ckpt-{step}")) for step in steps]
     return {
         name: np.mean([reader.get_tensor(name).astype(np.float64) for reader in readers], axis=0)
@@ -63,7 +63,7 @@ def test_other_formats_have_the_same_means(tmp_path, run, capsys):
     np.testing.assert_array_equal(stored["bert.embeddings.word_embeddings.weight"].read(), expected)
 
 
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, run, capsys):
+def test_errors_are_one_line_and_leave_no_output(tmp_path, run, capsys):
     convert(capsys, run, tmp_path / "native", "--to", "native")
     for source, flags, message in [
         (run, ("--average", 4), f"invalid --average 4: {run / 'checkpoints'} has 3 checkpoints"),

@@ -1,4 +1,4 @@
-"""Commands with paths in an emulator of Cloud Storage, each in a process of its own."""
+"""Tests of commands with paths in an emulator of Cloud Storage, each command in a process of its own."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from bert_model.checkpoints import tensor_bundle
 from tests.conftest import ROOT, command, with_slow
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
-# Enough that a run is killed long before its end: uploads start every two seconds.
+# Enough steps to kill a run long before its end: uploads start every two seconds.
 STEPS = 1500
 SHAPE = {
     "vocab_size": 2000,
@@ -42,7 +42,7 @@ def environment(cloud, tmp_path):
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
-    """Flags of a run that is small but not short."""
+    """Flags of a run with a small model and many steps."""
     model = tmp_path_factory.mktemp("shape") / "model.json"
     model.write_text(json.dumps(SHAPE), encoding="utf-8")
     flags = ["--model", str(model), "--num_train_steps", str(STEPS), "--save_checkpoints_steps", "100"]
@@ -75,7 +75,7 @@ def write_below(folder, contents):
         path.write_bytes(content)
 
 
-# On the same machine it waits for the lock.
+# Slow on the same machine, where the resumed run waits for the lock of the killed one.
 @pytest.mark.parametrize("same_machine", with_slow([True, False], [True]))
 def test_a_killed_run_in_a_bucket_resumes_and_ends_as_a_local_one(
     cloud, environment, local_run, flags, tmp_path, same_machine
@@ -86,7 +86,7 @@ def test_a_killed_run_in_a_bucket_resumes_and_ends_as_a_local_one(
         [sys.executable, "-m", "beambert", *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     end = time.monotonic() + 300
-    # Killed as soon as a checkpoint is in the bucket, or later.
+    # Kill the run once a checkpoint is in the bucket.
     while not any(name.endswith(".index") for name in cloud.contents(f"{output}/checkpoints")):
         assert process.poll() is None, process.stdout.read().decode()
         assert time.monotonic() < end
@@ -97,7 +97,7 @@ def test_a_killed_run_in_a_bucket_resumes_and_ends_as_a_local_one(
     assert f"model.ckpt-{STEPS}.index" not in uploaded
     if not same_machine:
         environment["BEAMBERT_CACHE"] = str(tmp_path / "other")
-        # As a user may who does not want to wait.
+        # A user who does not want to wait may delete the lock.
         cloud.bucket().blob(f"{output}/build.lock").delete()
     result = command(*argv, env=environment)
     assert result.returncode == 0, result.stderr
@@ -202,7 +202,7 @@ def test_ctrl_c_saves_and_uploads(cloud, environment, flags):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # A shell that starts the tests in the background lets them ignore SIGINT.
+        # If a shell starts the tests in the background, they inherit an ignored SIGINT.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     for line in process.stdout:
@@ -232,7 +232,7 @@ def test_a_public_bucket_is_read_without_credentials_and_without_beam(cloud, env
     assert "The [MASK] statement." in result.stdout
 
 
-def test_a_missing_package_is_one_line(environment):
+def test_a_missing_package_is_a_one_line_error(environment):
     argv = ["fill-mask", f"{URL}/public", "The [MASK] statement."]
     code = f"import sys; sys.modules['google.cloud.storage'] = None; import beambert; sys.exit(beambert.main({argv}))"
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -255,7 +255,7 @@ def test_a_missing_package_is_one_line(environment):
         (["finetune", "csv", "--output", "x", "--cache_dir", f"{URL}/c"], f"--cache_dir {URL}/c is not supported"),
     ],
 )
-def test_a_mistake_is_one_line_and_changes_nothing(cloud, environment, argv, says, tmp_path):
+def test_an_invalid_path_is_a_one_line_error_and_changes_nothing(cloud, environment, argv, says, tmp_path):
     before = cloud.contents("")
     result = command(*argv, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
     assert result.returncode in (1, 2)

@@ -29,13 +29,13 @@ FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
 
 
 def convert(capsys, *argv):
-    """Exit code, standard output and standard error of the command."""
+    """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
     code = beambert.main(["convert", *map(str, argv)])
     return code, *capsys.readouterr()
 
 
-def test_it_says_what_it_found_and_wrote(tmp_path, capsys):
+def test_printed_summary_and_written_files(tmp_path, capsys):
     write_release(tmp_path / "uncased", slots=True)
     code, said, _ = convert(capsys, zipped(tmp_path / "uncased"), tmp_path / "native", "--to", "native")
     assert code == 0
@@ -67,7 +67,7 @@ def test_it_says_what_it_found_and_wrote(tmp_path, capsys):
     }
 
 
-def test_kept_state_comes_back_to_the_byte(tmp_path, capsys):
+def test_optimizer_state_is_unchanged_after_two_conversions(tmp_path, capsys):
     values = write_release(tmp_path / "a", slots=True)
     assert convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native", "--optimizer", "keep")[0] == 0
     code, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "tf1", "--optimizer", "keep")
@@ -98,7 +98,7 @@ def test_tensorflow_keras_and_jax_are_not_needed(tmp_path):
     assert_same_bytes(stored_values(tmp_path / "b" / "bert_model.ckpt"), weights)
 
 
-def test_what_has_no_place_is_said(tmp_path, capsys):
+def test_properties_that_a_format_cannot_store_are_reported(tmp_path, capsys):
     _, said, _ = convert(capsys, FIXTURES / "classification", tmp_path / "a", "--to", "tf1")
     assert "Note      a TF1 checkpoint does not record the labels: no, maybe, yes\n" in said
     assert "this model uses the erf form of GELU" in said
@@ -113,8 +113,8 @@ def test_what_has_no_place_is_said(tmp_path, capsys):
     assert "Ignored   2: cls/squad/output_bias, cls/squad/output_weights\n" in said
 
 
-def test_files_that_lie_elsewhere_can_be_named(tmp_path, capsys):
-    """The released trainer leaves neither configuration nor vocabulary beside its checkpoints."""
+def test_config_and_vocabulary_from_another_directory(tmp_path, capsys):
+    """Convert a checkpoint of the released trainer, which writes no configuration and no vocabulary next to it."""
     write_release(tmp_path / "a", "classification", 3, name="model.ckpt-343", slots=True)
     (tmp_path / "a" / "bert_config.json").rename(tmp_path / "bert_config.json")
     (tmp_path / "a" / "vocab.txt").rename(tmp_path / "vocab.txt")
@@ -132,7 +132,7 @@ def test_files_that_lie_elsewhere_can_be_named(tmp_path, capsys):
     assert content["do_lower_case"] is False
 
 
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys):
+def test_errors_are_one_line_and_leave_no_output(tmp_path, capsys):
     write_release(tmp_path / "a")
     vocabulary = tmp_path / "a" / "vocab.txt"
     whole = vocabulary.read_text(encoding="utf-8")
@@ -155,7 +155,7 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
 
 
-def test_case_is_told_from_the_vocabulary(shared_data):
+def test_case_is_inferred_from_the_vocabulary(shared_data):
     assert not Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").has_capitals()
     specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     assert not Vocabulary((*specials, "a", "##b", "é", "中")).has_capitals()
@@ -164,7 +164,7 @@ def test_case_is_told_from_the_vocabulary(shared_data):
 
 @pytest.fixture
 def release(tmp_path):
-    """A release with the vocabulary of the pretraining data, 4 positions more than the data need."""
+    """A release with the vocabulary of the pretraining data and 4 more positions than the data needs."""
     config = BertConfig(
         vocab_size=len(VOCABULARY),
         hidden_size=16,
@@ -179,7 +179,7 @@ def release(tmp_path):
 
 
 def pretrained(options, capsys, *flags):
-    """Trains a step that changes nothing, the learning rate of the first being 0; what it said."""
+    """Train one step, which changes nothing since its learning rate is 0; return the printed text."""
     capsys.readouterr()
     config = options("--num_train_steps", "1", "--num_warmup_steps", "1", "--do_train", *map(str, flags))
     assert pretrain.run(dataclasses.replace(config, model=None)) == 0
@@ -195,7 +195,7 @@ def test_pretraining_begins_with_a_checkpoint_of_any_kind(tmp_path, options, cap
         output = tmp_path / "outputs" / path.name
         said = pretrained(options, capsys, "--init_checkpoint", path, "--output", output)
         assert f"Weights loaded from {path}: loaded 30\n" in said
-        # Without --model, the model is the checkpoint's.
+        # Without --model, the configuration is that of the checkpoint.
         assert BertConfig.load(output / "bert_config.json") == config
         trained = stored_values(output / "checkpoints" / "model.ckpt-1")
         assert_same_bytes({name: trained[name] for name in values}, values)
@@ -239,7 +239,7 @@ def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
         fill_masks(tmp_path / "fine-tuned", ["[MASK]"])
 
 
-def test_what_does_not_fit_is_one_line(tmp_path, options, capsys, release):
+def test_incompatible_checkpoints_are_errors(tmp_path, options, capsys, release):
     directory, _, _ = release
     config = options("--do_train", "--init_checkpoint", str(directory))
     message = (
@@ -281,7 +281,7 @@ def test_the_head_of_a_loss_that_was_not_trained_is_left_out(tmp_path, options, 
     assert "Note      next-sentence prediction was not trained; its head has random weights and is left out\n" in said
     assert "Ignored" not in said
     assert json.loads((output / "config.json").read_text(encoding="utf-8"))["architectures"] == ["BertForMaskedLM"]
-    # A copy keeps the record, also with the state of the optimizer.
+    # A native copy keeps the record, also with the optimizer state.
     code, said, _ = convert(capsys, run, tmp_path / "kept", "--to", "native", "--optimizer", "keep")
     assert code == 0
     with open_checkpoint(tmp_path / "kept") as checkpoint:
@@ -322,7 +322,7 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
     code, said, _ = convert(capsys, output, tmp_path / "native", "--to", "native", "--optimizer", "keep")
     assert code == 0
     assert "93 optimizer variables, step 6" in said
-    # All that is known of the run goes along; converted once more, the card is the same.
+    # The conversion keeps all information about the run, so the model card is the same.
     assert (tmp_path / "native" / "README.md").read_text(encoding="utf-8") == card
     before = stored_values(output / "checkpoints" / "model.ckpt-6")
     assert_same_bytes(stored_values(tmp_path / "native" / "model.ckpt"), before)
@@ -354,7 +354,7 @@ def test_a_model_gets_more_positions_and_fills_short_texts_as_before(tmp_path, o
         assert [filling.token for filling in old] == [filling.token for filling in new]
         assert [filling.probability for filling in old] == pytest.approx([filling.probability for filling in new])
     assert len(further) == 1
-    # Back to the former number, the model is the same.
+    # Conversion back to the former number of positions restores the model.
     code, said, _ = convert(
         capsys, tmp_path / "tf1", tmp_path / "cut", "--to", "tf1", "--max_position_embeddings", LENGTH + 4
     )

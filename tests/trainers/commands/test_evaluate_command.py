@@ -1,4 +1,4 @@
-"""`beambert evaluate` as a command: outputs, terminal, mistakes."""
+"""Tests of the command `beambert evaluate`: output files, terminal output and errors."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def evaluate(inputs, tmp_path):
 def test_json_and_report(evaluate, inputs, tmp_path, capsys):
     flags = ("--pairs", inputs / "pairs.tsv", "--texts", inputs)
     outputs = ("--output", tmp_path / "out.json", "--report", tmp_path / "out.html")
-    # The directory of --texts has a file of pairs, which is no .txt.
+    # The directory of --texts also has a file of pairs, which is ignored since it is not a .txt file.
     assert evaluate(*flags, *outputs) == 0
     content = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert (content["format"], content["format_version"]) == ("beambert-evaluation", 1)
@@ -49,7 +49,7 @@ def test_json_and_report(evaluate, inputs, tmp_path, capsys):
     assert "a_very_long_name_of_a_paradigm_0_&lt;b&gt;" in page
     assert "<b>" not in page
     assert sorted(path.name for path in tmp_path.iterdir()) == ["inputs", "out.html", "out.json"]
-    # The same bytes again, in any batches; nothing is replaced without --overwrite.
+    # A second run writes the same bytes; files are replaced only with --overwrite.
     first = (tmp_path / "out.json").read_bytes()
     capsys.readouterr()
     assert evaluate(*flags, *outputs) == 1
@@ -72,7 +72,7 @@ def test_the_table_fits_the_terminal(evaluate, inputs, monkeypatch, capsys, widt
     assert numbers.split()[-1] == "6"
 
 
-def test_the_variant_and_the_samples(evaluate, inputs, tmp_path):
+def test_flags_of_variant_sampling_and_precision(evaluate, inputs, tmp_path):
     results = {}
     for name, flags in {
         "all": (),
@@ -109,7 +109,7 @@ def test_other_kinds_of_models(evaluate, inputs, tmp_path, capsys):
         assert capsys.readouterr().err.endswith("has no masked-LM head; give a pretrained model\n")
 
 
-def test_mistakes_are_one_line_and_leave_nothing(evaluate, inputs, tmp_path, capsys):
+def test_errors_are_one_line_and_leave_no_output(evaluate, inputs, tmp_path, capsys):
     (inputs / "empty.txt").write_bytes(b"")
     (inputs / "long.tsv").write_text(f"{'a ' * 30}\tb\n", encoding="utf-8")
     pairs = ("--pairs", inputs / "pairs.tsv")

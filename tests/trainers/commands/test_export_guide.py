@@ -1,4 +1,4 @@
-"""The Python blocks of the guide to ONNX and LiteRT return the probabilities of the model."""
+"""Test that the Python blocks in the guide to ONNX and LiteRT return the model's probabilities."""
 
 import numpy as np
 import pytest

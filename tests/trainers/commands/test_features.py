@@ -1,4 +1,4 @@
-"""`beambert features` against a plain loop, transformers' recorded outputs and Python's own rounding."""
+"""Tests of `beambert features` against a plain loop, recorded outputs of transformers and Python's rounding."""
 
 import json
 
@@ -24,7 +24,10 @@ LENGTH = 16
 
 
 def reference(lines, layers, length=LENGTH):
-    """What the released extract_features.py does: a text at a time, padded to the full length, truncated in a loop."""
+    """Return features as the released extract_features.py computes them.
+
+    Texts are computed one at a time, padded to the full length and truncated in a loop.
+    """
     opened = load_model(MODEL)
     tokenizer = opened.tokenizer()
     result = []
@@ -77,7 +80,7 @@ def assert_same(found, wanted):
             assert [layer["index"] for layer in feature["layers"]] == [layer["index"] for layer in expected["layers"]]
             for layer, values in zip(feature["layers"], expected["layers"], strict=True):
                 np.testing.assert_allclose(layer["values"], values["values"], atol=1e-5)
-                # As numbers with six decimals at most are written.
+                # Values are written with at most six decimals.
                 assert all(value == round(value, 6) for value in layer["values"])
 
 
@@ -113,7 +116,7 @@ def test_parquet_and_npz_hold_the_same_numbers(run, tmp_path):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_one_vector_a_text(run, tmp_path, pooling):
+def test_pooling_gives_one_vector_per_text(run, tmp_path, pooling):
     flags = ("--pooling", pooling, "--layers", "-1,0")
     assert [run(LINES, f"out.{kind}", *flags) for kind in ("jsonl", "parquet", "npz")] == [0, 0, 0]
     vectors = [
@@ -192,7 +195,7 @@ def test_only_dense_weights_are_bfloat16():
     assert {dtypes[name] for name in dense} == {"bfloat16"}
     assert {dtypes[name] for name in dtypes.keys() - dense} == {"float32"}
     assert "bert/embeddings/word_embeddings" in dtypes.keys() - dense
-    # The policy of the process stays the same.
+    # The dtype policy of the process is unchanged.
     assert keras.config.dtype_policy().name == "float32"
 
 
@@ -202,14 +205,14 @@ def test_a_single_batch_and_a_graph_give_the_same_features():
     np.testing.assert_allclose(without_graph.values[0], in_graph.values[0], atol=1e-5)
 
 
-def test_batches_have_a_number_of_tokens(monkeypatch):
+def test_batches_have_a_maximum_number_of_tokens(monkeypatch):
     from trainers.inference import forward
 
     monkeypatch.setattr(forward, "TOKENS_A_BATCH", 48)
     lengths = [3, 16, 8, 9, 1, 16, 12, 16, 8, 8, 8]
     extractor = FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH)
     batches = list(forward.batches_by_length(lengths, extractor._forward._texts_of_length))
-    # Six texts of 8 tokens, then three of 16.
+    # 48 tokens are six texts of 8 tokens, or three of 16.
     assert batches == [[4, 0, 2, 8, 9, 10], [3, 6, 1], [5, 7]]
     two = FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH, batch_size=2)
     assert {len(batch) for batch in forward.batches_by_length(lengths, two._forward._texts_of_length)} == {1, 2}
@@ -218,7 +221,7 @@ def test_batches_have_a_number_of_tokens(monkeypatch):
     assert {len(batch) for batch in one} == {1}
 
 
-def test_windows_change_nothing(monkeypatch):
+def test_features_do_not_depend_on_windows(monkeypatch):
     whole = list(FeatureExtractor(MODEL, [-1], max_seq_length=LENGTH).extract(LINES))
     monkeypatch.setattr(features, "BYTES_A_WINDOW", 1500)
     monkeypatch.setattr(features, "LINES_A_CHUNK", 4)
@@ -231,7 +234,7 @@ def test_windows_change_nothing(monkeypatch):
     np.testing.assert_allclose(np.concatenate([part.values[0] for part in parts]), whole[0].values[0], atol=1e-5)
 
 
-def test_what_is_odd_in_the_input(run, tmp_path, capsys):
+def test_invalid_utf8_and_empty_input(run, tmp_path, capsys):
     assert run([b"a \xff b", b"a b"], "out.jsonl") == 0
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines())
     assert [f["token"] for f in first["features"]] == [f["token"] for f in second["features"]]
@@ -246,7 +249,7 @@ def test_what_is_odd_in_the_input(run, tmp_path, capsys):
     assert np.load(tmp_path / "empty.npz")["row_splits"].tolist() == [0]
 
 
-def test_mistakes_are_one_line_and_leave_nothing(run, tmp_path, capsys):
+def test_errors_are_one_line_and_leave_no_output(run, tmp_path, capsys):
     for name, flags, message in (
         ("out.txt", (), "unknown suffix of --output_file"),
         ("out.npz", ("--layers", "2"), "invalid layer 2 in --layers: must be -2 to 1"),
@@ -263,7 +266,7 @@ def test_mistakes_are_one_line_and_leave_nothing(run, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
-def test_a_killed_run_leaves_no_file(run, tmp_path, monkeypatch):
+def test_a_failed_run_leaves_no_file(run, tmp_path, monkeypatch):
     def fail(self, lines):
         yield from list(extract(self, ["a"]))
         raise TrainingError("stopped")
@@ -282,6 +285,6 @@ def test_pairs_are_split_at_the_last_separator():
 
 
 @given(st.lists(st.floats(width=32, min_value=-(2.0**33), max_value=2.0**33), min_size=1))
-def test_rounding_is_pythons(values):
+def test_rounding_equals_that_of_python(values):
     found = rounded_to_6_decimals(np.array(values, np.float32)).tolist()
     assert list(map(repr, found)) == [repr(round(value, 6)) for value in values]

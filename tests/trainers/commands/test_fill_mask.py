@@ -32,7 +32,7 @@ def test_fillings_are_the_best_of_a_distribution(output):
         assert sum(probabilities) == pytest.approx(1)
         assert probabilities == sorted(probabilities, reverse=True)
         assert {filling.token for filling in fillings} == set(VOCABULARY.tokens)
-    # Alone as in a batch, where shorter texts are padded.
+    # A single text gives the same fillings as in a batch, where shorter texts are padded.
     [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
     assert [filling.token for filling in alone] == [filling.token for filling in one[0][:3]]
     assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
@@ -51,7 +51,7 @@ def test_answers_come_in_the_order_of_the_texts(output):
 
 @pytest.mark.parametrize("texts", [["a [MASK] tea", "sun [MASK] [MASK]"], ["[MASK] a tea sun rain tea"] * 300])
 def test_bfloat16_is_close_to_float32_but_not_equal(texts):
-    """The second case has several batches."""
+    """Compare both precisions in a single batch, and in several batches."""
     model = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
     wanted, found = (
         [
@@ -109,7 +109,7 @@ def test_errors(tmp_path, output):
         fill_masks(tmp_path, ["[MASK]"])
 
 
-def test_printed(output, capsys):
+def test_printed_fillings(output, capsys):
     parser = argparse.ArgumentParser()
     fill_mask.add_arguments(parser)
     args = parser.parse_args([str(output), "ba [MASK] [MASK]", "--top_k", "2"])

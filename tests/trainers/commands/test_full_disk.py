@@ -1,7 +1,8 @@
-"""Disks that are full and directories that cannot be written: one line, nothing half-written, and the same bytes later.
+"""Test commands on full disks and in directories without write permission.
 
-Every command runs on a disk that has room for almost nothing and grows after each failure, so that one file after the
-other fails; at the end the output equals that of an undisturbed run.
+Errors are one line, no incomplete file remains, and a later run writes the same bytes. Every command runs on a disk
+with almost no space, which grows after each failure, so that one file after the other fails. At the end the output
+equals that of an undisturbed run.
 """
 
 import json
@@ -23,7 +24,7 @@ TEXT = "".join(f"Day {n} was wet and cold.\nThe river rose {n} feet that day.\n\
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory) -> Path:
-    """What the commands read."""
+    """A directory with the inputs of the commands."""
     folder = tmp_path_factory.mktemp("inputs")
     write_dataset(folder / "data")
     (folder / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
@@ -58,7 +59,7 @@ def command_of(name: str, inputs: Path, directory: Path) -> list[str]:
     }[name]
 
 
-# How the disk grows after each failure; the failures are at one file after the other.
+# Mount options of successive attempts, which fail at one file after the other.
 GROWTH = {
     "convert native": ["size=4k", "size=8k", "nr_inodes=4,size=30m", "nr_inodes=7", "ro"],
     "convert tf1": ["size=4k", "size=12k", "nr_inodes=3,size=30m"],
@@ -76,12 +77,12 @@ GROWTH = {
 
 
 def run(log: Path, function, *arguments) -> int:
-    """Run a function in a process of its own, however slow the machine is."""
+    """Run a function in a process of its own, with a timeout for slow machines."""
     return run_forked(log, function, *arguments, timeout=600)
 
 
 def failure(code: int, error: str, directory: Path) -> str:
-    """Return the line of a command that failed, checked."""
+    """Check the error of a failed command and return its line."""
     lines = [line for line in error.splitlines() if ": error: " in line]
     assert code == 1, error
     assert lines == error.splitlines()[-1:], error
@@ -95,7 +96,7 @@ def failure(code: int, error: str, directory: Path) -> str:
     return lines[0]
 
 
-# The others write by the same functions, faster.
+# The other commands are faster and write with the same functions.
 SLOW_GROWTH = ("export", "finetune", "vocab")
 
 
@@ -150,8 +151,8 @@ def test_a_limit_on_the_size_of_a_file(name, inputs, tmp_path):
             assert "file too large" in failure(code, error, folder)
 
 
-def test_a_full_disk_is_no_result_of_a_run(inputs, tmp_path):
-    """The second of several runs that finds the disk full ends the command, which then resumes with it."""
+def test_a_full_disk_ends_a_command_with_several_runs(inputs, tmp_path):
+    """Fill the disk in the second of two runs: the command ends with an error, and later resumes with that run."""
     argv = [*command_of("finetune", inputs, tmp_path / "disk"), "--seeds", "2"]
     log, report = tmp_path / "log", tmp_path / "report"
 
@@ -178,7 +179,7 @@ def test_a_full_disk_is_no_result_of_a_run(inputs, tmp_path):
 
 
 def without_rights(report: Path, argv: list[str]) -> int:
-    """Run a command as a user without rights on the files of this one."""
+    """Run a command, as an unprivileged user if the tests run as root."""
     import beambert  # noqa: F401  (before the rights are given up)
     from trainers.backends.tensorflow.startup import start_tensorflow
 
@@ -195,7 +196,7 @@ def test_permission_denied_names_the_file_and_the_remedy(name, inputs, tmp_path)
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o555)
     report = tmp_path / "report"
-    # Up to the directory of all test runs of a user, which lies deeper where several processes run the tests.
+    # The third parent is the directory of all test runs of a user, if several processes run the tests.
     for path in (inputs, tmp_path, *tmp_path.parents[:3]):
         mode = path.stat().st_mode
         if mode & 0o005 != 0o005:

@@ -1,4 +1,4 @@
-"""`predict` and `features` never replace what they read, nor, without --overwrite, what is there."""
+"""Test that `predict` and `features` never replace their inputs, and replace other files only with --overwrite."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def tree(folder):
 
 @pytest.mark.parametrize("flags", [(), ("--overwrite",)])
 @pytest.mark.parametrize("command", [predict, features])
-def test_the_input_is_refused_by_every_name(command, flags, folder, capsys):
+def test_an_output_that_is_an_input_is_refused(command, flags, folder, capsys):
     before = tree(folder)
     for name in ("in.txt", "link.txt", "hard.jsonl", "model/../in.txt"):
         assert beambert.main(command(folder, folder / name, *flags)) == 1
@@ -56,7 +56,7 @@ def test_the_input_is_refused_by_every_name(command, flags, folder, capsys):
 
 
 @pytest.mark.parametrize("command", [predict, features])
-def test_a_file_that_exists_is_replaced_with_overwrite_alone(command, folder, tmp_path, capsys):
+def test_an_existing_file_is_replaced_only_with_overwrite(command, folder, tmp_path, capsys):
     output = tmp_path / "out.txt"
     output.write_text("kept")
     assert beambert.main(command(folder, output)) == 1
@@ -67,7 +67,7 @@ def test_a_file_that_exists_is_replaced_with_overwrite_alone(command, folder, tm
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_it_is_refused_before_tensorflow_is_imported(folder):
+def test_the_output_is_checked_before_tensorflow_is_imported(folder):
     code = (
         "import sys, beambert\n"
         "codes = [beambert.main(sys.argv[1:13]), beambert.main(sys.argv[13:])]\n"
@@ -80,7 +80,7 @@ def test_it_is_refused_before_tensorflow_is_imported(folder):
 
 
 def test_a_stream_is_written_directly(folder, tmp_path):
-    """Into a pipe, and appended to a file that a shell redirects stdout to."""
+    """Write to /dev/stdout, which is redirected to a file in append mode, as by a shell."""
     log = tmp_path / "log.txt"
     log.write_text("before\n")
     stdout = os.readlink("/dev/stdout")  # noqa: PTH115
@@ -95,7 +95,7 @@ def test_a_stream_is_written_directly(folder, tmp_path):
 
 
 @pytest.mark.parametrize("command", [predict, features])
-def test_a_directory_that_vanishes_is_one_line(command, folder, tmp_path, capsys, monkeypatch):
+def test_a_removed_directory_is_a_one_line_error(command, folder, tmp_path, capsys, monkeypatch):
     output = tmp_path / "gone" / "out.txt"
     output.parent.mkdir()
     padded = forward.padded

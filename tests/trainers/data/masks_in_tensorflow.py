@@ -1,10 +1,10 @@
-"""The rules of dynamic masking in TensorFlow: the oracle of those in numpy."""
+"""Dynamic masking in TensorFlow, an independent oracle of the implementation in NumPy."""
 
 import tensorflow as tf
 
 
 def extend_hash(keys, numbers):
-    """One more round of SplitMix64."""
+    """Return the hash after one more round of SplitMix64."""
     state = keys + (tf.cast(numbers, tf.uint64) + 1) * tf.constant(0x9E3779B97F4A7C15, tf.uint64)
     for shift, multiplier in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = shifted(state, shift) * tf.constant(multiplier, tf.uint64)
@@ -16,7 +16,7 @@ def shifted(state, shift):
 
 
 def mask_in_tensorflow(features, masking, predictions, keys):
-    """`mask_batch` with the operations of TensorFlow."""
+    """Return the result of `mask_batch`, computed with TensorFlow operations."""
     input_ids, input_mask = tf.constant(features["input_ids"]), tf.constant(features["input_mask"])
     length = input_ids.shape[1]
 

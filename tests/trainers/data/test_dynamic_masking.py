@@ -1,4 +1,4 @@
-"""Masks drawn in the trainer: what must hold of each, their rates, fresh every epoch and the same when resumed."""
+"""Tests of dynamic masking: valid masks, their rates, new masks in every epoch, and the same masks after resuming."""
 
 import dataclasses
 import itertools
@@ -88,7 +88,7 @@ def test_rows_of_many_chunks_are_masked_like_single_rows():
 
 
 @pytest.mark.parametrize(("predictions", "share"), [(20, 0.15), (3, 0.15), (64, 1.0), (10, 0.0)])
-def test_what_holds_of_every_row_and_counts_are_those_of_job_2(predictions, share):
+def test_masks_are_valid_and_counts_equal_those_of_static_masking(predictions, share):
     ids, mask = text_batch(1, 300, 64)
     masking = dataclasses.replace(MASKING, masked_lm_prob=share)
     masked = draw(ids, mask, predictions, 5, masking)
@@ -134,7 +134,7 @@ def test_rates_and_uniform_positions():
     assert (abs(chosen[ids[0] == 5] - n / 61) < 5 * np.sqrt(n / 61)).all()
 
 
-def test_the_seed_decides():
+def test_masks_depend_on_the_seed():
     ids, mask = text_batch(2, 50, 64)
     first, again, other = (draw(ids, mask, 20, seed) for seed in (1, 1, 2))
     assert np.array_equal(first["input_ids"], again["input_ids"])
@@ -159,7 +159,7 @@ def test_fresh_masks_in_every_epoch_and_the_same_when_resumed(tmp_path):
     assert all(
         value.shape == (12, PREDICTIONS) for batch in batches for name, value in batch.items() if "masked" in name
     )
-    # Each batch is an epoch: the same examples, other masks.
+    # Each batch is an epoch with the same examples and other masks.
     texts = []
     for batch in batches:
         ids = batch["input_ids"].copy()

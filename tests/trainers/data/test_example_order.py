@@ -1,4 +1,4 @@
-"""The order of examples by itself: every example once an epoch, found from any position, well mixed."""
+"""Tests of the order of examples: every example once per epoch, starting at any position, shuffled uniformly."""
 
 import collections
 import dataclasses
@@ -26,7 +26,7 @@ def shards(*counts_of_copies, row_length=128):
 
 
 def order(blocks, first, end):
-    """(Shard, record) at the positions from first to end, checking that blocks follow each other."""
+    """Return (shard, record) at the positions from `first` to `end`; check that blocks are consecutive."""
     places, at = [], None
     for block in blocks:
         if block.first >= end:
@@ -48,7 +48,7 @@ def order(blocks, first, end):
     position=st.integers(0, 100),
     room=st.sampled_from([1, 5 * 128, 1 << 25]),
 )
-def test_every_epoch_is_a_copy_and_any_position_is_found_without_those_before(counts, seed, position, room):
+def test_every_epoch_has_a_copy_and_reading_starts_at_any_position(counts, seed, position, room):
     some = shards(*counts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(example_order, "BLOCK_POSITIONS", room)
@@ -76,7 +76,7 @@ def test_blocks_hold_what_fits_and_large_shards_stand_alone(monkeypatch):
         assert sorted(shard.name for block in of_epoch for shard in block.shards) == [shard.name for shard in some]
         for block, following in itertools.pairwise(of_epoch):
             assert block.end - block.first <= 10 or len(block.shards) == 1
-            # The next shard would not have fitted.
+            # The next shard does not fit into the block.
             assert block.end - block.first + following.shards[0].examples > 10
 
 
@@ -85,14 +85,15 @@ def test_order_is_uniform_and_fresh_every_epoch():
     seen = collections.Counter()
     for epoch in range(4000):
         seen[tuple(order(train_blocks(some, 7, 6 * epoch), 6 * epoch, 6 * epoch + 6))] += 1
-    # Each of 720 orders 5.6 times on average: Pearson's statistic within five standard deviations of its mean.
+    # Each of 720 orders occurs 5.6 times on average. Pearson's statistic must be within five standard deviations of
+    # its mean.
     expected = 4000 / 720
     statistic = sum((seen.get(way, 0) - expected) ** 2 / expected for way in seen) + (720 - len(seen)) * expected
     assert abs(statistic - 719) < 5 * np.sqrt(2 * 719)
 
 
-def test_the_order_stays_what_it_was():
-    # Recorded: another order would make a resumed run see other examples than one that never stopped.
+def test_the_order_equals_a_recorded_order():
+    # Recorded: with another order, a resumed run would read other examples than an uninterrupted one.
     some = shards([3, 2], [4])
     first = " ".join(f"{shard}:{record}" for shard, record in order(train_blocks(some, 1, 0), 0, 14))
     assert first == "0-0:2 0-0:1 0-1:0 0-1:1 0-0:0 1-0:1 1-0:3 1-0:2 1-0:0 0-1:0 0-0:2 0-0:1 0-0:0 0-1:1"
@@ -100,7 +101,7 @@ def test_the_order_stays_what_it_was():
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4))
 def test_the_hash_is_that_of_splitmix64(numbers):
-    def of(state):  # As published, in Python's integers.
+    def of(state):  # As published, with Python integers.
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) % 2**64
         return state ^ (state >> 31)
@@ -136,8 +137,8 @@ def test_a_permutation_has_everything_once():
     gap=st.integers(0, 5),
     seed=st.integers(0, 2**31 - 1),
 )
-def test_updates_follow_each_other_for_each_length(sizes, examples, gap, seed):
-    # Stages of one directory, between which another may have been read.
+def test_steps_read_consecutive_examples_of_each_length(sizes, examples, gap, seed):
+    # Stages of one data directory; another directory may be read between them.
     stages, step, consumed = [], 0, 0
     for updates_of_it, batch_size in sizes:
         stages.append(Stage(0, batch_size, step, step + updates_of_it, consumed))

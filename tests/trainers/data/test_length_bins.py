@@ -1,4 +1,4 @@
-"""Rows of several lengths: batches of one length, every example once an epoch, the order a function of the seed."""
+"""Tests of rows of several lengths: batches of one length, every example once per epoch, an order fixed by the seed."""
 
 import collections
 import dataclasses
@@ -21,7 +21,7 @@ def keys(batch):
 
 
 def write(directory, counts):
-    """A dataset whose shards have the given numbers of examples of each length, by copy."""
+    """Write and return a dataset whose shards have the given numbers of examples, by copy and length."""
     dataset = write_dataset(directory, {("train", 0): [40], ("train", 1): [40], ("validation", 0): [10]}, options=BINS)
     shards = []
     for shard in dataset.shards:
@@ -48,7 +48,7 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
         }
     for length, a_copy in zip(BINS.length_bins, (2, 3, 5), strict=True):
         of_length = [batch for batch in batches if batch["input_ids"].shape[1] == length]
-        # Forty batches are four epochs; of each length the same share has come, but for one or two on their way.
+        # Forty batches are four epochs, to within two batches of each length.
         assert abs(len(of_length) - 4 * a_copy) <= 2
         seen = [key for batch in of_length for key in keys(batch)]
         epochs = [seen[first : first + 4 * a_copy] for first in range(0, len(seen), 4 * a_copy)]
@@ -59,7 +59,7 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
 
 @pytest.mark.parametrize("first_step", [1, 7, 13, 29])
 def test_resuming_gives_the_batches_that_would_have_come(tmp_path, first_step):
-    # A length that one copy lacks.
+    # The first copy has no examples of the second length.
     dataset = write(tmp_path, [(5, 0, 20), (9, 12, 3)])
     straight = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=3)]
     resumed = train_batches(tmp_path, dataset, STAGES, first_step, seed=3)
@@ -68,14 +68,14 @@ def test_resuming_gives_the_batches_that_would_have_come(tmp_path, first_step):
     assert other != straight
 
 
-def test_every_run_of_steps_has_its_share_of_each_length():
+def test_every_range_of_steps_has_each_length_in_proportion():
     examples = [5, 100, 1000, 31_000]
     bins = length_of_step(np.arange(200_000), examples, seed=2**31 - 1)
     shares = np.array(examples) / sum(examples)
     for first, last in [(0, 200_000), (0, 1000), (77_777, 78_777), (150_000, 199_999)]:
         counts = np.bincount(bins[first:last], minlength=4)
         assert (abs(counts - shares * (last - first)) < 5).all()
-    # Far beyond any run, one step at a time and many at once.
+    # Step numbers beyond those of any run, one at a time and many at once.
     far = np.arange(2**31 - 100, 2**31)
     one_by_one = [int(length_of_step(np.array([step]), examples, 7)[0]) for step in far]
     assert length_of_step(far, examples, 7).tolist() == one_by_one

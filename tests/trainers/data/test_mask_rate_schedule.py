@@ -1,4 +1,4 @@
-"""Masking rates that change during training: the rate of every step, and the masks drawn at it."""
+"""Tests of masking rates that change during training: the rate of every step, and the masks drawn with it."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Parsing of records: the features of TensorFlow's parser, in C and in Python, and nothing beyond a record is read."""
+"""Tests of parsing records in C and in Python: the same features as TensorFlow's parser, no reads beyond a record."""
 
 import dataclasses
 import os
@@ -32,7 +32,7 @@ def arrays(count):
 
 
 def parse(parse_records, records, ragged=False):
-    """The arrays of records, or the problem."""
+    """Return the arrays of the records, or the first problem."""
     rows = arrays(len(records))
     outputs = [(name.encode(), NAMES[name][1], values) for name, values in rows.items()]
     problem = parse_records(records, outputs, ragged)
@@ -40,11 +40,11 @@ def parse(parse_records, records, ragged=False):
 
 
 def expected(records, ragged=False):
-    """The arrays as TensorFlow's parser has them; None where it raises an error."""
+    """Return the arrays of TensorFlow's parser; None if it raises an error, or if a row has too many values."""
     types = {name: tf.float32 if is_float else tf.int64 for name, (_, is_float) in NAMES.items()}
     for serialized in records:
-        # TensorFlow writes floats beyond the end of a row (2.21: memory is corrupted); a row of integers is truncated
-        # if lengths may differ.
+        # Of too many values, TensorFlow writes floats beyond the end of the row (2.21: memory is corrupted). It
+        # truncates integers if lengths may differ.
         features = tf.train.Example.FromString(serialized).features.feature
         for name, (length, _) in NAMES.items():
             if max(len(features[name].float_list.value), len(features[name].int64_list.value)) > length:
@@ -96,7 +96,7 @@ def entry(name, value):
 
 
 def value_of(kind):
-    """Serialized features of the right length, or of nearly any."""
+    """Return a strategy for serialized features with the right number of values, or with 0 to `length + 2` values."""
     length, is_float = kind
     sizes = st.one_of(st.just(length), st.integers(0, length + 2))
     numbers = FLOAT32 if is_float else INT64
@@ -113,7 +113,7 @@ ENTRIES = st.lists(
 
 @st.composite
 def records(draw):
-    """Examples with all features, in any order and with others before and after, or with any number of features."""
+    """Draw an example with all or some of the features, in any order and among other entries."""
     complete = [(name, draw(value_of(kind))) for name, kind in NAMES.items()]
     entries = draw(ENTRIES) + (complete if draw(st.booleans()) else complete[: draw(st.integers(0, 3))])
     order = draw(st.permutations(entries))
@@ -123,7 +123,7 @@ def records(draw):
 def equal(first, second):
     if not isinstance(first, dict) or not isinstance(second, dict):
         return first == second
-    # A flipped bit may make a NaN.
+    # A flipped bit can produce a NaN.
     return all(np.array_equal(first[name], second[name], equal_nan=True) for name in NAMES)
 
 
@@ -153,7 +153,7 @@ def flawless():
 @settings(max_examples=2000)
 @given(st.data())
 def test_changed_records_give_the_same_in_c_and_in_python(data):
-    # Of every kind: flipped bits, a cut at any place, bytes put in, parts repeated.
+    # Flip bits, truncate anywhere, insert bytes and repeat parts.
     content = bytearray(flawless())
     for _ in range(data.draw(st.integers(1, 4))):
         kind = data.draw(st.sampled_from(["flip", "cut", "insert", "repeat"]))
@@ -190,14 +190,14 @@ def test_every_shortened_record_is_invalid_or_lacks_a_feature(parse_records):
         b"\x0a\xff\xff\xff\xff\x07",
         b"\x0b\x00",  # A group.
         b"\x80" * 11,
-        b"\x0d\x00\x00\x00",  # Four bytes, of which three are there.
+        b"\x0d\x00\x00\x00",  # A field of four bytes that has only three.
         b"\x09" + b"\x00" * 7,
         field(1, entry("weights", field(2, field(1, b"\x00" * 7)))),
         field(1, entry("input_ids", field(3, field(1, b"\x80")))),
         field(1, entry("input_ids", field(3, field(1, b"\xff" * 11 + b"\x01")))),
     ],
 )
-def test_records_that_are_no_messages_are_invalid(parse_records, content):
+def test_malformed_records_are_invalid(parse_records, content):
     for ragged in (False, True):
         assert parse(parse_records, [flawless(), content], ragged) == (parsing._INVALID, 1, 0, 0)
 

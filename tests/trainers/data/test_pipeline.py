@@ -1,4 +1,4 @@
-"""Batches: what they hold, that they can begin at any update, and that replicas and hosts share them out."""
+"""Tests of batches: their content, starting at any step, and their division among replicas and hosts."""
 
 import collections
 import dataclasses
@@ -27,17 +27,17 @@ def stages(batch_size, updates):
 
 
 def keys(batch):
-    """Each example as bytes, to be counted and compared."""
+    """Return each example as bytes, to be counted and compared."""
     return [row.tobytes() for row in batch["input_ids"]]
 
 
 def whole(batches):
-    """Everything that the batches hold, each as bytes."""
+    """Return the shape and the bytes of every feature of each batch."""
     return [{name: (value.shape, value.tobytes()) for name, value in batch.items()} for batch in batches]
 
 
 def stored_examples(directory, dataset, split, copy):
-    """What the shards hold, read one record at a time by TensorFlow alone."""
+    """Return the examples of the shards, read one record at a time with TensorFlow only."""
     examples = []
     compression = "GZIP" if dataset.compression == "gzip" else ""
     for shard in dataset.shards_of(split):
@@ -66,7 +66,7 @@ def test_shapes_and_types(tmp_path):
     assert batches.count == len(batches) == 1
 
 
-def test_an_epoch_is_one_copy_each_example_once(tmp_path):
+def test_an_epoch_has_each_example_of_one_copy_once(tmp_path):
     dataset = write_dataset(tmp_path)
     # 17 examples in each of two copies: batches of 1 over four epochs.
     seen = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 68), 0, seed=1)]
@@ -93,10 +93,10 @@ def test_order_depends_on_the_seed_and_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
-def test_a_run_goes_on_with_the_batches_that_would_have_come_and_replicas_share_them(tmp_path, changes):
+def test_batches_after_resuming_and_on_replicas_equal_those_of_one_host(tmp_path, changes):
     examples = {("train", 0): [10, 7], ("train", 1): [6], ("train", 2): [4, 1, 3]}
     dataset = write_dataset(tmp_path, examples, options=dataclasses.replace(OPTIONS, **changes))
-    # 4 examples an update, then 8, then 16.
+    # 4 examples per step, then 8, then 16.
     ramp = plan_stages(30, [LENGTH], None, 16, "4:11,8:20")
     assert [stage.batch_size for stage in ramp] == [4, 8, 16]
     one_host = []
@@ -110,7 +110,7 @@ def test_a_run_goes_on_with_the_batches_that_would_have_come_and_replicas_share_
         resumed = train_batches(tmp_path, dataset, ramp[:until], step, seed=3)
         assert whole(resumed) == whole(one_host[step : ramp[until - 1].end_step])
     for replicas, local in [(2, 1), (4, 2)]:
-        # From the middle of the second stage on.
+        # Start in the middle of the second stage.
         hosts = [
             train_batches(
                 tmp_path, dataset, ramp[:2], 13, 3, replicas=replicas, first_replica=first, local_replicas=local
@@ -139,7 +139,7 @@ def test_batches_are_read_from_any_index(tmp_path, changes):
             assert whole(batches.from_index(index)) == straight[index:]
 
 
-def test_rows_of_all_lengths_in_one_shape(tmp_path):
+def test_rows_of_all_lengths_are_padded_to_one_shape(tmp_path):
     options = dataclasses.replace(OPTIONS, length_bins=(16, LENGTH), masking="dynamic")
     dataset = write_dataset(tmp_path, options=options)
     padded = train_batches(tmp_path, dataset, stages(4, 12), 0, seed=3, pad_rows=True)
@@ -166,7 +166,7 @@ def test_validation_is_copy_0_once_in_order(tmp_path):
     assert batches[-1]["masked_lm_weights"][-1].tolist() == [0.0] * PREDICTIONS
     seen = [key for batch in batches for key in keys(batch)]
     stored = stored_examples(tmp_path, dataset, "validation", 0)
-    # The last batch is filled up with an example that weighs nothing.
+    # The last batch is padded with an example of weight 0.
     assert seen == [*stored, stored[0]]
     assert len(list(validation_batches(tmp_path, dataset, 4, max_batches=2))) == 2
 
@@ -182,7 +182,7 @@ def test_hosts_share_out_validation(tmp_path, changes, replicas, local):
         )
         for first in range(0, replicas, local)
     ]
-    # Whole batches of nothing but filling too, so that no host waits for another.
+    # Hosts also get batches of padding only, so that no host waits for another.
     assert {len(host) for host in hosts} == {local * len(expected)}
     for number, batch in enumerate(expected):
         parts = [part for host in hosts for part in host[number * local : (number + 1) * local]]
@@ -291,6 +291,6 @@ def test_a_corrupt_record_moves_no_other_example(tmp_path):
         assert corrupt_records.num_replaced_before(step + 1) - corrupt_records.num_replaced_before(step) == (
             step in affected
         )
-    # The same again from any step on.
+    # Resuming gives the same batches.
     resumed = train_batches(tmp_path, dataset, stages(3, 17), 7, seed=5, corrupt_records=CorruptRecordPolicy(skip=True))
     assert [keys(batch) for batch in resumed] == skipped[7:]

@@ -1,4 +1,4 @@
-"""What was written in any format is what is read."""
+"""Test that records of every format are read as they were written."""
 
 import dataclasses
 

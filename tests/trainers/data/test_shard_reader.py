@@ -1,4 +1,4 @@
-"""Records of shards by number: what TensorFlow wrote is what is read, and damage is met as the user wants it met."""
+"""Tests of reading shard records by index: the records that TensorFlow wrote, and both policies for corrupt records."""
 
 import dataclasses
 import gzip
@@ -77,20 +77,20 @@ def test_a_corrupt_record_is_named_or_the_next_good_one_takes_its_place(tmp_path
 
 
 @pytest.mark.parametrize("place", [0, 3, 8, 11])
-def test_behind_a_corrupt_length_no_record_is_found(tmp_path, place):
+def test_no_record_is_found_after_a_corrupt_length(tmp_path, place):
     path = tmp_path / "shard"
     shard = write(path, RECORDS)
     flip(path, 4 * 116 + place)
     with pytest.raises(DatasetError, match=r"corrupt record at byte 464 \(no record boundary after it\)"):
         ShardRecords(path, shard, "none", skip=False)
-    # The four before stand in, each as often as the others.
+    # The four records before replace the others, equally often.
     expected = [(RECORDS[number % 4], number >= 4) for number in range(20)]
     assert read(path, shard, skip=True) == expected
     flip(path, 2 * 116 + 50)
     assert [content for content, _ in read(path, shard, skip=True)][:8] == [RECORDS[n] for n in (0, 1, 3, 3) * 2]
 
 
-def test_a_shard_without_a_good_record_is_an_error_even_so(tmp_path):
+def test_a_shard_without_a_valid_record_is_an_error_even_with_skip(tmp_path):
     path = tmp_path / "shard"
     shard = write(path, RECORDS[:2])
     flip(path, 50)
@@ -122,7 +122,7 @@ def test_a_compressed_shard_is_read_as_far_as_it_can_be(tmp_path):
 
 @settings(max_examples=150, deadline=None)
 @given(place=st.integers(0, 20 * 116 - 1), bit=st.integers(0, 7), compression=st.sampled_from([*COMPRESSIONS]))
-def test_any_flipped_bit_is_found_and_costs_no_other_record_its_place(tmp_path_factory, place, bit, compression):
+def test_any_flipped_bit_is_detected_and_moves_no_other_record(tmp_path_factory, place, bit, compression):
     path = tmp_path_factory.mktemp("shard") / "shard"
     shard = write(path, RECORDS, compression)
     content = bytearray(path.read_bytes())
@@ -132,7 +132,7 @@ def test_any_flipped_bit_is_found_and_costs_no_other_record_its_place(tmp_path_f
     try:
         read_as = read(path, shard, compression, skip=True)
     except DatasetError:
-        # The length of the first record is lost, or the beginning of the compressed stream.
+        # The length of the first record is corrupt, or the beginning of the compressed stream.
         assert compression == "gzip" or place < 12
     if compression == "none":
         with pytest.raises(DatasetError, match=f"corrupt record at byte {place // 116 * 116} "):
@@ -142,7 +142,7 @@ def test_any_flipped_bit_is_found_and_costs_no_other_record_its_place(tmp_path_f
         assert record in RECORDS
 
 
-def test_other_numbers_of_records_than_the_manifest_says(tmp_path):
+def test_record_counts_other_than_in_the_manifest_are_errors(tmp_path):
     path = tmp_path / "shard"
     shard = write(path, RECORDS)
     for examples in (19, 21):
@@ -170,7 +170,7 @@ def test_a_stream_crosses_blocks_and_may_leave_positions_out(tmp_path, shuffled)
             stream.read(16, 1, 0)
 
 
-def test_replaced_examples_are_counted_by_update(tmp_path):
+def test_replaced_examples_are_counted_by_step(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [9]})
     flip(tmp_path / "train-0-0.tfrecord", 100)
     corrupt_records = CorruptRecordPolicy(skip=True)
@@ -184,7 +184,7 @@ def test_replaced_examples_are_counted_by_update(tmp_path):
     assert np.diff(counts).max() == 1
 
 
-def test_verification_names_every_damaged_shard(tmp_path):
+def test_verification_names_every_corrupt_shard(tmp_path):
     dataset = write_dataset(tmp_path)
     seen = []
     verify(tmp_path, dataset, lambda done, total: seen.append((done, total)))

@@ -1,4 +1,4 @@
-"""Batches of several shapes: every graph knows its lengths, and computes what the task itself would."""
+"""Tests of batches of several shapes: every graph has static lengths and computes the same as the objective itself."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def test_a_task_for_rows_of_one_length_stays_as_it_is(tmp_path):
     assert with_static_lengths(task, write_dataset(tmp_path)) is task
 
 
-def test_a_run_on_several_lengths_without_masks_of_their_own(data, options, tmp_path):
+def test_a_run_on_several_lengths_with_dynamic_masking(data, options, tmp_path):
     write_dataset(data, options=dataclasses.replace(BINS, masking="dynamic", ragged=False))
     assert pretrain.run(options("--num_train_steps", "5")) == 0
     results = (tmp_path / "output" / "eval_results.txt").read_text(encoding="utf-8")

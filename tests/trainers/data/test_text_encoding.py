@@ -1,4 +1,4 @@
-"""Rows of many texts against `Tokenizer.encode`, which makes one."""
+"""Tests of encoding many texts at once against `Tokenizer.encode`, which encodes one text."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ SMALL = Tokenizer(Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a",
 
 
 def assert_equal_to_plain(rows, texts, pairs, tokenizer, length):
-    """Checks every row, and which were cut, against `Tokenizer.encode`."""
+    """Check every row, and which texts were truncated, against `Tokenizer.encode`."""
     for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
         ids, mask, segments = tokenizer.encode(text, pair, length)
         whole = sum(tokenizer.encode(text, pair, 10_000)[1])

@@ -1,4 +1,4 @@
-"""The sample of the training split: bounded, of different shards, the same every time, and without errors."""
+"""Tests of the sample of the training split: bounded, of different shards, the same every time, and without errors."""
 
 import dataclasses
 
@@ -13,12 +13,12 @@ from trainers.data.text_sample import read_sample
 
 
 def rows_of(text):
-    """The original rows, as tuples without padding."""
+    """Return the original rows as tuples without padding."""
     return [tuple(ids[real]) for ids, real in zip(text.original_ids(), text.is_token, strict=True)]
 
 
 def rows_in(directory, shards):
-    """The original rows of shards, read with TensorFlow's protocol buffers."""
+    """Return the original rows of shards, read with TensorFlow's protocol buffers."""
     import tensorflow as tf
 
     rows = []
@@ -72,7 +72,7 @@ def test_the_sample_is_bounded(tmp_path, monkeypatch):
     dataset = write_dataset(tmp_path, {("train", 0): [20, 20, 20, 20]})
     sample = read_sample(tmp_path, dataset)
     assert (len(sample.counted.input_ids), len(sample.evaluated.input_ids)) == (10, 4)
-    # Equally of all shards.
+    # The counted rows are from their shards in turn.
     first, _, third, _ = dataset.shards
     expected = [
         row for pair in zip(rows_in(tmp_path, [first]), rows_in(tmp_path, [third]), strict=True) for row in pair
@@ -87,12 +87,12 @@ def test_packed_rows_and_several_lengths(tmp_path):
     assert sample.counted.is_token.any(axis=1).all()
     options = dataclasses.replace(OPTIONS, length_bins=(16, 32))
     sample = read_sample(tmp_path / "bins", write_dataset(tmp_path / "bins", options=options))
-    # The length with more tokens.
+    # The sample is of the length with more tokens.
     assert sample.counted.input_ids.shape[1] == 32
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "corrupt", "empty"])
-def test_an_unreadable_shard_is_left_to_training(tmp_path, damage):
+def test_an_unreadable_shard_is_not_an_error(tmp_path, damage):
     dataset = write_dataset(tmp_path, {("train", 0): [9, 8, 7]})
     path = tmp_path / dataset.shards[0].name
     content = path.read_bytes()
@@ -103,16 +103,16 @@ def test_an_unreadable_shard_is_left_to_training(tmp_path, damage):
         contents = {"truncated": content[:middle], "empty": b""}
         path.write_bytes(contents.get(damage, content[:middle] + b"\xff" + content[middle + 1 :]))
     sample = read_sample(tmp_path, dataset)
-    # The rows before the damage, and those of the other shard.
+    # The readable rows of this shard, and those of the other shard.
     assert 7 <= len(sample.counted.input_ids) < 16
     for shard in dataset.shards:
         (tmp_path / shard.name).unlink(missing_ok=True)
     assert read_sample(tmp_path, dataset) is None
 
 
-def test_records_that_are_no_examples_are_left_to_training(tmp_path):
+def test_records_unlike_the_manifest_are_not_an_error(tmp_path):
     dataset = write_dataset(tmp_path, {("train", 0): [9, 8]})
-    # Rows of another length than the manifest's.
+    # The manifest lists another row length than that of the records.
     shards = [dataclasses.replace(shard, max_seq_length=16) for shard in dataset.shards]
     assert read_sample(tmp_path, dataclasses.replace(dataset, shards=shards)) is None
 

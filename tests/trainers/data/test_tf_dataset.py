@@ -1,4 +1,4 @@
-"""The examples of a directory in tf.data: those of the shards, in the order of the manifest or of the trainer."""
+"""Tests of `as_tf_dataset`: the examples of the shards, in the order of the manifest or of the trainer."""
 
 import dataclasses
 import itertools
@@ -22,7 +22,7 @@ def written(folder, changes, examples=None):
 
 
 def content(batches):
-    """Each batch as names, shapes, dtypes and bytes."""
+    """Return each batch as names, shapes, dtypes and bytes."""
     return [
         {name: (np.shape(value), np.asarray(value).dtype, np.asarray(value).tobytes()) for name, value in batch.items()}
         for batch in batches
@@ -30,7 +30,7 @@ def content(batches):
 
 
 def stored(folder, dataset, split, copy):
-    """The features of a copy as TensorFlow parses them, one record at a time in manifest order."""
+    """Yield the features of a copy as TensorFlow parses them, one record at a time in manifest order."""
     names = {in_file: name for name, in_file in dataset.features.items()}
     types = {in_file: tf.float32 if name.endswith("_weights") else tf.int64 for in_file, name in names.items()}
     spec = {in_file: tf.io.VarLenFeature(dtype) for in_file, dtype in types.items()}
@@ -101,7 +101,7 @@ def test_an_epoch_has_every_example_of_its_copy_once(tmp_path, changes, shuffle)
         found = as_tf_dataset(tmp_path, batch_size=batch_size, shuffle=shuffle, epochs=3, drop_remainder=drop_remainder)
         elements = list(found.as_numpy_iterator())
         assert found.cardinality() == len(elements)
-        # 17 examples of each length in both copies.
+        # Each copy has 17 examples of each length.
         if drop_remainder:
             assert {len(batch["input_ids"]) for batch in elements} == {5}
             assert len(elements) == lengths * (51 // 5)
@@ -137,7 +137,7 @@ def test_every_iteration_is_the_same(tmp_path):
     first = content(found.as_numpy_iterator())
     tf.random.set_seed(99)
     assert content(found.as_numpy_iterator()) == first
-    # The masks of the second reading of copy 0 are others.
+    # Copy 0 has other masks when it is read again.
     unshuffled = as_tf_dataset(tmp_path, epochs=3).as_numpy_iterator()
     rows = [(example["input_ids"], example["masked_lm_positions"]) for example in unshuffled]
     assert any((a != b).any() for (_, a), (_, b) in zip(rows[:17], rows[34:], strict=True))
@@ -181,7 +181,7 @@ def test_invalid_arguments(tmp_path, arguments, message):
         as_tf_dataset(tmp_path, **arguments)
 
 
-def test_directories_without_such_examples(tmp_path):
+def test_unusable_directories_are_errors(tmp_path):
     with pytest.raises(DatasetError, match="does not exist; build a dataset there"):
         as_tf_dataset(tmp_path / "missing")
     written(tmp_path / "train", {}, {("train", 0): [3]})
