@@ -1,4 +1,4 @@
-"""Words that are [UNK] because of the alphabet's limit: the warning names the flag and a number that mends it."""
+"""Tests of the warning about words that are [UNK] because of --alphabet_limit, and of the limit it recommends."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import beambert
 from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.learner import alphabet_losses
 
-# More than the default limit.
+# More characters than the default limit.
 _IDEOGRAPHS = [chr(0x4E00 + number) for number in range(1500)]
 
 
@@ -33,7 +33,7 @@ def _warnings(chinese, capsys, limit, output):
     return said.out + said.err, [warning for warning in warnings if "[UNK]" in warning]
 
 
-def test_the_remedy_is_the_limit_and_it_helps(chinese, capsys):
+def test_recommended_alphabet_limit_removes_the_warning(chinese, capsys):
     said, warnings = _warnings(chinese, capsys, [], "first")
     (warning,) = warnings
     assert warning in said
@@ -46,7 +46,7 @@ def test_the_remedy_is_the_limit_and_it_helps(chinese, capsys):
 def test_losses_of_an_alphabet():
     words = {"ab": 5000, "ac": 3000, "ad": 4, "e": 3}
     losses = alphabet_losses(words, 2)
-    # By frequency: a b c d e.
+    # The characters by frequency are a, b, c, d, e.
     assert losses == {
         "characters": 5,
         "characters_excluded": 3,
@@ -57,7 +57,7 @@ def test_losses_of_an_alphabet():
     assert alphabet_losses({}, 5)["characters"] == 0
 
 
-def test_unknown_words_of_another_cause_are_not_blamed_on_it():
+def test_no_warning_if_most_unknown_words_have_another_cause():
     alphabet = {
         "characters": 1100,
         "characters_excluded": 100,

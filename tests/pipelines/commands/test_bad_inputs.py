@@ -1,4 +1,4 @@
-"""What `beambert corpus` does with files, records and flags that are not as it expects them."""
+"""Tests of `beambert corpus` with invalid or unsuitable files, records and flags."""
 
 import csv
 import io
@@ -49,7 +49,7 @@ def content_of_parts(output: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in [*output.glob("corpus/*"), *output.glob("rejected/*")]}
 
 
-# Bad lines, by what is wrong with them.
+# Invalid lines by the reason of their rejection.
 BAD = {
     "null_text": '{"key": "k50", "body": null}',
     "missing_text": '{"key": "k51", "text": "Other field."}',
@@ -101,7 +101,7 @@ def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys, workers):
         assert listed[reason]["source"] == str(path)
         assert listed[reason]["line"] == lines.index(line) + 1
         assert listed[reason]["text"] == line
-    # A line that is no JSON has no fields.
+    # A line that is not valid JSON has no fields.
     assert {reason: line.get("source_id") for reason, line in listed.items()} == {
         "null_text": "k50",
         "missing_text": "k51",
@@ -140,7 +140,7 @@ def test_rejected_documents_have_line_and_identifier(tmp_path):
 
 @pytest.fixture(scope="module")
 def from_lines(tmp_path_factory) -> dict[str, list[str]]:
-    """{title: sentences} of the records as JSON lines."""
+    """{title: sentences} of the documents that are read from the records as JSON lines."""
     folder = tmp_path_factory.mktemp("lines")
     path = write_lines(folder / "a.jsonl", list(map(json.dumps, records())))
     assert corpus(folder / "out", "--input", path, "--text_field", "body") == 0
@@ -186,7 +186,7 @@ def test_tab_separated_files_are_read_by_their_column(from_lines, tmp_path):
 
 
 def mixed_folder(folder: Path) -> Path:
-    """Plain text, and what people put beside it."""
+    """Write plain text into a folder, with archives, a database, an HTML page and a PDF document; return the folder."""
     folder.mkdir()
     (folder / "good.txt").write_text("\n\n".join(texts()))
     with zipfile.ZipFile(folder / "a.zip", "w") as file:
@@ -230,7 +230,7 @@ def test_each_kind_is_refused(tmp_path, capsys, name, message):
     assert f"{folder}/{name} {message}" in capsys.readouterr().err
 
 
-def test_the_same_is_refused_by_vocab_and_build(tmp_path, capsys):
+def test_archives_are_refused_by_vocab_and_build(tmp_path, capsys):
     folder = mixed_folder(tmp_path / "in")
     for name, output in (("vocab", "vocab.txt"), ("build", "data")):
         argv = [name, "--input", f"{folder}/*", "--output", f"{tmp_path}/{output}", "--vocab_size", "60"]
@@ -254,7 +254,7 @@ def test_a_field_is_warned_of_where_some_files_have_none(tmp_path, capsys):
     assert warning in capsys.readouterr().err
 
 
-def test_a_directory_is_explained(tmp_path, capsys):
+def test_a_directory_as_input_suggests_a_pattern(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_text("\n\n".join(texts()))
     for given in (tmp_path / "in", f"{tmp_path}/in/"):
@@ -288,7 +288,7 @@ def test_no_html_alarm_on_formulas_and_program_text(tmp_path, capsys):
     assert "HTML" not in capsys.readouterr().err
 
 
-def test_a_process_of_its_own_prints_no_traceback(tmp_path):
+def test_a_separate_process_prints_no_traceback(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
     argv = ["corpus", "--input", path, "--text_field", "body", "--output", tmp_path / "out", "--direct_num_workers", 2]
     result = command(*argv)

@@ -1,4 +1,4 @@
-"""`beambert build` as a user runs it: what it makes, and what it says of mistakes."""
+"""Tests of `beambert build`: its corpus, examples and manifest, resuming, and errors."""
 
 import gzip
 import hashlib
@@ -52,7 +52,7 @@ def test_manifest_says_what_is_on_disk(built):
     assert not list(built.rglob("*.tmp"))
 
 
-def test_no_document_is_lost_without_a_number(built):
+def test_every_rejected_document_is_counted(built):
     topics = list(read_file("language_reference", ReadOptions("language_reference")))
     distinct = {" ".join(" ".join(topic.paragraphs).split()) for topic in topics}
     counts = dataset.load(built).counts
@@ -64,7 +64,7 @@ def test_no_document_is_lost_without_a_number(built):
     assert sorted(line["reason"] for line in rejected) == ["duplicate"] * duplicates + ["no_text"]
 
 
-def test_corpus_is_readable_and_no_text_is_on_both_sides(built):
+def test_corpus_is_readable_and_no_text_is_in_both_splits(built):
     texts: dict[str, set[str]] = {}
     for split in ("train", "validation"):
         tables = [pyarrow.parquet.read_table(path) for path in sorted(built.glob(f"corpus/{split}-*.parquet"))]
@@ -75,8 +75,8 @@ def test_corpus_is_readable_and_no_text_is_on_both_sides(built):
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_examples_are_what_the_documents_say(built, split):
-    """Parsed by TensorFlow under google's feature spec, unmasked, and looked up in the documents."""
+def test_unmasked_examples_are_text_of_the_documents(built, split):
+    """Parse the examples with TensorFlow and google-research/bert's feature spec, unmask them and find their text."""
     vocab = Vocabulary.load(built / "vocab.txt")
     tokenizer = Tokenizer(vocab, True)
     documents = []
@@ -120,7 +120,10 @@ def test_examples_are_what_the_documents_say(built, split):
 
 
 def test_examples_of_a_shard_are_shuffled(built):
-    """Documents are sampled in step, so that unshuffled shards would begin with the beginning of every document."""
+    """Count examples that start a document.
+
+    All documents are sampled at once, so an unshuffled shard would start with the beginning of every document.
+    """
     tokenizer = Tokenizer(Vocabulary.load(built / "vocab.txt"), True)
     beginnings = set()
     for path in built.glob("corpus/train-*.parquet"):
@@ -141,7 +144,7 @@ def test_copies_of_one_partition_differ(built):
     assert len(set(names)) == len(names)
 
 
-def test_another_seed_gives_other_bytes_and_job_two_runs_alone(built, tmp_path):
+def test_another_seed_gives_other_bytes_and_pretraining_data_runs_alone(built, tmp_path):
     argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path / "out"), "--dupe_factor", "3"]
     assert beambert.main([*argv, "--random_seed", "1"]) == 0
     other = digests(tmp_path / "out")
@@ -167,7 +170,7 @@ def test_real_wikipedia_in_one_process_and_in_two(shared_data, tmp_path):
     assert 0.5 < manifest.counts["train"]["instances_labeled_1"] / manifest.counts["train"]["instances"] < 0.57
 
 
-def test_a_killed_build_goes_on_and_ends_the_same(articles, tmp_path):
+def test_a_killed_build_resumes_with_the_same_result(articles, tmp_path):
     argv = ["build", "--input", f"{articles}/*", *SMALL, "--dupe_factor", "60"]
     whole = tmp_path / "whole"
     assert beambert.main([*argv, "--output", str(whole)]) == 0
@@ -227,7 +230,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_nothing_whole(name, tmp_path):
+def test_an_error_is_one_line_and_leaves_no_manifest(name, tmp_path):
     (tmp_path / "a.txt").write_text("One sentence. Two.\n\nThree.\n")
     (tmp_path / "b.txt").write_text("Other words here.\n")
     (tmp_path / "invalid.txt").write_bytes(b"Fine.\nCaf\xe9.\n")
@@ -238,7 +241,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_whole(name, tmp_path):
     output = tmp_path / "out"
     result = command("build", *arguments.format(tmp_path).split(), "--output", output)
     assert result.returncode == 1
-    # Progress is told where this takes long.
+    # If the job takes long, stderr also has lines of progress.
     told = [line for line in result.stderr.splitlines() if not line.startswith("Corpus: ")]
     assert len(told) == 1, result.stderr
     assert says in result.stderr
@@ -247,7 +250,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing_whole(name, tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_whole(articles, tmp_path):
+def test_a_file_size_limit_is_one_line_and_leaves_no_dataset_manifest(articles, tmp_path):
     def limit_files_to_300_kb():
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 

@@ -1,4 +1,7 @@
-"""An input file that changes while it is read ends the job: the manifest describes what was read."""
+"""Tests of input files that change while a job reads them.
+
+The job ends with an error, since the manifest must describe the data that was read.
+"""
 
 import bz2
 import json
@@ -33,7 +36,7 @@ def run(inputs: Path, output: Path, *flags: str) -> int:
 
 
 def while_reading(monkeypatch, change, after: int = 3) -> None:
-    """Change the files after a given number of documents was read."""
+    """Call `change` after a given number of documents was read."""
     read_file = pipelines.corpus.reading.read_file
     number = 0
 
@@ -69,7 +72,7 @@ def rewrite_with_another_time(path: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl"])
 def test_a_file_that_changes_is_named(inputs, tmp_path, monkeypatch, capsys, change, message, name):
-    """The first file while it is read, the second one before."""
+    """Change the first file while it is read, the second one before it is read."""
     while_reading(monkeypatch, lambda: change(inputs / name))
     assert run(inputs, tmp_path / "out") == 1
     error = capsys.readouterr().err
@@ -92,14 +95,14 @@ def test_the_same_command_reads_what_has_changed_again(inputs, tmp_path, monkeyp
 
 
 def test_a_file_cut_while_it_is_read_is_not_called_damaged(inputs, tmp_path, monkeypatch, capsys):
-    """What is the matter is that it changes, not the half line at its end."""
+    """Require that the error reports the change of the file, not the truncated line at its end."""
     while_reading(monkeypatch, lambda: (inputs / "b.jsonl").write_text('{"text": "cut'), after=12)
     assert run(inputs, tmp_path / "out") == 1
     assert f"{inputs}/b.jsonl changed while the job read it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["--vocab_file", "--decontaminate"])
-def test_other_files_that_the_result_depends_on(inputs, tmp_path, monkeypatch, capsys, flag):
+def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, monkeypatch, capsys, flag):
     other = tmp_path / "other.txt"
     assert run(inputs, tmp_path / "first") == 0
     shutil.copy(tmp_path / "first/vocab.txt", other)
@@ -109,8 +112,8 @@ def test_other_files_that_the_result_depends_on(inputs, tmp_path, monkeypatch, c
     assert f"{other} changed while the job read it" in capsys.readouterr().err
 
 
-def test_every_part_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, capsys):
-    """A file read in ranges: each of them is of the same file."""
+def test_every_split_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, capsys):
+    """Require that a change is detected in a file that is read in several splits."""
     source = shared_data / "wiki-dump" / "enwiki-206-pages.xml.bz2"
     (tmp_path / "in").mkdir()
     path = tmp_path / "in/dump.xml"
@@ -121,7 +124,7 @@ def test_every_part_of_a_dump_is_checked(shared_data, tmp_path, monkeypatch, cap
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 
 
-def test_a_name_with_brackets_is_a_name(tmp_path):
+def test_a_name_with_brackets_is_not_a_pattern(tmp_path):
     path = tmp_path / "a[1].txt"
     path.write_text("x")
     require_unchanged(str(path), 1, path.stat().st_mtime)

@@ -1,4 +1,4 @@
-"""Sources and cleaning through `beambert corpus`: what is dropped, listed and counted, and mistakes in the flags."""
+"""Tests of cleaning by `beambert corpus`: dropped text, its list and counts, and invalid flags."""
 
 import json
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_language(texts, tmp_path):
 )
 def test_mistakes_name_the_flag(texts, tmp_path, capsys, flags, message):
     argv = ["corpus", "--input", f"{texts}/*", "--output", str(tmp_path / "out"), *SMALL, *flags]
-    # argparse leaves on its own, other mistakes by the exit code.
+    # argparse raises SystemExit for invalid flags; other errors are returned as an exit code.
     with pytest.raises(SystemExit) as stop:
         raise SystemExit(beambert.main(argv))
     assert stop.value.code not in (0, None)

@@ -1,4 +1,4 @@
-"""`beambert corpus` as a whole: what it drops across documents, how it mixes inputs, and where it resumes from."""
+"""Tests of `beambert corpus`: deduplication across documents, weights of inputs and languages, and resuming."""
 
 import hashlib
 import itertools
@@ -31,7 +31,7 @@ def corpus(output: Path, *flags: object) -> dict:
 
 
 def documents(output: Path) -> dict[str, dict]:
-    """{title: document} of all parts."""
+    """Return {title: document} of all shards of a corpus."""
     return {row["title"]: row for row in all_rows(output)}
 
 
@@ -54,14 +54,14 @@ def write_lines(path: Path, texts: dict[str, str]) -> Path:
 
 
 def prose(rng: random.Random, paragraphs: int) -> list[str]:
-    """Paragraphs of two sentences."""
+    """Return paragraphs of two sentences each."""
     return [
         " ".join(f"{' '.join(rng.choices(WORDS, k=12)).capitalize()}." for _ in range(2)) for _ in range(paragraphs)
     ]
 
 
 @pytest.mark.slow
-def test_editions_of_a_book_are_one(shared_data, tmp_path):
+def test_one_edition_of_a_book_is_kept(shared_data, tmp_path):
     books = shared_data / "gutenberg"
     editions = [{"corii10.txt", "corii11.txt"}, {"cbtls10.txt", "cbtls11.txt", "cbtls12.txt"}]
     manifest = corpus(tmp_path / "out", "--input", f"{books}/*.txt", "--drop_near_duplicates")
@@ -78,7 +78,7 @@ def test_editions_of_a_book_are_one(shared_data, tmp_path):
     assert all(line["like"] in ids and line["like"] < line["id"] for line in dropped)
 
 
-def test_near_duplicates_are_off_unless_asked_and_the_same_in_two_processes(tmp_path):
+def test_near_duplicates_are_dropped_on_request_only_and_the_same_in_two_processes(tmp_path):
     rng = random.Random(1)
     texts = {}
     for number in range(40):
@@ -95,7 +95,7 @@ def test_near_duplicates_are_off_unless_asked_and_the_same_in_two_processes(tmp_
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
-def test_a_paragraph_of_several_documents_stays_in_one(tmp_path):
+def test_a_repeated_paragraph_is_kept_in_one_document(tmp_path):
     rng = random.Random(2)
     shared = prose(rng, 1)[0]
     own = {f"{number}": prose(rng, 3) for number in range(30)}
@@ -110,7 +110,7 @@ def test_a_paragraph_of_several_documents_stays_in_one(tmp_path):
     assert len(with_it) == 1
     for title, row in found.items():
         text = " ".join(row["sentences"])
-        # Short paragraphs may stand anywhere.
+        # Short paragraphs are kept in every document.
         assert title == "nothing else" or "See also the table." in text
         assert all(paragraph in text for paragraph in own.get(title, ()))
     counts = manifest["counts"]
@@ -128,7 +128,7 @@ def test_counts_by_input_and_language_add_up(tmp_path):
     write_lines(tmp_path / "a.jsonl", {f"a{number}": "\n".join(prose(rng, 3)) for number in range(10)} | {"none": ""})
     write_lines(tmp_path / "b.jsonl", {f"b{number}": "\n".join(prose(rng, 2)) for number in range(5)})
     inputs = [f"{tmp_path}/a*", f"{tmp_path}/b.jsonl"]
-    # A flag that is repeated adds to what it said.
+    # A repeated flag adds to its earlier values.
     manifest = corpus(tmp_path / "out", "--input", inputs[0], "--input", inputs[1], "--input_weights", 1, 2.5)
     counts = manifest["counts"]
     assert counts["inputs"][inputs[0]]["documents"] == 10
@@ -150,7 +150,7 @@ def test_counts_by_input_and_language_add_up(tmp_path):
     assert {row["weight"] for row in rows if row["title"].startswith("b")} == {2.5}
 
 
-def test_weights_ask_for_a_number_each(tmp_path, capsys):
+def test_each_input_requires_a_positive_weight(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", {"a": "Some text."})
     argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]
     assert beambert.main(argv) == 1
@@ -175,7 +175,7 @@ def many_files(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     "until", with_slow(["*.json", "train-*.json"], ["*.json"]), ids=["while reading", "while writing"]
 )
-def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, until):
+def test_a_killed_job_resumes_from_its_finished_work(many_files, tmp_path, until):
     flags = ["--vocab_size", "300", "--num_partitions", "8", "--drop_near_duplicates", "--input", f"{many_files}/*"]
     argv = [sys.executable, "-m", "beambert", "corpus", *flags, "--output"]
     subprocess.run([*argv, str(tmp_path / "whole")], check=True)
@@ -189,7 +189,7 @@ def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, un
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed/corpus.json").exists()
-    # A part is finished when it is noted.
+    # A shard is finished if it has a completion marker.
     notes = {path.stem for path in tmp_path.glob("killed/unfinished/*/*.json")}
     parts = [path for path in tmp_path.glob("killed/corpus/*.parquet") if path.stem in notes]
     finished = {path: path.stat().st_mtime_ns for path in parts}
@@ -200,7 +200,7 @@ def test_a_killed_job_goes_on_from_what_it_had_finished(many_files, tmp_path, un
     assert not (tmp_path / "killed/unfinished").exists()
 
 
-def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, capsys):
+def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(many_files, tmp_path, capsys):
     argv = ["corpus", "--input", f"{many_files}/[1-9]*", "--output", str(tmp_path / "out"), "--vocab_size"]
     assert beambert.main([*argv, "900000"]) == 1
     assert "lower --vocab_size to" in capsys.readouterr().err
@@ -211,13 +211,13 @@ def test_a_vocabulary_too_large_does_not_cost_the_reading(many_files, tmp_path, 
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
     assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
     assert digests(tmp_path / "new") == digests(tmp_path / "out")
-    # What is counted depends on the case.
+    # The word counts depend on the letter case.
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
     assert "resuming" not in capsys.readouterr().out
 
 
-def test_work_of_other_options_is_not_gone_on_from(many_files, tmp_path):
+def test_work_of_other_options_is_not_resumed(many_files, tmp_path):
     flags = ["--vocab_size", "300", "--input", f"{many_files}/[1-9]*"]
     stale = tmp_path / "out/unfinished/0123456789abcdef01234567"
     stale.mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
     smooth = corpus(tmp_path / "smooth", *flags, "--language_sampling_exponent", "0.5")
     assert {row["language"] for row in documents(tmp_path / "smooth").values()} == {"en", "de"}
     assert plain["counts"] == smooth["counts"]
-    # Pieces of the small language, which alone has this letter, are more when it counts more.
+    # Only the small language has this letter. A larger weight gives it more tokens of the vocabulary.
     pieces = [
         sum("\u00e4" in piece for piece in (tmp_path / name / "vocab.txt").read_text().split("\n"))
         for name in ("plain", "smooth")
@@ -257,13 +257,14 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
         return manifest.counts["train"]["instance_tokens"], shares_of_letter(tmp_path / f"{name}-data")
 
     (plain_tokens, plain_share), (smooth_tokens, smooth_share) = german_share("plain"), german_share("smooth")
-    # 0.1 ** 0.5 to 0.9 ** 0.5 is one to three; all in all there is as much as before. Four standard deviations.
+    # 0.1 ** 0.5 to 0.9 ** 0.5 is one to three, so the share grows from 0.1 to 0.25. The total stays the same.
+    # The tolerance is four standard deviations.
     assert smooth_share / plain_share == pytest.approx(2.5, abs=0.35)
     assert smooth_tokens / plain_tokens == pytest.approx(1, abs=0.1)
 
 
 def shares_of_letter(data: Path) -> float:
-    """Share of the pieces in the training examples that have the letter of the small language."""
+    """Return the fraction of tokens in the training examples that contain the letter of the small language."""
     vocab = (data / "vocab.txt").read_text().split("\n")
     marked = [number for number, piece in enumerate(vocab) if "\u00e4" in piece]
     manifest = dataset.load(data)

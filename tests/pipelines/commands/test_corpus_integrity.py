@@ -1,4 +1,4 @@
-"""A corpus whose files are no longer what `corpus.json` states: one line that names the file, and no dataset."""
+"""Tests of a corpus whose files differ from `corpus.json`: a one-line error that names the file, and no dataset."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ def make_data(corpus: Path, output: Path, *flags: str) -> int:
 
 
 def error_line(capsys) -> str:
-    """The only line on stderr but for the progress, which comes before."""
+    """Return the last line of stderr, and check that all lines before it report progress."""
     *progress, error = capsys.readouterr().err.splitlines()
     assert all(line.startswith("Pretraining data: ") for line in progress)
     return error
@@ -73,14 +73,14 @@ def test_a_file_that_differs_is_named_in_one_line(corpus, tmp_path, capsys, dama
 
 def test_a_worker_process_names_the_file_too(corpus, tmp_path, capsys):
     shutil.copytree(corpus, tmp_path / "corpus")
-    # A file of the same size, which a look at the sizes does not find.
+    # The file keeps its size, so a comparison of sizes cannot find the change.
     flip(tmp_path / "corpus" / OTHER, 400)
     assert make_data(tmp_path / "corpus", tmp_path / "out", "--direct_num_workers", "2") == 1
     error = error_line(capsys)
     assert re.search(rf"/corpus/{OTHER} differs from corpus\.json \(SHA-256 \w{{12}}, not \w{{12}}\); restore", error)
 
 
-def test_a_vocabulary_changed_on_purpose_is_named(corpus, tmp_path, capsys):
+def test_a_changed_vocabulary_is_accepted_as_vocab_file(corpus, tmp_path, capsys):
     shutil.copytree(corpus, tmp_path / "corpus")
     vocab = tmp_path / "corpus/vocab.txt"
     vocab.write_text(vocab.read_text() + "another\n")

@@ -1,4 +1,4 @@
-"""Which input files are looked at before a job starts."""
+"""Tests of the sample of input files that is checked before a job starts."""
 
 import pytest
 
@@ -11,20 +11,20 @@ def inputs(*paths: object) -> list[Input]:
     return [Input(str(path), 1, 0, "*", 1.0) for path in paths]
 
 
-def test_the_look_is_bounded_whatever_the_files_are_called():
+def test_sample_size_is_bounded_for_any_file_names():
     names = [f"texts/part.{number:05d}" for number in range(20_000)]
     assert len(_sample(inputs(*names))) <= 5_000
     assert len(_sample(inputs(*(f"{name}.bz2" for name in names)))) <= 200
     assert len(_sample(inputs(*(f"gs://bucket/{name}" for name in names)))) <= 30
 
 
-def test_every_suffix_is_looked_at():
+def test_sample_has_every_suffix():
     names = [*(f"a{number}.txt" for number in range(3_000)), "b.jsonl", "c.zip", "d.txt.gz"]
     assert {"b.jsonl", "c.zip", "d.txt.gz"} <= {each.path for each in _sample(inputs(*names))}
 
 
 def test_a_sample_without_fields_refuses_nothing(tmp_path, capsys):
-    """A file that is not looked at may have the field."""
+    """Warn only, since a file outside the sample may have the field."""
     paths = [tmp_path / f"{number:04d}" for number in range(1_001)]
     for path in paths:
         path.write_text("Some text.")

@@ -1,4 +1,4 @@
-"""`beambert inspect` as a user runs it: on our shards in every format, on google-research/bert's, and on mistakes."""
+"""Tests of `beambert inspect`: shards in every format of beambert and in that of google-research/bert, and errors."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def run(capsys, *argv: object) -> tuple[int, str, str]:
 
 
 def rewrite(shard: Path, path: Path, change, names=None, count=20) -> Path:
-    """Some examples of a shard, each changed, as TensorFlow writes them, or pyarrow."""
+    """Write the first examples of a shard, each changed, with TensorFlow or pyarrow, and return the path."""
     names = names or {}
     rows = []
     for features, _ in zip(read_examples(str(shard)), range(count), strict=False):
@@ -78,7 +78,7 @@ def lists(features):
 
 
 def body(out: str) -> list[str]:
-    """The lines of text, without file names and headings."""
+    """Return the lines of text, without file names and headings."""
     return [line for line in out.splitlines() if line[:3] in ("A  ", "B  ")]
 
 
@@ -97,7 +97,7 @@ def test_the_text_unmasked_is_text_of_the_corpus(built, shard, capsys):
     for line in lines:
         text = re.sub(r"\[(\S+?)→\S+?\]", lambda match: match.group(1).removeprefix("##"), line[3:])
         found += any(text.replace(" ", "") in document for document in texts)
-    # A mark around a bracket or arrow of the text itself reads differently.
+    # The pattern misreads a mark around a bracket or an arrow of the text itself.
     assert found >= 97
     assert out.count("IsNext, ") + out.count("NotNext, ") == 50
     assert re.search(r"\[\S+→MASK\]", out)
@@ -178,7 +178,7 @@ def test_what_labels_mean_is_read_from_the_manifest(built, shard, tmp_path, caps
     assert "% swapped" in run(capsys, path, "--stats")[1]
 
 
-def test_a_part_of_a_shard(shard, capsys):
+def test_start_and_number_select_examples(shard, capsys):
     _, all_out, _ = run(capsys, shard, "--number", 7)
     _, some, _ = run(capsys, shard, "--start", 4, "--number", 3)
     assert body(some) == body(all_out)[8:]
@@ -208,12 +208,12 @@ def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
         code, _, err = run(capsys, *argv)
         assert (code, err.count("\n")) == (1, 1), err
         assert says in err
-    # What is whole is shown before the damage is reached.
+    # The valid examples before the corrupt record are shown.
     code, out, _ = run(capsys, torn, *vocab)
     assert (code, len(body(out))) == (1, 2)
 
 
-def test_a_reader_that_leaves_early_hears_nothing(shard):
+def test_closed_stdout_prints_no_error(shard):
     argv = [sys.executable, "-m", "beambert", "inspect", str(shard), "--number", "100000"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.readline()
@@ -223,7 +223,7 @@ def test_a_reader_that_leaves_early_hears_nothing(shard):
     process.stderr.close()
 
 
-def test_colours_are_for_terminals_alone(shard, capsys):
+def test_colors_are_for_terminals_only(shard, capsys):
     assert "\x1b" not in run(capsys, shard)[1]
     master, slave = pty.openpty()
     argv = [sys.executable, "-m", "beambert", "inspect", str(shard), "--number", "1"]
@@ -251,7 +251,7 @@ def test_colours_are_for_terminals_alone(shard, capsys):
         "--masking span --objective sop --length_bins 32,64,128 --noise 0.1",
     ],
 )
-def test_what_is_built_in_another_format_is_read_and_reported(built, tmp_path, capsys, options):
+def test_shards_with_other_options_are_inspected_and_reported(built, tmp_path, capsys, options):
     output = tmp_path / "data"
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "1"]
     assert beambert.main([*argv, *options.split()]) == 0

@@ -1,4 +1,4 @@
-"""`beambert inspect` of directories: datasets, corpora, and what is neither."""
+"""Tests of `beambert inspect` on directories: datasets, corpora, and others."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from pipelines import dataset
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A folder with a dataset, made with its corpus, and the corpus alone."""
+    """A folder with two outputs for the same text: `dataset` by `beambert build`, `corpus` by `beambert corpus`."""
     folder = tmp_path_factory.mktemp("inspect")
     generator = random.Random(0)
     words = [
@@ -56,7 +56,7 @@ def inspect(capsys, *argv: object) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("flags", [("--number", "2"), ("--stats",)])
-def test_a_dataset_is_its_first_shard(folder, capsys, flags):
+def test_a_dataset_shows_its_first_shard(folder, capsys, flags):
     manifest = dataset.load(folder / "dataset")
     shard = manifest.shards_of("train")[0].name
     code, out, err = inspect(capsys, folder / "dataset", *flags)
@@ -67,7 +67,7 @@ def test_a_dataset_is_its_first_shard(folder, capsys, flags):
     assert rest == inspect(capsys, folder / "dataset" / shard, *flags)[1]
 
 
-def test_a_corpus_is_its_first_documents(folder, capsys):
+def test_a_corpus_shows_its_first_documents(folder, capsys):
     parts = json.loads((folder / "corpus" / "corpus.json").read_text(encoding="utf-8"))["shards"]
     code, out, err = inspect(capsys, folder / "corpus", "--number", "2", "--start", "1")
     assert (code, err) == (0, "")
@@ -78,7 +78,7 @@ def test_a_corpus_is_its_first_documents(folder, capsys):
     table = pyarrow.parquet.read_table(folder / "corpus" / first).to_pylist()
     shown = [line for line in out.splitlines() if line.endswith(".") and " " in line and "/" not in line]
     assert shown == [sentence for document in table[1:3] for sentence in document["sentences"]]
-    # A file of the corpus too, as it is named.
+    # A file of the corpus, given by its name, shows the same documents.
     code, alone, err = inspect(capsys, folder / "corpus" / first, "--number", "2", "--start", "1")
     assert (code, err) == (0, "")
     assert out.endswith(alone)

@@ -1,4 +1,4 @@
-"""What is tidied up in an output directory, and what is left alone there."""
+"""Tests of cleanup and checks of an output directory: files that are deleted, kept or refused."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from pipelines.errors import DatasetError, OutputError
 from pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
 from pipelines.vocabulary.learn_vocabulary import write_vocabulary
 
-# Dies in mid-writing, without a chance to tidy up.
+# A program that exits while it writes files, without cleanup.
 KILLED = """
 import os, sys
 from pipelines.io.atomic_files import write_atomically
@@ -35,7 +35,7 @@ def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
 
 
-def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writable(tmp_path):
+def test_concurrent_checks_all_find_a_directory_writable(tmp_path):
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: [require_writable(str(tmp_path)) for _ in range(100)], range(4)))
     assert list(tmp_path.iterdir()) == []
@@ -43,7 +43,7 @@ def test_processes_that_try_one_directory_at_the_same_moment_all_find_it_writabl
 
 @pytest.mark.parametrize("foreign", ["", "thesis.txt", "vocab.txt"])
 def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(foreign, tmp_path):
-    """The same command resumes there, unless somebody has put files of his own into the directory."""
+    """Let the same command use the directory again, unless it has other files, which may be the user's."""
     output = tmp_path / "data"
 
     def run():

@@ -1,4 +1,4 @@
-"""--language takes codes alone; --language_field and --language_sampling_exponent do what they say or are refused."""
+"""Tests of --language, which accepts only codes, and of --language_field and --language_sampling_exponent."""
 
 import json
 import random
@@ -34,11 +34,11 @@ def test_a_language_that_is_no_code_is_refused(command, language, hint, tmp_path
 
 
 @pytest.mark.parametrize("language", ["en", "pt-BR", "zh_Hans", "EN", "nah", "bho", "und", "bat-smg", "sr-Latn-RS"])
-def test_codes_are_taken(language):
+def test_language_codes_are_accepted(language):
     require_language(language)
 
 
-def test_the_identifier_s_languages_are_codes():
+def test_languages_of_the_identifier_are_valid_codes():
     pytest.importorskip("py3langid")
     from pipelines.cleaning.language_identification import known_languages
 
@@ -56,7 +56,7 @@ _LANGUAGES = ("en", "de", "hi")
 
 
 def _documents():
-    """60 English, 30 German and 9 Hindi documents of made-up words."""
+    """Yield language and text of 60 English, 30 German and 9 Hindi documents of invented words."""
     generator = random.Random(5)
     for language, count, letters in zip(_LANGUAGES, (60, 30, 9), ("abcdefgh", "ijklmnop", "कखगघचछजझ"), strict=True):
         words = ["".join(generator.choices(letters, k=4)) for _ in range(300)]
@@ -78,7 +78,7 @@ def _options(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_field_of_languages_balances_them(kind, tmp_path):
+def test_language_field_balances_languages(kind, tmp_path):
     path = tmp_path / f"in.{kind}"
     rows = [{"text": text, "lang": language} for language, text in _documents()]
     if kind == "jsonl":
@@ -115,7 +115,7 @@ def test_balancing_a_format_without_languages_is_refused_at_once(tmp_path, capsy
     assert "has no effect on --input_format text" in _error(capsys)
 
 
-def test_a_field_that_holds_no_codes_is_named(tmp_path, capsys):
+def test_language_field_without_codes_is_refused(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_text('{"text": "a", "lang": "en"}\n{"text": "b", "lang": "German"}\n')
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path), "--language_field", "lang"]
     assert beambert.main(argv) == 1
@@ -128,7 +128,7 @@ def test_a_field_that_holds_no_codes_is_named(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.json", "in.csv", "in.txt"])
-def test_a_mistyped_field_of_languages_is_named(name, tmp_path, capsys):
+def test_mistyped_language_field_is_named(name, tmp_path, capsys):
     rows = [{"lang": "en", "text": f"Day {number} was wet."} for number in range(5)]
     content = {
         "in.jsonl": "".join(json.dumps(row) + "\n" for row in rows),

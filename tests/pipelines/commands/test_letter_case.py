@@ -1,4 +1,4 @@
-"""Default case by --language, and the warning about marks that uncased text loses."""
+"""Tests of the default letter case by --language, and of the warning about marks that uncased text loses."""
 
 import json
 import unicodedata
@@ -8,7 +8,7 @@ import pytest
 import beambert
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# The first articles of the Universal Declaration of Human Rights.
+# Article 1 of the Universal Declaration of Human Rights.
 _TEXTS = {
     "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। "
     "उन्हें बुद्धि और अन्तरात्मा की देन प्राप्त है और परस्पर उन्हें भाईचारे के भाव से बर्ताव करना चाहिए।",
@@ -21,7 +21,7 @@ _TEXTS = {
     "conscience and should act towards one another in a spirit of brotherhood.",
 }
 
-# Words for the vocabulary, without a mark.
+# Words without marks, for the vocabulary.
 _WORDS = " ".join(a + b + c + d for a in "ab" for b in "ef" for c in "ijkl" for d in "mnop")
 
 
@@ -40,7 +40,7 @@ def _marks(text):
 
 
 @pytest.mark.parametrize("language", ["hi", "ja", "th"])
-def test_the_marks_stay_where_they_are_letters(language, tmp_path, capsys):
+def test_languages_whose_marks_distinguish_words_are_cased(language, tmp_path, capsys):
     code, data = _corpus(tmp_path, language, "--language", language)
     assert code == 0
     assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is False
@@ -53,8 +53,8 @@ def test_the_marks_stay_where_they_are_letters(language, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("language", "loss"), [("hi", "distinct words merge"), ("ja", "distinct words merge"), ("fr", "accents are lost")]
 )
-def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, capsys):
-    # The flag wins over the language.
+def test_warning_about_lost_marks_has_an_example(language, loss, tmp_path, capsys):
+    # The flag overrides the default of the language.
     code, data = _corpus(tmp_path, language, "--language", language, "--do_lower_case", "true")
     assert code == 0
     manifest = json.loads((data / "corpus.json").read_text())
@@ -64,7 +64,7 @@ def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, caps
     assert "use --strip_accents false to keep them" in line
     before, after = manifest["counts"]["diacritics"]["example"]
     assert f"({before} -> {after})" in line
-    # By an oracle of its own: what is left is the word without its marks.
+    # An independent oracle: the result is the lower-case word without its nonspacing marks.
     stripped = "".join(c for c in unicodedata.normalize("NFD", before.lower()) if unicodedata.category(c) != "Mn")
     assert before != after == stripped
     letters = [c for c in _TEXTS[language] + _WORDS if unicodedata.category(c)[0] in "LM"]
@@ -73,7 +73,7 @@ def test_a_loss_of_marks_is_named_with_an_example(language, loss, tmp_path, caps
     assert (marks["letters"], marks["lost"]) == (3 * len(letters), 3 * lost)
 
 
-def test_english_is_uncased_without_a_word(tmp_path, capsys):
+def test_english_is_uncased_without_a_warning(tmp_path, capsys):
     code, data = _corpus(tmp_path, "en")
     assert code == 0
     assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is True

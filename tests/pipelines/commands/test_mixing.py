@@ -1,4 +1,4 @@
-"""`beambert pretraining-data` on a corpus that another machine, or another vocabulary, was at work on."""
+"""Tests of `beambert pretraining-data` with another Unicode version, or another vocabulary, than the corpus."""
 
 import dataclasses
 import json

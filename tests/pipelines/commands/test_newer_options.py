@@ -1,4 +1,4 @@
-"""A corpus or dataset recorded before an option existed is still known as the result of that option's default."""
+"""Tests of outputs recorded before an option existed: they equal outputs with the default of that option."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import beambert
 
 
-def test_a_finished_build_without_a_newer_option_is_up_to_date(tmp_path, capsys):
+def test_options_missing_in_an_older_manifest_do_not_differ(tmp_path, capsys):
     command = ["build", "--input", str(tmp_path / "in.txt"), "--input_format", "sentences", "--vocab_size", "40"]
     command += ["--output", str(tmp_path / "data"), "--validation_fraction", "0"]
     (tmp_path / "in.txt").write_text("\n".join(f"Day {n} was wet.\nThe river rose {n} feet.\n" for n in range(9)))
@@ -19,7 +19,7 @@ def test_a_finished_build_without_a_newer_option_is_up_to_date(tmp_path, capsys)
     assert "ragged" not in error
 
 
-def test_an_option_without_its_default_is_another_corpus(tmp_path, capsys):
+def test_a_non_default_value_of_a_newer_option_is_another_corpus(tmp_path, capsys):
     (tmp_path / "in.txt").write_text("\n".join(f"Day {n} was wet.\nThe river rose {n} feet.\n" for n in range(9)))
     command = ["corpus", "--input", str(tmp_path / "in.txt"), "--input_format", "sentences", "--vocab_size", "40"]
     command += ["--output", str(tmp_path / "data"), "--validation_fraction", "0"]

@@ -1,4 +1,4 @@
-"""A finished build of format version 2, given to the same command again: found finished, and repaired."""
+"""Tests of the same command on a finished build of format version 2: it is up to date, or repaired."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from tests.conftest import SMALL
 
 @pytest.fixture
 def old_build(built, tmp_path) -> Path:
-    """A copy of a build with manifests and names of files as format version 2 had them."""
+    """A copy of a build with the manifests and file names of format version 2."""
     output = tmp_path / "data"
     shutil.copytree(built, output)
     corpus = with_new_names(read(output / "corpus.json"), inverse(RENAMED_CORPUS_FIELDS[2]))
@@ -44,7 +44,7 @@ def contents(output: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("flag", ["--num_partitions", "--num_buckets"])
-def test_it_is_found_finished(old_build, articles, capsys, flag):
+def test_old_build_is_up_to_date(old_build, articles, capsys, flag):
     before = contents(old_build)
     assert any("-duplicate-" in name for name in before)
     flags = [flag if word == "--num_partitions" else word for word in SMALL]
@@ -60,7 +60,7 @@ def test_it_is_found_finished(old_build, articles, capsys, flag):
         assert beambert.main(list(map(str, command))) == 0
 
 
-def test_its_missing_shards_are_made_again_under_their_names(old_build, articles):
+def test_missing_shards_are_rebuilt_under_their_old_names(old_build, articles):
     before = contents(old_build)
     for name in ("train-duplicate-001-00002-of-00003", "validation-duplicate-000-00000-of-00001"):
         next(old_build.glob(f"shards/{name}*")).unlink()

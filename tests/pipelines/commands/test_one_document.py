@@ -1,4 +1,4 @@
-"""A single document: enough for a corpus and for the objectives without random next sentences."""
+"""Tests of a single document: enough for a corpus, and for objectives without random next sentences."""
 
 import json
 import random
@@ -53,7 +53,7 @@ def test_a_file_whose_documents_must_be_counted_is_refused_by_the_second_job(tmp
     assert build(path, tmp_path / "out", "nsp") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert "--objective nsp requires at least 2 training documents" in error
-    # What was read is not lost.
+    # The corpus of the failed command is reused.
     assert build(path, tmp_path / "out", "mlm") == 0
     assert "is up to date" in capsys.readouterr().out
 
@@ -69,7 +69,7 @@ def test_a_corpus_of_one_document(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("flags", [["--vocab_size", 100], ["--vocab_file"]])
-def test_a_document_that_is_held_out_is_named(tmp_path, capsys, flags):
+def test_an_empty_training_split_suggests_a_lower_validation_fraction(tmp_path, capsys, flags):
     if flags == ["--vocab_file"]:
         (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
         flags = ["--vocab_file", tmp_path / "vocab.txt"]

@@ -1,4 +1,4 @@
-"""Held-out documents that are nearly equal to training documents: counted in `dataset.json`, shown, warned of."""
+"""Tests of validation documents that share sentences with training documents: their counts, report and warning."""
 
 import json
 import random
@@ -31,7 +31,7 @@ def texts(data: Path, split: str) -> list[list[str]]:
 def test_nearly_equal_documents_are_counted_and_warned_of(tmp_path, capsys):
     rng = random.Random(3)
     pages = [sentences(rng, 6) for _ in range(40)]
-    # The same page with another end, and one that shares two of six sentences.
+    # `copies` share five of six sentences with a page, `cousins` two.
     copies = [[*page[:5], *sentences(rng, 1)] for page in pages[:20]]
     cousins = [[*page[:2], *sentences(rng, 4)] for page in pages[20:]]
     overlap = build(tmp_path, [*pages, *copies, *cousins])["overlap"]
@@ -47,7 +47,7 @@ def test_nearly_equal_documents_are_counted_and_warned_of(tmp_path, capsys):
     assert f"{counted} validation documents have at least half of their longer sentences" in capsys.readouterr().out
 
 
-def test_unrelated_documents_have_none(tmp_path, capsys):
+def test_unrelated_documents_have_no_overlap(tmp_path, capsys):
     rng = random.Random(4)
     overlap = build(tmp_path, [sentences(rng, 4) for _ in range(60)])["overlap"]
     assert overlap["documents"] > 5

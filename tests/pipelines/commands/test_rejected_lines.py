@@ -1,4 +1,4 @@
-"""Fields of contaminated documents in `rejected/*.jsonl`, and its path in the printed summary."""
+"""Tests of the fields of contaminated documents in `rejected/*.jsonl`, and of the folder in the printed summary."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def evaluation(tmp_path) -> list[Path]:
 
 
 def corpus(folder: Path, texts: dict[str, str], *flags: object) -> list[dict]:
-    """Make a corpus; return the lines of what was rejected."""
+    """Build a corpus and return the lines of its `rejected/*.jsonl`."""
     path = folder / "text.jsonl"
     path.write_text("".join(json.dumps({"title": title, "text": text}) + "\n" for title, text in texts.items()))
     argv = ["corpus", "--input", path, "--output", folder / "out", "--vocab_size", 60, "--validation_fraction", 0]
@@ -54,7 +54,7 @@ def test_a_contaminated_document_names_file_and_words(tmp_path, evaluation, caps
     assert f"  rejected    {tmp_path}/out/rejected/" in capsys.readouterr().out
 
 
-def test_other_rules_do_not_say_so(tmp_path, evaluation):
+def test_other_rules_have_no_fields_of_contamination(tmp_path, evaluation):
     texts = {"a": OTHERS, "b": OTHERS, "c": f"{OTHERS}\nNothing else.", "d": "12 34 56 78 90 " * 20}
     lines = corpus(tmp_path, texts, "--decontaminate", *evaluation)
     assert {line["reason"] for line in lines} >= {"duplicate"}

@@ -1,4 +1,4 @@
-"""The same texts and weights under other file names: the same corpus but for the names, and the same examples."""
+"""Tests of equal texts and weights under other file names: the same documents, vocabulary and shards."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import beambert
 
 
 def built(folder: Path, light: str, heavy: str) -> tuple[list[dict], dict[str, str]]:
-    """Build from two files, some texts in both.
+    """Build a dataset from two files that share some texts.
 
     Returns:
         The documents without the names of their files, and the SHA-256 of vocab.txt and of every shard.
@@ -34,8 +34,8 @@ def built(folder: Path, light: str, heavy: str) -> tuple[list[dict], dict[str, s
     return rows, {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_the_copy_with_the_larger_weight_stays_whatever_files_are_called(tmp_path):
+def test_duplicate_with_the_larger_weight_is_kept_for_any_file_names(tmp_path):
     rows, digests = built(tmp_path / "one", "a.jsonl", "b.jsonl")
     assert (rows, digests) == built(tmp_path / "two", "b.jsonl", "a.jsonl")
-    # 40 texts are in the file with the larger weight, 20 of them in both.
+    # The file with the larger weight has 40 texts, of which 20 are in both files.
     assert sorted(row["weight"] for row in rows) == [1.0] * 20 + [3.0] * 40

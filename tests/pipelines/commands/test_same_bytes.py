@@ -1,4 +1,4 @@
-"""The same text, options and seed give the same bytes: whoever makes them, in what order, and however often stopped."""
+"""Tests that equal text, options and seed give equal bytes, for any workers, file order and interruptions."""
 
 import hashlib
 import json
@@ -20,18 +20,18 @@ from tests.conftest import SMALL, command, with_slow
 
 
 def digests(output: Path) -> dict[str, str]:
-    """All that a trainer reads, and the corpus."""
+    """Return the SHA-256 of each shard, corpus file and the vocabulary, by file name."""
     files = [*output.glob("shards/*"), *output.glob("corpus/*"), output / "vocab.txt"]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def kept(output: Path) -> dict[str, int]:
-    """When each file was last written."""
+    """Return the modification time of each shard, in nanoseconds, by file name."""
     return {path.name: path.stat().st_mtime_ns for path in output.glob("shards/*")}
 
 
 def stop_when(condition: Callable[[], bool], process: subprocess.Popen, number: int) -> None:
-    """Sends a signal to a process and its children as soon as something is so."""
+    """Send a signal to a process and its children as soon as a condition holds."""
     deadline = time.monotonic() + 120
     while not condition():
         assert process.poll() is None
@@ -47,7 +47,7 @@ def start(*argv: object) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # The suite itself may run where Ctrl-C is ignored, and that is inherited.
+        # The tests may run with SIGINT ignored, which child processes inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
@@ -71,8 +71,8 @@ def test_worker_processes(built, articles, tmp_path, workers):
     assert digests(output) == digests(built)
 
 
-def test_more_workers_than_parts(articles, tmp_path):
-    """Then a part's passes are made by several."""
+def test_more_workers_than_corpus_shards(articles, tmp_path):
+    """Distribute the copies of a single corpus shard over several workers."""
     argv = ["corpus", "--input", f"{articles}/*", "--output", str(tmp_path / "corpus"), "--vocab_size", "2000"]
     assert beambert.main([*argv, "--num_partitions", "1", "--validation_fraction", "0"]) == 0
     argv = ["pretraining-data", "--input", str(tmp_path / "corpus"), "--dupe_factor", "7", "--output"]
@@ -126,7 +126,7 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys,
     assert not (output / "unfinished").exists()
 
 
-def test_a_shard_that_comes_out_otherwise_is_an_error(built, tmp_path, capsys):
+def test_a_rebuilt_shard_with_another_checksum_is_an_error(built, tmp_path, capsys):
     output = tmp_path / "out"
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "1"]
     assert beambert.main(argv) == 0
@@ -151,7 +151,7 @@ def test_a_shard_that_comes_out_otherwise_is_an_error(built, tmp_path, capsys):
         [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1)], [(signal.SIGKILL, 1), (signal.SIGINT, 1)]
     ),
 )
-def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
+def test_a_stopped_job_resumes_with_the_same_result(built, tmp_path, number, workers):
     argv = ["pretraining-data", "--input", str(built), "--dupe_factor", "40", "--output"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert beambert.main([*argv, str(whole)]) == 0
@@ -171,7 +171,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}
     assert 5 <= len(finished) < len(kept(whole))
     before = {name: changed for name, changed in kept(stopped).items() if name in finished}
-    # A shard that is not as it was when it was noted is made again.
+    # A shard that is missing in spite of its completion marker is rebuilt.
     lost = sorted(finished)[0]
     (stopped / "shards" / lost).unlink()
     del before[lost]
@@ -186,7 +186,7 @@ def test_stopped_in_the_middle_and_gone_on(built, tmp_path, number, workers):
     }
 
 
-def test_what_other_options_left_is_removed(built, tmp_path):
+def test_files_of_a_job_with_other_options_are_removed(built, tmp_path):
     output = tmp_path / "out"
     (output / "unfinished/0123456789abcdef01234567").mkdir(parents=True)
     (output / "unfinished/0123456789abcdef01234567/train-00000-of-00003-copy-000.json").write_text("[[], {}]")

@@ -1,4 +1,4 @@
-"""Bytes of text that rules leave out, by input and rule, and the warning where they are most of an input."""
+"""Tests of the count of text bytes that rules remove, by input and rule, and of the warning if most is removed."""
 
 import json
 import random
@@ -20,7 +20,7 @@ def _prose(seed: int, sentences: int) -> str:
     return " ".join(lines)
 
 
-def test_a_style_in_one_long_line_loses_nothing(tmp_path, capsys):
+def test_a_style_in_one_long_line_removes_no_other_text(tmp_path, capsys):
     text = f"{_prose(1, 800)} The style width:1.0em; is set. {_prose(2, 800)}"
     (tmp_path / "line.txt").write_text(text)
     (tmp_path / "other.txt").write_text(_prose(3, 5))
@@ -39,7 +39,7 @@ def lossy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lossy")
     (folder / "good.txt").write_text(_prose(1, 400))
     (folder / "more.txt").write_text(_prose(2, 400))
-    # 40 lines of code and a sentence; numbers; and the same text twice.
+    # One file has 40 lines of code and a sentence, the other only numbers.
     code = "\n\n".join(f'|style="width:{n}px; padding:0;"| {n}' for n in range(40))
     (folder / "code.txt").write_text(f"{code}\n\nIt was a wet day in May.")
     (folder / "numbers.txt").write_text(" ".join(str(n) for n in range(500)))
@@ -79,7 +79,7 @@ def test_a_corpus_of_an_older_version_warns_of_nothing():
     assert loss_warnings({"inputs": {"a": {"documents": 3, "bytes": 7}}}, "out/rejected/") == []
 
 
-def test_entities_are_no_loss():
+def test_decoded_entities_are_not_counted_as_removed():
     lost: Counter[str] = Counter()
     text = "".join(f"&#{ord(letter)};" for letter in "Добрый день всем")
     assert clean_paragraphs([text], CleaningOptions(), Counter(), None, lost) == ["Добрый день всем"]

@@ -1,4 +1,4 @@
-"""What a data job has written is deleted while it runs: one line that names it, and no manifest of missing files."""
+"""Tests of data jobs whose output is deleted while they run: a one-line error, and no manifest of missing files."""
 
 import hashlib
 import re
@@ -18,7 +18,11 @@ PROGRESS = re.compile(r"(Corpus|Pretraining data|Vocabulary): \d+ of \d+ ")
 
 
 def run_and_delete(argv, appears, delete, cwd):
-    """Runs a command, deletes something as soon as a file appears; its exit code and what it wrote to stderr."""
+    """Run a command and call `delete` with the first file that matches the pattern `appears`.
+
+    Returns:
+        The exit code, and stderr without lines of progress.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "beambert", *map(str, argv)],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -30,7 +34,7 @@ def run_and_delete(argv, appears, delete, cwd):
     assert found
     delete(found[0])
     _, error = process.communicate(timeout=300)
-    # A slow machine has time for lines of progress too.
+    # On a slow machine, stderr also has lines of progress.
     lines = [line for line in error.splitlines(keepends=True) if not PROGRESS.match(line)]
     return process.returncode, "".join(lines)
 
@@ -47,7 +51,7 @@ def corpus(tmp_path_factory):
     return output
 
 
-def test_a_part_is_deleted(corpus, tmp_path):
+def test_a_corpus_shard_is_deleted(corpus, tmp_path):
     output = tmp_path / "data"
     argv = ["corpus", *FLAGS, "--output", output]
     deleted = []
@@ -58,7 +62,7 @@ def test_a_part_is_deleted(corpus, tmp_path):
     assert f"{deleted[0]} is missing: it was removed after it was written" in error
     assert error.count("\n") == 1
     assert not (output / "corpus.json").exists()
-    # As the message says: the same command makes it again, with the same bytes.
+    # The remedy of the message works: the same command rebuilds the corpus with the same bytes.
     assert beambert.main([str(word) for word in argv]) == 0
     assert digests(output) == digests(corpus)
 
@@ -84,7 +88,7 @@ def test_the_output_directory_is_deleted(command, appears, tmp_path):
         assert not (output / manifest).exists()
 
 
-def test_a_shard_is_deleted(corpus, tmp_path):
+def test_a_dataset_shard_is_deleted(corpus, tmp_path):
     output = tmp_path / "data"
     deleted = []
     code, error = run_and_delete(
@@ -99,7 +103,7 @@ def test_a_shard_is_deleted(corpus, tmp_path):
     assert not (output / "dataset.json").exists()
 
 
-def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path, capsys):
+def test_a_finished_corpus_without_its_shards_is_not_up_to_date(corpus, tmp_path, capsys):
     output = shutil.copytree(corpus, tmp_path / "data")
     part = next(output.glob("corpus/train-*.parquet"))
     part.write_bytes(part.read_bytes()[:-1])
@@ -113,7 +117,7 @@ def test_a_finished_corpus_without_its_parts_is_not_up_to_date(corpus, tmp_path,
 
 
 @pytest.mark.parametrize(("command", "manifest"), [("corpus", "corpus.json"), ("build", "dataset.json")])
-def test_a_damaged_manifest_of_the_own_output_has_a_remedy_that_works(command, manifest, tmp_path, capsys):
+def test_remedy_for_an_empty_manifest_works(command, manifest, tmp_path, capsys):
     output = tmp_path / "data"
     argv = [command, *FLAGS, "--output", str(output)]
     assert beambert.main(argv) == 0
@@ -129,7 +133,7 @@ def test_a_damaged_manifest_of_the_own_output_has_a_remedy_that_works(command, m
 
 
 def test_a_directory_with_a_name_like_a_pattern_is_refused(tmp_path, capsys):
-    """Beam would list, and the tidying delete, files of the directory that the pattern matches."""
+    """Refuse the name, since Beam would list, and cleanup would delete, files of directories that match the pattern."""
     (tmp_path / "data 1").mkdir()
     assert beambert.main(["corpus", *FLAGS, "--output", str(tmp_path / "data [1]")]) == 1
     assert "a glob pattern; give a directory without the characters *, ? and [" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`beambert vocab`: the bytes of `build`, the fit it tells of, and mistakes."""
+"""Tests of `beambert vocab`: the same bytes as `beambert corpus`, coverage of the validation split, and errors."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ FLAGS = [
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Path:
-    """Another vocabulary: most letters, and few words."""
+    """A vocabulary for --compare_vocab, with most letters and few words."""
     path = tmp_path_factory.mktemp("compared") / "other.txt"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "statement", *".,()"]
     pieces += [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxy"]
@@ -38,7 +38,7 @@ def corpus(tmp_path_factory, compared) -> Path:
 
 
 def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
-    """Every word of every held-out document, one after the other."""
+    """Return the coverage of the validation split, counted word by word."""
     pieces = set(Vocabulary.load(vocab_file).tokens)
     words = unknown = whole = spelt = 0
     for path in corpus.glob("corpus/validation-*.parquet"):
@@ -66,7 +66,7 @@ def test_the_same_bytes_as_the_corpus(corpus, compared, tmp_path, capsys):
         output.unlink()
 
 
-def test_the_fit_is_that_of_the_held_out_documents(corpus, compared):
+def test_coverage_is_that_of_the_validation_split(corpus, compared):
     vocab = corpus_manifest.load(str(corpus)).vocab
     own, other = (Coverage(**vocab["validation"][name]) for name in ("vocab", "compare_vocab"))
     assert own == fit_of_documents(corpus, corpus / "vocab.txt")

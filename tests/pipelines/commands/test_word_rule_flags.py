@@ -1,4 +1,4 @@
-"""--strip_accents and --tokenize_chinese_chars from raw text to the examples, and data of different rules refused."""
+"""Tests of --strip_accents and --tokenize_chinese_chars from text to examples, and of data with different rules."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 KEPT = WordRules(strip_accents=False)
-# Segmented into words by spaces.
+# Japanese text with spaces between words.
 _JAPANESE = "東京 は 日本 の 首都 です 。 学生 は 毎日 大学 で 日本語 を 勉強 し ます 。"
 
 
@@ -35,7 +35,7 @@ def test_uncased_text_keeps_its_marks(tmp_path, capsys):
     flags = ["--vocab_size", "140", "--num_partitions", "2", "--language", "hi", "--strip_accents", "false"]
     assert _run("build", tmp_path, "data", *flags, "--max_seq_length", "64", "--dupe_factor", "1") == 0
     printed = capsys.readouterr()
-    # With its marks, no language needs capitals to keep words apart.
+    # With its marks kept, no language needs cased text to keep words distinct.
     assert "Text is cased" not in printed.out
     assert "loses a mark" not in printed.err
     data = tmp_path / "data"
@@ -49,7 +49,7 @@ def test_uncased_text_keeps_its_marks(tmp_path, capsys):
     assert _marks("".join(vocabulary.tokens)) > 5
     assert not vocabulary.has_capitals()
     assert "uncased, accents kept" in (data / "README.md").read_text()
-    # The tokens of the examples are those of the rules, and a rerun recognizes the result.
+    # The examples are tokenized by the same rules, and a rerun recognizes the result.
     assert Tokenizer.load(data).rules == KEPT
     assert manifest.counts["train"]["unknown_tokens"] == 0
     assert _run("build", tmp_path, "data", *flags, "--max_seq_length", "64", "--dupe_factor", "1") == 0
@@ -60,8 +60,8 @@ def test_uncased_text_keeps_its_marks(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("value", ["auto", "true"])
-def test_released_rules_leave_no_trace(value, tmp_path):
-    """The record is that of earlier versions, so that their outputs are recognized."""
+def test_default_rules_are_not_recorded(value, tmp_path):
+    """Require the same manifest as in earlier versions, so that their outputs are recognized."""
     _write(tmp_path, _TEXTS["fr"])
     flags = ["--vocab_size", "130", "--num_partitions", "2"]
     assert _run("corpus", tmp_path, "plain", *flags) == 0
@@ -107,7 +107,7 @@ def test_the_record_beside_a_vocabulary_is_the_default(tmp_path, capsys):
     flags = ["--vocab_file", str(model / "vocab.txt"), "--num_partitions", "2"]
     assert _run("corpus", tmp_path, "corpus", *flags) == 0
     assert json.loads((tmp_path / "corpus/corpus.json").read_text())["options"]["strip_accents"] is False
-    # A flag has precedence, but its data is not made with a vocabulary that is recorded with other rules.
+    # The flag overrides the record, but then this vocabulary is refused, since its record has other rules.
     assert _run("corpus", tmp_path, "auto", *flags, "--strip_accents", "auto") == 0
     argv = ["pretraining-data", "--input", str(tmp_path / "auto"), "--output", str(tmp_path / "data")]
     capsys.readouterr()

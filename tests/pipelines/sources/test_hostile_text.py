@@ -1,4 +1,7 @@
-"""Readers, cleaning, segmentation and tokenizer on one long line of one repeated mark: linear time, one-line errors."""
+"""Tests of readers, cleaning, segmentation and tokenizer on one long line of one repeated mark.
+
+All take linear time, and errors have one line.
+"""
 
 import contextlib
 import io
@@ -20,10 +23,10 @@ from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from tokenizer.word_counts import count_words
 
 _SIZE = 1 << 17
-# Seconds of CPU time. What is linear takes less than one; what was quadratic took 4 s to hours.
+# Seconds of CPU time. Linear code takes less than 1 s; earlier, quadratic code took from 4 s to hours.
 _LIMIT = 4.0
 
-# What opens, closes or parts something in a format or a rule, and never its partner.
+# Strings that open, close or separate something in a format or a rule, each without its counterpart.
 # fmt: off
 MARKS = [
     "a", "a ", "A. ", "'", "''", "''a ", "\"", "\"\"", "\"a'", "`", "(", " (", "[", "[[", "[http:", "{",
@@ -45,7 +48,7 @@ def _read(input_format: str, text: str) -> list:
 
 
 def _message(input_format: str, text: str) -> str:
-    """The error of a reader, "" where it reads the text."""
+    """Return the error message of a reader, "" if it reads the text."""
     try:
         _read(input_format, text)
     except SourceError as error:
@@ -53,7 +56,7 @@ def _message(input_format: str, text: str) -> str:
     return ""
 
 
-# Around the text, for each format: as it is, and inside what the format has.
+# Contexts of the text in each format, such as inside a string or an element.
 FRAMES = {
     "sentences": ["{}"],
     "text": ["{}"],
@@ -93,7 +96,7 @@ def test_wikitext_of_one_mark():
     assert not _slow(read)
 
 
-def test_the_kind_of_a_file_is_known_at_once():
+def test_recognition_of_a_file_takes_linear_time():
     def look(text: str) -> None:
         head = text.encode()[: 1 << 14]
         recognize_format("file", head)
@@ -117,21 +120,22 @@ def test_cleaning_of_one_long_paragraph():
 @pytest.mark.parametrize("name", segmentation.SEGMENTERS)
 @pytest.mark.parametrize("language", ["en", "da"])
 def test_segmentation_of_one_long_paragraph(name, language):
-    # sentencex alone, which has other rules for each language, takes most of the time.
+    # Only the English rules get all marks. Segmentation by sentencex alone takes most of the time, and it has other
+    # rules for each language.
     marks = MARKS if name == "rules" and language == "en" else ["a", "'", '"', "(", "A. ", "... ", "• ", "中"]
     if name == "sentencex" and language == "da":
-        # It compiles a pattern for each full stop, in linear time of 90 s for 1 MB.
+        # sentencex compiles a pattern for each period, in linear time of 90 s for 1 MB.
         marks.remove("A. ")
     assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), marks)
 
 
 def test_an_apostrophe_inside_quotes_is_matched_in_one_way():
-    # 2 ** 60 ways, when it had two.
+    # With two ways to match an apostrophe, there were 2 ** 60 ways to match the text.
     text = '"' + "a'" * 60 + " said he. And so on."
     assert seconds(lambda: segmentation.split_sentences(text, "en"), _LIMIT) < _LIMIT
 
 
-def test_sentencex_alone_gives_the_same_by_windows():
+def test_sentencex_reads_a_long_text_in_windows_with_the_same_result():
     text = "The Rhine was high on that day. Its water rose, says Mr. Elbe, by 3.5 feet! Was it so? "
     sentences = segmentation.split_with_sentencex(text * 1500, "en")
     assert sentences == segmentation.split_with_sentencex(text, "en") * 1500

@@ -1,4 +1,4 @@
-"""Files that are no text are known by what they hold; text is never taken for one of them."""
+"""Tests of the recognition of files that are not text by their content, and of text that must not match."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ def tar_bytes(mode: str, tar_format: int = tarfile.GNU_FORMAT) -> bytes:
 
 
 def v7_tar_bytes() -> bytes:
-    """As tar wrote before it had a mark: the mark's bytes zero, the checksum made again."""
+    """Return a tar archive from before the format had magic bytes: zeros in their place, and a new checksum."""
     header = bytearray(tar_bytes("w")[:512])
     header[257:265] = bytes(8)
     header[148:156] = b" " * 8
@@ -68,7 +68,7 @@ def parquet_bytes() -> bytes:
     return buffer.getvalue()
 
 
-# {name: (content, what the message says, the remedy)}
+# {name: (content, kind in the message, remedy)}
 BINARY = {
     "a.zip": (zip_bytes("x.txt"), "a zip archive", "unzip"),
     "a": (zip_bytes("x.txt"), "a zip archive", "unzip"),
@@ -133,7 +133,7 @@ def test_markup_is_refused_unless_it_is_asked_for_as_text(tmp_path, name):
     assert len(list(read_file(str(tmp_path / name), ReadOptions("text")))) == 1
 
 
-# What people write as text, and what its first characters might be taken for.
+# Ordinary text whose first characters could be mistaken for those of another format.
 ORDINARY = [
     "[1] A reference, and then a text.",
     "[Illustration: a ship]\n\nIt was, of all ships, the best, the fastest, the last.",
@@ -165,7 +165,10 @@ def test_ordinary_text_stays_text(text):
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t<>[],;\"'"), max_size=600))
 @example("<" * 300)
 def test_no_text_is_binary_or_markup(text):
-    """Whatever it begins with: letters of any script, brackets, commas. A page's own first tags are not among them."""
+    """Generate text that begins with letters of any script, brackets, commas or quotes.
+
+    It does not include the first tags of an HTML page.
+    """
     kind = kind_of("a.txt", text.encode())
     assert kind is None or text.lstrip().startswith(("{\\rtf", "%PDF-", "%!PS-Adobe", "PAR1", "GIF8"))
 

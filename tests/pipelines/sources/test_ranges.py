@@ -1,4 +1,4 @@
-"""Ranges of a file have the documents of the file, with its line numbers, wherever they begin and end."""
+"""Tests that the ranges of a file have the documents and line numbers of the file, for any boundaries."""
 
 import bz2
 import contextlib
@@ -272,7 +272,7 @@ def test_ranges_of_records_equal_a_plain_reference(folder, content, mark, cuts, 
 
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".zst"])
 def test_every_byte_as_a_boundary(tmp_path, suffix):
-    """Among them: inside a character, inside a run of blank lines, in the byte order mark, at CR and LF."""
+    """Include boundaries inside a character, a run of blank lines and the byte order mark, and at CR and LF."""
     content = "\ufeffBär\r\n日本\r\n\r\n \n\nDrei\n\n\n\n😀\nFünf".encode()
     stored = COMPRESSIONS[suffix](parts_of(content, list(range(0, 60, 7))))
     path = tmp_path / f"a{suffix}"
@@ -289,7 +289,7 @@ def test_every_byte_as_a_boundary(tmp_path, suffix):
 
 
 def test_every_frame_is_read_by_the_range_in_which_it_begins(tmp_path):
-    """Not a fallback to one range: each of ten ranges reads its own tenth."""
+    """Require that each of ten ranges reads its own tenth, without a fallback to one range."""
     parts = [b"".join(json_line(text=f"Document {n}-{m}.") + b"\n" for m in range(50)) for n in range(10)]
     for suffix in (".bz2", ".zst", ".seekable.zst", ".pzstd.zst"):
         stored = [COMPRESSIONS[suffix]([part]) for part in parts]
@@ -306,8 +306,8 @@ def test_every_frame_is_read_by_the_range_in_which_it_begins(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".bz2", ".zst", ".seekable.zst", ".pzstd.zst"])
-def test_as_many_ranges_as_frames_have_documents(tmp_path, suffix):
-    """Ranges without a frame are empty, and no range reads the complete file instead."""
+def test_only_ranges_with_a_frame_have_documents(tmp_path, suffix):
+    """Require that ranges without a frame are empty, and that no range reads the complete file instead."""
     parts = [b"".join(json_line(text=f"Document {n}-{m}.") + b"\n" for m in range(20)) for n in range(8)]
     path = tmp_path / f"a{suffix}"
     path.write_bytes(COMPRESSIONS[suffix](parts))
@@ -318,7 +318,7 @@ def test_as_many_ranges_as_frames_have_documents(tmp_path, suffix):
 
 
 def test_a_frame_at_the_end_of_another_one(tmp_path):
-    """Raw blocks end with a valid frame, so that only the sequence of all frames shows that it is none of the file."""
+    """End raw blocks with a valid frame: only the sequence of all frames shows that it is not a frame of the file."""
     texts = [random_text(seed, 400) + b"\n\n" + zst(b"One\n\nTwo\n\nThree\n\n") for seed in range(6)]
     stored = [zst(text) for text in texts]
     path = tmp_path / "a.zst"
@@ -362,20 +362,20 @@ def random_text(seed: int, size: int) -> bytes:
 
 @pytest.mark.parametrize("planted", [b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfd\x00\x58", zst(b"One\n\nTwo\n\nThree\n\n")])
 def test_bytes_inside_a_frame_that_look_like_a_frame(tmp_path, planted):
-    """Raw blocks contain the magic bytes, even a whole frame; a range that begins before them is not misled."""
+    """Plant magic bytes, or a complete frame, in raw blocks: a range that begins before them must not be misled."""
     texts = [random_text(seed, 400) + planted + random_text(seed, 400) + b"\n\n" for seed in range(6)]
     stored = [zst(text, write_checksum=True) for text in texts]
     assert all(frame.rfind(planted) > 0 for frame in stored)
     path = tmp_path / "a.zst"
     path.write_bytes(b"".join(stored))
     options = ReadOptions("sentences", "latin-1")
-    # Without the check of the format, which refuses binary data.
+    # The reader is called directly, since recognition of the format refuses binary data.
     whole = list(sentences.read_documents(io.BytesIO(b"".join(texts)), str(path), options))
     edges_at = len(stored[0] + stored[1]) + stored[2].rindex(planted)
     for cut in range(edges_at - 3, edges_at + len(planted) + 3):
         first, second = located(str(path), options, [(0, cut), (cut, None)], "sentences")
         if first.start == WHOLE_FILE:
-            # The planted frame is valid up to the data after it.
+            # The planted frame is valid, and only the data after it is not.
             assert second.start is None
             assert len(planted) > 10
             assert cut <= edges_at
@@ -393,7 +393,7 @@ def test_bytes_inside_a_frame_that_look_like_a_frame(tmp_path, planted):
 
 
 class CountedReads:
-    """A file that adds up the bytes read from it, as a request to an object store is billed."""
+    """A file that counts the bytes read from it, as an object store bills them."""
 
     total = 0
 

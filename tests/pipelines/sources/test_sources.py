@@ -1,4 +1,4 @@
-"""Each reader on small files of its format, and the errors of files that are not what they seem."""
+"""Tests of each reader on small files of its format, and of errors for invalid or corrupt files."""
 
 import bz2
 import gzip
@@ -85,7 +85,7 @@ As far as it"""
 
 
 def test_wikiextractor_json(tmp_path):
-    # As WikiExtractor 3 writes it with --json, entities and all.
+    # The output of WikiExtractor 3 with --json, which contains entities.
     articles = [
         {"id": "12", "revid": "7", "url": "https://x?curid=12", "title": "A &amp; B", "text": "One &lt; two.\n\nB."},
         {"id": "13", "revid": None, "url": "u", "title": "C", "text": "C\n\nThe title came first."},
@@ -199,7 +199,7 @@ def test_compressed_files_and_damaged_ones(tmp_path, suffix):
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF
     broken = [whole[: len(whole) // 2], whole[:-5], b"not compressed at all, but long enough"]
-    if suffix != ".zst":  # pyarrow writes zstd without the checksum that would tell of a changed byte
+    if suffix != ".zst":  # pyarrow writes zstd without the checksum that would reveal a changed byte
         broken.append(bytes(damaged))
     for content in broken:
         with pytest.raises(SourceError, match=f"a.txt{suffix} is not a complete {suffix} file"):
@@ -230,7 +230,7 @@ def test_match_files_names_the_pattern(tmp_path):
         match_files([f"{tmp_path}/empty.txt"])
 
 
-def test_recognise():
+def test_recognize_format():
     assert recognize_format("x/wiki_00", b'<doc id="1">') == "wikiextractor"
     assert recognize_format("a.jsonl.gz", b"") == "jsonl"
     assert recognize_format("a", b'\xef\xbb\xbf {"text"') == "jsonl"

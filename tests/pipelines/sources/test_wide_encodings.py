@@ -1,4 +1,7 @@
-"""UTF-16 and UTF-32, with a mark or without, are refused by every reader; text with a few NUL characters is not."""
+"""Tests that every reader refuses UTF-16 and UTF-32, with or without a byte order mark.
+
+Text with a few NUL characters is not refused.
+"""
 
 import gzip
 import os

@@ -1,4 +1,7 @@
-"""The Gutenberg reader on all books of the shared data: no licence left, no book cut short; and its small rules."""
+"""Tests of the Gutenberg reader: its single rules, and all books of the shared data.
+
+No license text is left in these books, and no book is cut short.
+"""
 
 import re
 
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines.sources import ReadOptions, read_file, recognize_format
 from pipelines.sources.plain_text import gutenberg, wrapped_lines
 
-# Written from reading the headers and footers, not from the reader's own rules.
+# An independent oracle, written from the headers and footers of the books, not from the rules of the reader.
 LICENCE = re.compile(
     r"gutenb[eu]rg|\be-?texts?\b|\be-?books?\b|small print|trademark|public domain|copyright"
     r"|disclaimer|indemni|tax.?deductible|donations? (?:should|are tax)|michael s\. hart|carnegie-mellon|promo\.net"
@@ -17,14 +20,14 @@ LICENCE = re.compile(
     r"|(?:this|html) version|royalt(?:y|ies)\b.*payable|@\w|http:|https:|www\.|plain vanilla|\.zip\b|\*start\b",
     re.IGNORECASE,
 )
-# Lines of the books themselves that hold one of these words: book, what stands around the word.
+# Text of the books themselves that contains one of these words: start of the file name, text around the word.
 TRUE_MENTIONS = {
     ("cbtls1", "the disclaimer was no mere mock-humble affectation"),
     ("corii1", "have it back with a further indemnification"),
     ("hcath10", "As the war indemnity could not be raised"),
     ("hcath10", "together with a war indemnity of five million thalers"),
 }
-# First and last sentences of the works, by hand.
+# First and last sentences of the works, collected by hand.
 ENDS = {
     "pg1342.txt": ("It is a truth universally acknowledged", "had been the means of uniting them."),
     "1399-0.txt": ("Happy families are all alike;", "which I have the power to put into it."),
@@ -51,7 +54,7 @@ def letters(text: str) -> int:
 
 
 def between_marks(path) -> str:
-    """All between the last line of the header and the first of the footer, found by hand-written marks."""
+    """Return the text between the last line of the header and the first of the footer, found by hand-written marks."""
     data = path.read_bytes()
     text = data.decode("utf-8-sig") if data.startswith(b"\xef\xbb\xbf") else data.decode("latin-1")
     header = list(re.finditer(r"\*END\*THE SMALL PRINT.*|ETEXTS\*END\*|\*\*\* START OF TH.*\*\*\*", text))
@@ -59,7 +62,7 @@ def between_marks(path) -> str:
     return text[header[0].end() : footer.start() if footer else len(text)]
 
 
-def test_no_line_of_licence_is_left_and_no_book_is_cut_short(shared_data):
+def test_no_line_of_license_is_left_and_no_book_is_cut_short(shared_data):
     paths = books(shared_data)
     assert len(paths) == 53
     left = []
@@ -72,7 +75,7 @@ def test_no_line_of_licence_is_left_and_no_book_is_cut_short(shared_data):
             ):
                 left.append((path.name, paragraph[:100]))
         text = "\n".join(document.paragraphs)
-        # A page of notes on the edition is 2-4 % of a play of the First Folio; contents 2 % at most.
+        # Notes on the edition are 2-4 % of a play of the First Folio, a table of contents 2 % at most.
         assert letters(text) > 0.95 * letters(between_marks(path)), path.name
         if path.name in ENDS:
             first, last = ENDS[path.name]
@@ -89,7 +92,7 @@ def test_chapters_hold_all_that_the_book_holds(shared_data):
         chapters[path.name] = len(parts)
         assert [paragraph for part in parts for paragraph in part.paragraphs] == book.paragraphs
         assert all(part.title.startswith(book.title) for part in parts)
-    # Counted in the books.
+    # These numbers were counted in the books.
     assert chapters["1399-0.txt"] == 239
     assert chapters["pg1342.txt"] == 61
     assert chapters["8wml410.txt"] == 20
@@ -147,7 +150,7 @@ Licence.
 """
 
 
-def test_modern_layout_damaged_or_not(tmp_path):
+def test_modern_layout_complete_or_truncated(tmp_path):
     path = tmp_path / "a.txt"
     text = ["CHAPTER I"]
     text.append(
@@ -158,7 +161,7 @@ def test_modern_layout_damaged_or_not(tmp_path):
     (document,) = read_book(path)
     assert document.paragraphs == text
     assert document.title == "A Tale"
-    # Cut short before the footer; without a header; a header only.
+    # The file ends before the footer, then has no header, then has only a header.
     path.write_text(MODERN[: MODERN.index("End of the")])
     assert read_book(path)[0].paragraphs == text
     path.write_text(MODERN[MODERN.index("CHAPTER I") :])
@@ -181,7 +184,7 @@ def test_paragraphs_verse_and_lists():
     ]
     speeches = ["  Barnardo. Who's there?", "  Fran. Nay answer me: Stand & vnfold", "your selfe"]
     assert join(speeches) == ["Barnardo. Who's there?", "Fran. Nay answer me: Stand & vnfold your selfe"]
-    # A hanging indent is one paragraph.
+    # Lines with a hanging indent are one paragraph.
     assert join(["[7] Bouillier, Histoire,", "    1868. Haldane, Life."]) == [
         "[7] Bouillier, Histoire, 1868. Haldane, Life."
     ]

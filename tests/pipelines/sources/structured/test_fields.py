@@ -1,4 +1,4 @@
-"""JSON arrays, CSV and TSV give the documents that Python's own parsers see; bad records stop the job or are named."""
+"""Tests of JSON, CSV and TSV: the documents that Python's own parsers read, and the handling of invalid records."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def read(path: Path, content: bytes, **options):
     piece=st.integers(1, 40),
     concatenated=st.booleans(),
 )
-def test_json_in_pieces_of_any_size_is_what_json_loads(records, indent, ascii_only, piece, concatenated):
+def test_json_in_chunks_of_any_size_equals_json_loads(records, indent, ascii_only, piece, concatenated):
     def dump(value):
         return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
 

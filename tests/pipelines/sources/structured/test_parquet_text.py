@@ -1,4 +1,4 @@
-"""Parquet files with text that is not UTF-8, and damaged ones: a line, or the row left out and counted."""
+"""Tests of Parquet files that are corrupt or not UTF-8: a one-line error, or the row is rejected and counted."""
 
 import random
 
@@ -74,7 +74,7 @@ def test_damaged_files_end_with_a_line_that_names_them(tmp_path):
         assert "\n" not in message
 
 
-def test_a_page_that_does_not_have_its_checksum_is_damage(tmp_path):
+def test_a_page_with_another_checksum_is_an_error(tmp_path):
     path = tmp_path / "a.parquet"
     table = pyarrow.table({"text": ["The first text.", "The last text."]})
     pyarrow.parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)

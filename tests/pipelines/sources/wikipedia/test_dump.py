@@ -1,4 +1,4 @@
-"""Dumps: pages, what is left out and why, damage, attacks, and parts of one file read apart."""
+"""Tests of the reader of dumps: pages, rejected pages, corrupt files, attacks, and splits of one file."""
 
 import bz2
 import collections
@@ -58,7 +58,7 @@ def outline(documents):
     return [(document.title, document.paragraphs, document.rejected) for document in documents]
 
 
-def test_pages_become_documents_and_the_others_are_named(tmp_path):
+def test_pages_become_documents_or_are_rejected_with_a_reason(tmp_path):
     content = dump(
         page("Hund & Katze", "'''Hund''' <b>und</b> [[Katze|Katzen]] &amp; \"mehr\".\n\n== Weblinks ==\nx"),
         page("Weiter", "#WEITERLEITUNG [[Hund]]", extra='    <redirect title="Hund" />\n'),
@@ -104,14 +104,14 @@ def test_disambiguation_pages_by_language(tmp_path, language, template):
     assert document.rejected == ""
 
 
-def test_entities_are_undone_once(tmp_path):
+def test_entities_are_decoded_once(tmp_path):
     content = dump(page("A", "x")).replace(
         ">x</text>",
         ">a &#65;&#x42; &amp;lt; &#38;lt; &#60;!-- c --&#62; &apos;d&apos; &unknown; &#0;&#xD800;&#1114112;</text>",
     )
     (document,) = read(tmp_path / "a.xml", content)
     assert document.paragraphs == ["a AB < < 'd' &unknown; \ufffd\ufffd\ufffd"]
-    # Twice escaped is text that shows a tag, once escaped is the tag.
+    # Text that is escaped twice shows a tag; text that is escaped once is the tag.
     twice = "&#38;lt;ref&#38;gt; &amp;lt;ref&amp;gt; &#38;amp;lt;"
     content = dump(page("A", "x")).replace(">x</text>", f">{twice} &lt;ref&gt;note&lt;/ref&gt;</text>")
     (document,) = read(tmp_path / "a.xml", content)
@@ -139,7 +139,7 @@ def test_other_encodings(tmp_path, encoding, suffix):
     assert outline(documents) == [("Größe", ["Ein Wort über 漢字."], ""), ("Zwei", ["Wort."], "")]
 
 
-def test_bytes_that_are_no_utf8_cost_only_themselves(tmp_path):
+def test_only_bytes_that_are_not_utf8_are_replaced(tmp_path):
     content = dump(page("A", "Worte ? hier."), page("B", "Wort.")).encode().replace(b"?", b"\xff")
     assert outline(read(tmp_path / "a.xml", content)) == [("A", ["Worte \ufffd hier."], ""), ("B", ["Wort."], "")]
 
@@ -168,7 +168,7 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
     assert "a.xml" in caplog.text
 
 
-def test_a_dump_cut_between_pages_says_so(tmp_path, caplog):
+def test_a_dump_cut_between_pages_is_reported(tmp_path, caplog):
     documents = read(tmp_path / "a.xml", HEAD + page("A", "Wort."))
     assert outline(documents) == [("A", ["Wort."], ""), ("", [], dump_pages.TRUNCATED)]
     assert "</mediawiki> is missing at its end" in caplog.text
@@ -187,7 +187,7 @@ def test_a_page_without_end_is_given_up(tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_what_is_no_dump_is_one_line(tmp_path):
+def test_a_file_that_is_not_a_dump_is_refused(tmp_path):
     for name, content in (("a.xml", b"<html></html>"), ("a.txt", b"Words."), ("a.xml.bz2", bz2.compress(b"Words."))):
         with pytest.raises(SourceError, match=r"is not a MediaWiki dump: .*--input_format"):
             read(tmp_path / name, content, input_format="wikipedia")
@@ -197,14 +197,14 @@ def test_what_is_no_dump_is_one_line(tmp_path):
         list(read_file(str(tmp_path / "none.xml"), ReadOptions("wikipedia")))
 
 
-def test_recognised_by_content():
+def test_dumps_are_recognized_by_content():
     assert recognize_format("a", HEAD.encode()) == "wikipedia"
     assert recognize_format("a.xml.bz2", b"\xef\xbb\xbf<?xml version='1.0'?>\n" + HEAD.encode()) == "wikipedia"
     assert recognize_format("a", HEAD.encode("utf-16")) == "wikipedia"
     assert recognize_format("a", b"A text about <mediawiki> tags") == "text"
 
 
-# ---- Parts of one file
+# ---- Splits of one file
 
 
 def pages_of_many_sizes(count: int, seed: int = 0) -> list[str]:
@@ -256,20 +256,20 @@ def stored(request, tmp_path_factory):
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_whatever_the_parts_each_page_is_read_once(stored, data):
+def test_each_page_is_read_once_for_any_splits(stored, data):
     path, size, whole = stored
     assert [title for title, *_ in whole] == [f"P{n}" for n in range(60)]
     cuts = data.draw(st.lists(st.integers(1, size - 1), unique=True, max_size=12))
     assert short(parts_of(path, cuts)) == whole
 
 
-def test_marks_that_lie_across_chunks_are_seen(stored, monkeypatch):
+def test_marks_across_chunks_are_found(stored, monkeypatch):
     path, size, whole = stored
     monkeypatch.setattr(reader, "_CHUNK_BYTES", 37)
     assert short(parts_of(path, list(range(size // 23, size, size // 23)))) == whole
 
 
-def test_parts_begin_and_end_at_every_byte_around_a_boundary(tmp_path):
+def test_splits_at_every_byte_around_a_boundary(tmp_path):
     content = multistream(pages_of_many_sizes(6), 2)
     path = tmp_path / "wiki.xml.bz2"
     path.write_bytes(content)
@@ -286,7 +286,10 @@ def test_parts_begin_and_end_at_every_byte_around_a_boundary(tmp_path):
 
 
 def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
-    """The ten bytes stand between two streams, with and without rubbish behind them; no page is lost or read twice."""
+    """Plant the first ten bytes of a stream between two streams, with and without other bytes after them.
+
+    No page is lost or read twice.
+    """
     pages = pages_of_many_sizes(20)
     streams = [bz2.compress(block.encode()) for block in (HEAD, "".join(pages[:10]), "".join(pages[10:]), TAIL)]
     for planted in (b"BZh91AY&SY", b"BZh91AY&SY" + bytes(range(256)), b"BZh11AY&SY" * 3 + b"\0" * 40):
@@ -309,7 +312,7 @@ def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
 
 
 def test_a_search_inside_a_stream_finds_nothing_that_decodes(tmp_path, monkeypatch):
-    """With a pattern that every few bytes match, parts try many false starts in the middle of streams."""
+    """Search with a pattern that matches every few bytes, so that splits try many false starts inside streams."""
     path = tmp_path / "wiki.xml.bz2"
     content = multistream(pages_of_many_sizes(60), 20)
     path.write_bytes(content)
@@ -321,7 +324,7 @@ def test_a_search_inside_a_stream_finds_nothing_that_decodes(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("damage", ["first block", "magic", "lost bytes"])
-def test_a_damaged_stream_costs_its_pages_only(tmp_path, caplog, damage):
+def test_a_corrupt_stream_loses_its_pages_only(tmp_path, caplog, damage):
     pages = pages_of_many_sizes(40)
     content = bytearray(multistream(pages, 10))
     start = [match.start() for match in re.finditer(rb"BZh91AY&SY", bytes(content))][2]
@@ -343,7 +346,7 @@ def test_a_damaged_stream_costs_its_pages_only(tmp_path, caplog, damage):
         assert collections.Counter(map(str, found)) == collections.Counter(map(str, documents))
 
 
-def test_split_goes_by_name_and_size():
+def test_split_depends_on_name_and_size():
     options = ReadOptions()
     step = reader.SPLIT_BYTES[".bz2"]
     assert split_file("a.xml.bz2", 2 * step + 1, options) == [
@@ -358,7 +361,7 @@ def test_split_goes_by_name_and_size():
         assert split_file(name, size, chosen) == [(name, 0, None)]
 
 
-def test_parts_of_a_file_that_is_no_dump_are_read_once(tmp_path):
+def test_splits_of_a_file_that_is_not_a_dump_are_read_once(tmp_path):
     path = tmp_path / "a.jsonl.bz2"
     path.write_bytes(bz2.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
     assert [d.paragraphs for d in parts_of(path, [20, 40])] == [["One."], ["Two."]]
@@ -400,8 +403,8 @@ def test_the_samples_are_read_whole(shared_data, caplog):
     assert "truncated.xml.bz2 is truncated" in caplog.text
 
 
-def test_a_corpus_is_the_same_whatever_the_parts_and_processes(tmp_path, monkeypatch):
-    """Three files: one part and one process, many parts and two processes; all is counted."""
+def test_a_corpus_is_the_same_for_any_splits_and_processes(tmp_path, monkeypatch):
+    """Compare one split in one process with many splits in two processes, and check the counts of each."""
     words = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser"]
     generator = random.Random(0)
     pages = [page(f"P{n}", ". ".join(" ".join(generator.choices(words, k=6)) for _ in range(9))) for n in range(200)]

@@ -1,4 +1,4 @@
-"""The package wikiextractor as the extractor of a dump's pages, and its process; most tests need the package."""
+"""Tests of the package wikiextractor as extractor for pages of a dump, and of its process; most need the package."""
 
 import bz2
 import collections
@@ -93,7 +93,7 @@ def processes(monkeypatch):
         ("In {{CURRENTYEAR}}{{unknown|a}}, {{PAGENAME}}.", ["In, Dog."]),
         ("One {{abbr|a{{!}}b|long}} word.", ["One a|b word."]),
         ("{{Infobox\n| name = Dog\n}}\nText.", ["Text."]),
-        # What no encoding can write.
+        # A surrogate, which no encoding can write.
         ("A &#xD800; sign.", ["A \ufffd sign."]),
     ],
 )  # fmt: skip
@@ -162,7 +162,7 @@ def test_the_process_ends_with_the_reader(package, tmp_path, processes):
     documents.close()
     first, second = processes
     assert first.poll() == second.poll() == 0
-    # Nothing starts for a file without articles.
+    # A file without articles starts no process.
     outline(write(tmp_path / "b.xml", PAGES[1]))
     assert len(processes) == 2
 
@@ -178,7 +178,7 @@ def test_a_page_that_is_too_large_is_not_given_to_the_package(tmp_path, processe
 
 @pytest.mark.parametrize("wikitext", ["=" * 20_000, "<ref " * 20_000, "[http://a" * 10_000])
 def test_a_page_that_takes_too_long_is_rejected(package, tmp_path, monkeypatch, processes, wikitext):
-    """The time of each grows faster than its length."""
+    """Use pages for which the package's time grows faster than their length."""
     patch_program(monkeypatch, "package.MAX_SECONDS = 0.5")
     path = write(tmp_path / "a.xml", PAGES[0], page("Slow", wikitext), PAGES[-1])
     assert outline(path) == [("Dog", ["A dog."], ""), ("Slow", [], dump_pages.TOO_COMPLEX), ("Cat", ["A cat."], "")]
@@ -191,7 +191,7 @@ def test_a_page_that_takes_too_long_is_rejected(package, tmp_path, monkeypatch, 
         ("raise ValueError('odd markup')", dump_pages.EXTRACTION_FAILED, 1),
         ("raise RecursionError", dump_pages.TOO_COMPLEX, 1),
         ("raise MemoryError", dump_pages.TOO_COMPLEX, 1),
-        # Tried twice, then a process for the next page.
+        # The page is tried twice, then a third process starts for the next page.
         ("os._exit(9)", dump_pages.EXTRACTION_FAILED, 3),
     ],
 )
@@ -264,7 +264,7 @@ def test_a_package_that_cannot_be_imported_ends_the_job(package, tmp_path, monke
 
 @pytest.mark.parametrize("input_format", ["text", "wikiextractor"])
 def test_the_flag_without_effect_is_refused(package, tmp_path, capsys, input_format):
-    """The format wikiextractor is the output of the package, which contains no wikitext."""
+    """Refuse the flag for formats without wikitext: the format wikiextractor is the output of the package."""
     path = write(tmp_path / "a.xml", *PAGES)
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "o"), "--input_format", input_format]
     assert beambert.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 1

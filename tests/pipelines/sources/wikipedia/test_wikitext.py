@@ -1,5 +1,4 @@
-"""Wikitext to paragraphs: what a reader sees, on small cases, on paragraphs of real pages, and on pages made to "
-"explode."""
+"""Tests of wikitext to paragraphs: small cases, paragraphs of real pages, and pages built to take excessive time."""
 
 import bz2
 import contextlib
@@ -70,7 +69,7 @@ TEMPLATES = {
     "{{nowrap|{{small|{{lang|fr|deep}}}}}}": "deep",
     "{{angbr|a}}": "⟨a⟩",
 }
-# What a reader of the prose does not see, and what depends on the clock.
+# Wikitext that is not part of the prose, and templates whose text depends on the clock.
 HIDDEN = [
     "{{citation needed|date=May 2022}}", "{{sfn|Barnes|1995|p=9}}", "{{rp|76}}", "{{efn|A note with words.}}",
     "{{CURRENTYEAR}}",
@@ -96,7 +95,7 @@ def test_templates_keep_their_words(template):
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_what_is_no_prose_leaves_nothing_behind(hidden):
+def test_markup_outside_the_prose_leaves_no_text(hidden):
     assert text(f"Before {hidden} after.") == "Before after."
     assert text(f"Before{hidden}.") == ("Before." if not hidden.startswith("(") else text(f"Before{hidden}."))
 
@@ -247,7 +246,7 @@ def test_templates_of_other_editions(language, template, shown):
     assert text(f"a {template} b", language) == f"a {shown} b"
 
 
-# Written by hand beside the wikitext of the two samples: (sample, title, part of a paragraph).
+# Written by hand from the wikitext of the two samples: (sample, title, part of a paragraph).
 GOLD = [
     ("206", "Achilles", "In Greek mythology, Achilles (/əˈkɪliːz/; Ancient Greek: Ἀχιλλεύς, Akhilleus, pronounced "
     "[akʰilːéu̯s]) was a "
@@ -312,7 +311,7 @@ GOLD = [
 
 @pytest.fixture(scope="module")
 def sample_pages(shared_data) -> dict[tuple[str, str], str]:
-    """(sample, title) -> wikitext, read by a regular expression."""
+    """{(sample, title): wikitext} of the sample pages, read by a regular expression."""
     found = {}
     for sample, name in (("206", "enwiki-206-pages.xml.bz2"), ("2022", "enwiki-2022-251-pages-truncated.xml.bz2")):
         dump = bz2.decompress((shared_data / "wiki-dump" / name).read_bytes()).decode()
@@ -397,6 +396,6 @@ def test_no_parameters_break_a_rule(name, parameters, language):
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="abcdefgh éß漢字,.", min_size=1))
 def test_plain_prose_is_left_as_it_is(prose):
-    # A blank at the start of a line would make it preformatted; blanks before commas and points are closed up.
+    # A space at the start of a line would make it preformatted. Spaces before commas and periods are removed.
     found = " ".join(to_paragraphs("x" + prose))
     assert re.sub(r"\s", "", found) == re.sub(r"\s", "", "x" + prose)
