@@ -1,6 +1,6 @@
-"""Every number that the models give, under whichever backend Keras runs: `python every_output.py FILE.npz` saves them.
+"""Compute all outputs of the models with the active Keras backend; `python every_output.py FILE.npz` saves them.
 
-Run as a program it fails if TensorFlow was imported under another backend.
+The program fails if TensorFlow was imported under another backend.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs,
 
 
 def every_output() -> dict[str, np.ndarray]:
-    """Arrays by name."""
+    """Return all outputs as arrays by name."""
     outputs = {}
 
     def add(name, values):
@@ -30,7 +30,7 @@ def every_output() -> dict[str, np.ndarray]:
         "masked_lm_ids": np.array([[7, 8, 9]] * 4),
         "masked_lm_weights": np.array([[1, 1, 0]] * 4),
     }
-    # Equal shapes throughout: JAX compiles every operation anew for each shape.
+    # All inputs have equal shapes, because JAX compiles every operation again for each shape.
     row = {name: np.repeat(values, 4, axis=0) for name, values in packed_inputs([5, 6, 4], row_length=16)[0].items()}
     pairs = {"next_sentence_labels": np.array([[0, 1, 1]] * 4), "next_sentence_weights": np.array([[1, 1, 0]] * 4)}
     paired = {**inputs, **labels, "next_sentence_labels": np.array([[0], [1], [1], [0]])}

@@ -1,4 +1,7 @@
-"""An encoder under JAX in bfloat16 with and without the attention kernel: `python fused_outputs.py FILE.npz`."""
+"""Compute outputs and gradients of an encoder under JAX in bfloat16, with and without the attention kernel.
+
+`python fused_outputs.py FILE.npz` saves them.
+"""
 
 import os
 import sys

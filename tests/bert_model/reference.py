@@ -1,4 +1,4 @@
-"""The forward pass of BERT in float64 numpy, one example at a time, written from the paper and the TF1 names alone."""
+"""The forward pass of BERT in float64 NumPy, one example at a time, written only from the paper and the TF1 names."""
 
 import math
 from typing import NamedTuple
@@ -48,9 +48,9 @@ def encode(
     activation=gelu,
     epsilon=1e-12,
 ):
-    """One example, each argument [S].
+    """Return the outputs of the encoder for one example, whose ids and mask are [S].
 
-    `scales`, a function of the number of a dropout site, gives what dropout multiplies by there: [S, H], or
+    `scales` is a function of the number of a dropout site. It returns the factors of dropout there: [S, H], or
     [heads, S, S] for attention probabilities.
     """
     w = weights
@@ -94,7 +94,7 @@ def encode(
 
 
 def pretraining(weights, layers, heads, features):
-    """A batch -> logits and losses."""
+    """Return the logits and losses of a batch."""
     w = weights
     masked_lm, next_sentence = [], []
     lm_total, lm_weight, ns_total = 0.0, 0.0, 0.0

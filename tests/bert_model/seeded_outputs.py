@@ -1,6 +1,7 @@
-"""Logits of all models under JAX with a dropout seed per example: `python seeded_outputs.py FILE.npz` saves them.
+"""Compute logits of all models under JAX with a dropout seed per example.
 
-For each model: of the whole batch, of its halves, of the batch sharded over four devices, and without dropout.
+`python seeded_outputs.py FILE.npz` saves them. Each model has logits of the whole batch, of its halves, of the batch
+sharded over four devices, without dropout, and of the next step. Outputs and gradients of dropout are saved too.
 """
 
 import os
@@ -23,12 +24,12 @@ from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs,
 
 BATCH = 8
 SHALLOW = dataclasses.replace(CONFIG, num_hidden_layers=2)
-# One task for each way through the model.
+# One task for each path through the model.
 TASKS = ("classification", "token_classification", "token_classification_bilstm", "multiple_choice")
 
 
 def every_model():
-    """Triples of name, model and features."""
+    """Yield triples of name, model and features."""
     positions = {"masked_lm_positions": np.array([[1, 3, 5]] * BATCH)}
     row = {
         name: np.repeat(values, BATCH, axis=0) for name, values in packed_inputs([5, 6, 4], row_length=16)[0].items()
@@ -42,14 +43,14 @@ def every_model():
         randomise(model)
         features = encoder_inputs((BATCH, 16))
         if task == "multiple_choice":
-            # Two equal choices: only their masks distinguish them.
+            # Two equal choices, which differ only in their dropout masks.
             features = {name: np.repeat(values[:, None], 2, axis=1) for name, values in features.items()}
         yield task, model, features
 
 
 def main():
     jax.config.update("jax_num_cpu_devices", 4)
-    jax.config.update("jax_disable_most_optimizations", True)  # Compilation is most of the time.
+    jax.config.update("jax_disable_most_optimizations", True)  # Compilation takes most of the time.
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
     by_example = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
     outputs = {}
@@ -75,7 +76,7 @@ def main():
 
 
 def dropout_and_gradient(dtype):
-    """Outputs and gradient of dropout of rate 1/4 with inputs and upstream gradients of 3, as float32."""
+    """Return outputs and gradient of dropout with rate 1/4 for inputs and upstream gradients of 3, as float32."""
     threes, seeds = jnp.full((BATCH, 40, 50), 3, dtype), example_seeds(3, 20, 0, BATCH)
     outputs, backward = jax.vjp(lambda inputs: dropout(inputs, 0.25, seeds), threes)
     (gradient,) = backward(threes)
@@ -84,7 +85,7 @@ def dropout_and_gradient(dtype):
 
 
 def check_gradient_of_normalization():
-    """The gradient of bfloat16 inputs of a float32 normalization, as in the masked-LM head, is bfloat16."""
+    """Check that bfloat16 inputs of a float32 normalization, as in the masked-LM head, have bfloat16 gradients."""
     inputs = jnp.ones((2, SHALLOW.hidden_size), jnp.bfloat16)
     outputs, backward = jax.vjp(layer_norm(SHALLOW), inputs)
     assert outputs.dtype == jnp.float32

@@ -17,9 +17,10 @@ CONFIG = BertConfig(
 
 
 def randomise(model, seed=2):
-    """Gives every variable random values, so that each of them and every nonlinearity counts.
+    """Set every variable to random values, so that each variable and every nonlinearity affects the outputs.
 
-    Returns the values, float64 by TF1 name, without the padding of the vocabulary.
+    Returns:
+        The values, float64 by TF1 name, without the padding of the vocabulary.
     """
     generator = np.random.default_rng(seed)
     weights = {}
@@ -33,7 +34,7 @@ def randomise(model, seed=2):
 
 
 def encoder_inputs(shape, config=CONFIG, seed=0):
-    """input_ids, input_mask, segment_ids of a shape [..., S], a dict; half or more of each row is real."""
+    """Return input_ids, input_mask and segment_ids of a shape [..., S] as a dict; at least half of each row is real."""
     generator = np.random.default_rng(seed)
     real = generator.integers(shape[-1] // 2, shape[-1], shape[:-1])
     return {
@@ -44,7 +45,7 @@ def encoder_inputs(shape, config=CONFIG, seed=0):
 
 
 def packed_inputs(lengths, row_length, config=CONFIG, seed=0):
-    """One packed row of instances of the given lengths: the features [1, S], and each instance's inputs [length]."""
+    """Return a packed row of instances of given lengths: its features [1, S], and each instance's inputs [length]."""
     generator = np.random.default_rng(seed)
     row = {
         name: np.zeros((1, row_length), np.int32) for name in ("input_ids", "input_mask", "segment_ids", "sequence_ids")

@@ -8,7 +8,7 @@ from bert_model.attention import MASKED_SCORE, attention_bias, positions_in_sequ
 
 @st.composite
 def rows(draw):
-    """Instances of the given lengths one after another, then padding: sequence_ids [S]."""
+    """Draw the sequence_ids [S] of a packed row: instances of random lengths in order, then padding."""
     lengths = draw(st.lists(st.integers(1, 5), max_size=4))
     ids = [number for number, length in enumerate(lengths, start=1) for _ in range(length)]
     return ids + [0] * draw(st.integers(0 if ids else 1, 5))
@@ -16,7 +16,7 @@ def rows(draw):
 
 @settings(deadline=None, max_examples=40)
 @given(rows(), st.booleans())
-def test_who_attends_to_whom_and_positions(ids, causal_attention):
+def test_attention_bias_and_positions(ids, causal_attention):
     sequence_ids = np.array([ids])
     mask = (sequence_ids > 0).astype(np.int32)
     packed = keras.ops.convert_to_numpy(attention_bias(mask, sequence_ids, causal_attention))

@@ -45,7 +45,7 @@ def test_json_round_trip(shared_data):
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_new", "gelu_pytorch_tanh"])
-def test_the_tanh_form_has_one_name(name):
+def test_all_names_of_the_tanh_form_of_gelu_are_equivalent(name):
     assert BertConfig(vocab_size=9, hidden_act=name) == BertConfig(vocab_size=9)
 
 
@@ -55,7 +55,7 @@ def test_extras_of_released_files_are_ignored():
 
 
 def test_hugging_face_files_are_told_from_released_ones():
-    # Its "gelu" is another function, so that reading the file as it stands would give another model.
+    # In Hugging Face's files, "gelu" is another function, so reading the file unchanged would give another model.
     with pytest.raises(ConfigError, match=r"^c.json is Hugging Face's config.json"):
         BertConfig.from_json('{"vocab_size": 9, "model_type": "bert", "hidden_act": "gelu"}', origin="c.json")
 

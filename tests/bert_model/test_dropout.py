@@ -14,13 +14,13 @@ def test_rate_scale_and_mean():
     inputs = np.ones((400, 500), np.float32)
     outputs = keras.ops.convert_to_numpy(dropout(inputs, 0.1, np.array([5, 6])))
     assert set(np.unique(outputs)) == {np.float32(0), np.float32(1 / 0.9)}
-    # Four standard deviations of a binomial share over 200,000 draws.
+    # The tolerance is four standard deviations of a binomial proportion over 200,000 draws.
     assert (outputs == 0).mean() == pytest.approx(0.1, abs=0.0027)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.25, 0.5])
 def test_rates_to_their_last_bits(rate):
-    """Over eight million draws: five standard deviations, and the rounding of the rate to 16 bits."""
+    """Check over eight million draws, to five standard deviations plus the rounding of the rate to 16 bits."""
     inputs = np.ones((2048, 4096), np.float32)
     dropped = (keras.ops.convert_to_numpy(dropout(inputs, rate, np.array([1, 2]))) == 0).mean()
     assert dropped == pytest.approx(rate, abs=5 * (rate * (1 - rate) / inputs.size) ** 0.5 + 2**-17)
@@ -28,7 +28,7 @@ def test_rates_to_their_last_bits(rate):
 
 @pytest.mark.parametrize("shape", [(300, 7), (300, 1), (4, 5, 60)])
 def test_neighbours_are_dropped_independently(shape):
-    """Two neighbours share a random word, a half each; rows of odd length leave a half unused."""
+    """Check neighbors: two of them share a random word, a half each; rows of odd length leave a half unused."""
     ones = np.ones(shape, np.float32)
     masks = np.stack(
         [keras.ops.convert_to_numpy(dropout(ones, 0.5, np.array([3, site]))).ravel() != 0 for site in range(20)]

@@ -22,7 +22,7 @@ def make_encoder(config=CONFIG, **options):
 
 
 def expected(weights, inputs, config=CONFIG, **options):
-    """Of every example of a batch."""
+    """Return the outputs of the reference for each example of a batch."""
     return [
         reference.encode(weights, config.num_hidden_layers, config.num_attention_heads, *example, **options)
         for example in zip(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"], strict=True)
@@ -77,7 +77,7 @@ def test_the_two_forms_of_gelu_differ():
     assert 1e-4 < difference < 1e-3
 
 
-def test_left_to_right():
+def test_causal_attention():
     encoder, weights = make_encoder()
     inputs = encoder_inputs((4, 16))
     hidden, pooled = encoder(**inputs, causal_attention=True)
@@ -94,7 +94,7 @@ def test_left_to_right():
 def test_the_instances_of_a_packed_row_are_encoded_as_if_alone(causal_attention):
     encoder, weights = make_encoder()
     lengths = [7, 11, 4]
-    # The row is longer than the positions of the model; no instance is.
+    # The row is longer than the model's number of positions; no instance is.
     row, instances = packed_inputs(lengths, row_length=26)
     positions = row.pop("next_sentence_positions")
     output = encoder(**row, pooled_positions=positions, causal_attention=causal_attention, attention_maps=True)
@@ -120,7 +120,7 @@ def test_given_positions():
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("causal_attention", [False, True])
-def test_positions_asked_for_are_those_of_the_whole(packed, causal_attention):
+def test_outputs_at_selected_positions_are_those_of_all_positions(packed, causal_attention):
     encoder, _ = make_encoder()
     options = {"causal_attention": causal_attention}
     if packed:
@@ -186,7 +186,7 @@ def test_bfloat16_is_near_float32_and_keeps_softmax_and_normalisation_in_float32
     for state, wanted in zip(output.all_hidden, exact.all_hidden, strict=True):
         assert state.dtype == tf.float32
         assert np.abs(np.asarray(state) - np.asarray(wanted)).mean() < 0.02
-    # No product comes before the first hidden states.
+    # No matrix product precedes the first hidden states.
     assert_close(output.all_hidden[0], exact.all_hidden[0], 1e-6)
     assert np.abs(np.asarray(output.all_hidden[1]) - np.asarray(exact.all_hidden[1])).max() > 1e-4
     for attention_map in output.attention_maps:

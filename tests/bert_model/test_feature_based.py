@@ -31,7 +31,7 @@ def sigmoid(values):
 
 
 def lstm(weights, inputs):
-    """The outputs of a direction over the inputs [S, I] of one example, a position and a gate at a time."""
+    """Return the outputs of a direction for the inputs [S, I] of one example, one position and gate at a time."""
     kernel, recurrent, bias = (np.split(value, 4, axis=-1) for value in weights)
     output = cell = np.zeros(len(recurrent[0]))
     outputs = []
@@ -46,7 +46,7 @@ def lstm(weights, inputs):
 
 
 def reference(weights, features):
-    """Logits [S, n] of the features [S, F] of one example without padding."""
+    """Return the logits [S, n] of the features [S, F] of one example without padding."""
     for layer in range(2):
         forward, backward = (
             [weights[f"bilstm/layer_{layer}/{way}/{name}"] for name in ("kernel", "recurrent_kernel", "bias")]
@@ -56,12 +56,12 @@ def reference(weights, features):
     return features @ weights["output_weights"].T + weights["output_bias"]
 
 
-def test_the_last_layers_under_two_bidirectional_ones(model):
+def test_two_bilstm_layers_on_the_last_layers_of_the_encoder(model):
     weights = randomise(model)
     inputs = encoder_inputs((4, 12))
     logits = np.array(model(inputs))
     assert logits.shape == (4, 12, 4)
-    # The model has three layers, all of which are among the last four; the embeddings are none.
+    # The model has three layers, all of which are among the last four. The embeddings are not a layer.
     layers = model.encoder(**inputs, all_hidden=True).all_hidden[1:]
     features = np.concatenate(layers, axis=-1)
     for example, (mask, values) in enumerate(zip(inputs["input_mask"], features, strict=True)):
@@ -69,7 +69,7 @@ def test_the_last_layers_under_two_bidirectional_ones(model):
         np.testing.assert_allclose(logits[example, :size], reference(weights, values[:size]), rtol=1e-4, atol=1e-4)
 
 
-def test_four_layers_of_more():
+def test_only_the_last_four_layers_are_used():
     config = dataclasses.replace(CONFIG, num_hidden_layers=5)
     model = BertForTask(config, FEATURE_BASED, 3)
     inputs = encoder_inputs((2, 6))
@@ -89,7 +89,7 @@ def test_a_layer_is_that_of_keras():
     mask = np.arange(8) < np.array([[8], [3], [5]])
     theirs.build(inputs.shape)
     for mine, other in ((ours.forward, theirs.forward_layer), (ours.backward, theirs.backward_layer)):
-        # Initial biases of a usual LSTM too.
+        # The initial biases are also those of Keras.
         np.testing.assert_array_equal(mine.bias, other.cell.bias)
         mine.bias.assign(generator.normal(size=20))
         other.set_weights([mine.kernel, mine.recurrent_kernel, mine.bias])
@@ -117,7 +117,7 @@ def test_only_the_new_layers_have_gradients_and_dropout(model):
     assert len(trained) == 14
     assert [name for name, gradient in gradients.items() if gradient is not None] == trained
     assert all(np.any(gradients[name]) for name in trained)
-    # Seeds that follow those of the encoder: before each layer, and before the head.
+    # Dropout before each layer and before the head uses the seeds that follow those of the encoder.
     seed = fold_in(SEED, model.encoder.dropout_sites)
     rate = CONFIG.hidden_dropout_prob
     hidden = np.concatenate(model.encoder(**inputs, all_hidden=True).all_hidden[1:], axis=-1)
@@ -127,7 +127,7 @@ def test_only_the_new_layers_have_gradients_and_dropout(model):
     np.testing.assert_allclose(np.array(model(inputs, seed=SEED)), np.array(wanted), rtol=1e-4, atol=1e-4)
 
 
-def test_float32_whatever_the_policy():
+def test_float32_regardless_of_the_dtype_policy():
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         model = BertForTask(CONFIG, FEATURE_BASED, 3)
@@ -162,12 +162,15 @@ def test_saved_and_opened_again(model, tmp_path):
     assert (opened.task, opened.labels, opened.missing) == (FEATURE_BASED, record.labels, ())
     inputs = encoder_inputs((3, 12))
     np.testing.assert_array_equal(np.array(opened.model(inputs)), np.array(model(inputs)))
-    # Its layers are asked for as those of any other model.
+    # Its layers can be selected as those of any other model.
     assert load_model(tmp_path, layers=[0]).missing == ()
 
 
-def test_it_learns_what_stands_on_both_sides():
-    """Tags that say whether a piece occurs before and whether it occurs after: no single state of a side tells."""
+def test_training_uses_the_context_of_both_sides():
+    """Train on tags of whether token 7 occurs up to a position and token 8 from it on.
+
+    The state of a single direction does not contain both facts.
+    """
     generator = np.random.default_rng(0)
     ids = generator.integers(5, 11, (32, 10)).astype(np.int32)
     mask = (np.arange(10) < generator.integers(5, 11, 32)[:, None]).astype(np.int32)

@@ -19,7 +19,7 @@ def make_model(task, num_labels=None):
 
 
 def encoded(weights, inputs):
-    """Hidden states [B, S, H] and pooled outputs [B, H] of the reference."""
+    """Return the hidden states [B, S, H] and the pooled outputs [B, H] of the reference."""
     examples = [
         reference.encode(weights, CONFIG.num_hidden_layers, CONFIG.num_attention_heads, *example)
         for example in zip(inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"], strict=True)
@@ -81,7 +81,7 @@ def test_the_heads_dropout_follows_those_of_the_encoder():
         )
         logits = np.asarray(dropped) @ weights["output_weights"].T + weights["output_bias"]
         assert_close(model(inputs, seed=SEED), logits)
-    # The released code has none there.
+    # The released code has no dropout before the span head.
     model, weights = make_model("span")
     hidden, _ = model.encoder(**inputs, seed=SEED)
     logits = np.asarray(hidden) @ weights["cls/squad/output_weights"].T + weights["cls/squad/output_bias"]
@@ -125,7 +125,7 @@ def test_the_table_names_every_variable_once(task):
         ("span", 3, "invalid num_labels 3 for task span: must be 2, or None"),
     ],
 )
-def test_tasks_and_labels_that_cannot_be(task, labels, message):
+def test_invalid_tasks_and_numbers_of_labels(task, labels, message):
     with pytest.raises(ConfigError) as caught:
         BertForTask(CONFIG, task, labels)
     assert message in str(caught.value)

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 def test_jax_gives_the_numbers_of_tensorflow_without_importing_it(tmp_path):
     here = Path(__file__).parent
     path = os.pathsep.join([str(ROOT), str(here), *filter(None, [os.environ.get("PYTHONPATH")])])
-    # Keras reads the backend before anything else; a JAX without an accelerator says so on standard error.
+    # Keras reads the backend when it is imported. JAX_PLATFORMS avoids a message of JAX without an accelerator.
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
     program = [sys.executable, str(here / "every_output.py"), str(tmp_path / "jax.npz")]
     answer = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ RATES = [0.1, 0.25, 0.5]
 
 
 def masks_of_examples():
-    """Masks of six examples at two consecutive steps, of three consecutive sites and of small seeds, by rate 1/2."""
+    """Return masks with rate 1/2: six examples at two consecutive steps, three consecutive sites, and small seeds."""
     steps = [keep_mask((6, ELEMENTS), 0.5, example_seeds(12345, step, 0, 6)) for step in (7, 8)]
     sites = [keep_mask((1, ELEMENTS), 0.5, example_seeds(12345, 7, 0, 1) + np.array([0, site])) for site in (1, 2)]
     pairs = [keep_mask((1, ELEMENTS), 0.5, np.array([[first, site]])) for first in (0, 1, 2) for site in (0, 1)]
@@ -25,9 +25,9 @@ def masks_of_examples():
 
 
 def normal_scores(both_dropped, count, rate):
-    """Deviations of counts of two independent elements that are both dropped, in standard deviations.
+    """Return the deviations from independence of counts of pairs that are both dropped, in standard deviations.
 
-    A count over neighbors in one mask has a larger variance: an element is in two pairs.
+    A count over neighbors in one mask has a larger variance, because an element is in two pairs.
     """
     expected = rate**2
     variance = expected * (1 - expected) + 2 * (rate**3 - rate**4)
@@ -36,7 +36,7 @@ def normal_scores(both_dropped, count, rate):
 
 @pytest.mark.parametrize("rate", RATES)
 def test_rate(rate):
-    """Each of 16 examples and all of them together: five standard deviations of a binomial count."""
+    """Check each of 16 examples and all of them together, to five standard deviations of a binomial count."""
     dropped = ~np.asarray(keep_mask((16, ELEMENTS), rate, example_seeds(1, 2, 3, 16)))
     for values in (*dropped, dropped):
         assert abs(values.mean() - rate) < 5 * (rate * (1 - rate) / values.size) ** 0.5
@@ -47,7 +47,7 @@ def test_examples_steps_sites_and_consecutive_seeds_are_independent():
     counts = [np.sum(dropped[first] & dropped[second]) for first in range(len(dropped)) for second in range(first)]
     scores = normal_scores(counts, ELEMENTS, 0.5)
     assert np.abs(scores).max() < 5
-    # The variance of two masks, without that of neighbors, is three fifths.
+    # Counts over two masks have three fifths of the variance of counts over neighbors.
     assert np.std(scores) == pytest.approx(0.6**0.5, abs=0.2)
 
 
@@ -62,7 +62,7 @@ def test_positions_are_independent(rate):
 
 @pytest.mark.parametrize("stride", [1, 64, 128, 768, 4096])
 def test_patterns_of_eight_positions_are_uniform(stride):
-    """Chi-squared with 255 degrees of freedom, of which five standard deviations are 113, over 2**20 patterns."""
+    """Check chi-squared over 2**20 patterns: with 255 degrees of freedom, five standard deviations are 113."""
     values = np.asarray(keep_mask((1, 8 * ELEMENTS), 0.5, example_seeds(9, 0, 0, 1)))[0]
     bits = values[: values.size // (8 * stride) * 8 * stride].reshape(-1, 8, stride)
     patterns = np.einsum("gbs,b->gs", bits.astype(np.int32), 2 ** np.arange(8))
@@ -71,7 +71,7 @@ def test_patterns_of_eight_positions_are_uniform(stride):
 
 
 def test_axes_are_independent():
-    """The attention probabilities of all heads and rows, of which neighbors are no neighbors in memory."""
+    """Check attention probabilities of all heads and rows; neighbors along most axes are not adjacent in memory."""
     dropped = ~np.asarray(keep_mask((4, 12, 128, 128), 0.1, example_seeds(5, 6, 0, 4)))
     for axis in range(4):
         first, second = (
@@ -86,14 +86,14 @@ def test_masks_of_an_example_do_not_depend_on_the_others():
     for start, count in ((0, 1), (1, 3), (4, 4)):
         part = keep_mask((count, *shape), 0.3, example_seeds(1, 2, 40 + start, count))
         np.testing.assert_array_equal(part, whole[start : start + count])
-    # One seed for a batch: positions are counted over all of it.
+    # With one seed for a batch, positions are counted over the whole batch.
     shared = np.asarray(keep_mask((8, *shape), 0.3, np.array([1, 2], np.int32)))
     np.testing.assert_array_equal(shared.reshape(1, -1), keep_mask((1, 8 * 140), 0.3, np.array([[1, 2]], np.int32)))
     assert len({values.tobytes() for values in shared}) == 8
 
 
 def test_masks_are_those_of_the_formula():
-    """Masks of a release are those of the next one, so that a resumed run continues with its own."""
+    """Check the formula, because masks must be equal in all releases, so that a resumed run continues with its own."""
     low = 2**32 - 1
 
     def mixed(word):
@@ -140,7 +140,7 @@ def test_one_bit_of_a_pair_changes_half_of_the_bits_of_its_keys():
             changed = pairs.copy()
             changed[word] ^= np.uint32(1 << bit)
             bits = np.unpackbits((np.stack(mix_pair(*changed)) ^ keys).view(np.uint8).reshape(2, 5000, 4), axis=-1)
-            # Each of the 64 bits over 5,000 pairs: five standard deviations.
+            # The limit for each of the 64 bits is five standard deviations over 5,000 pairs.
             assert np.abs(bits.mean(axis=1) - 0.5).max() < 5 * 0.5 / 5000**0.5
 
 
@@ -168,7 +168,7 @@ def test_models_with_a_seed_per_example_do_not_depend_on_the_division_of_a_batch
 def test_every_model_has_dropout_that_changes_with_the_step(seeded_outputs, case):
     for name in (name for name in seeded_outputs if name.startswith("whole/")):
         differences = np.abs(seeded_outputs[name] - seeded_outputs[name.replace("whole", case)])
-        # Of every example: no seed is lost on the way to the last layer.
+        # Every example differs, so no seed is lost on the way to the last layer.
         assert differences.reshape(len(differences), -1).max(axis=1).min() > 1e-3, name
 
 

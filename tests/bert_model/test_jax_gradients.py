@@ -24,7 +24,7 @@ def plain_normalization(inputs, gamma, beta):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 2e-2)])
 def test_softmax(dtype, tolerance):
-    """Against automatic differentiation of the library's softmax in float32, of the same rounded scores."""
+    """Compare with automatic differentiation of JAX's softmax in float32, for the same rounded scores."""
     scores, upstream = random((2, 3, 5, 9), (2, 3, 5, 9))
     bias = np.where(np.arange(9) < 7, 0.0, -10000.0).astype(np.float32)[None, None, None]
     scores = jnp.asarray(4 * scores, dtype)
@@ -44,7 +44,7 @@ def test_softmax_of_scores_that_overflow_float16():
 
 @pytest.mark.parametrize("mean", [0.0, 3.0, -20.0])
 def test_layer_normalization(mean):
-    """Against automatic differentiation in float64 of two passes; the error grows with mean^2 / variance."""
+    """Compare with automatic differentiation of two passes in float64; the error grows with mean^2 / variance."""
     inputs, gamma, beta, upstream = random((4, 6, 32), (32,), (32,), (4, 6, 32))
     inputs += np.float32(mean)
     outputs, vjp = jax.vjp(lambda *values: layer_normalization(*values, 1e-12), inputs, gamma, beta)
@@ -66,7 +66,7 @@ def test_layer_normalization_of_a_constant_row_is_beta():
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e5])
 def test_cross_entropy(scale):
-    """Against automatic differentiation in float64 of log softmax."""
+    """Compare with automatic differentiation of log softmax in float64."""
     logits, upstream = random((3, 4, 11), (3, 4))
     logits, labels = scale * logits, np.arange(12).reshape(3, 4) % 11
     losses, vjp = jax.vjp(lambda values: cross_entropy(values, labels), logits)
@@ -83,7 +83,10 @@ def test_cross_entropy(scale):
 
 
 def test_the_gradient_of_a_bias_is_summed_in_float32():
-    """Automatic differentiation sums in bfloat16, which has 8 bits: 3 % away, or stuck at 256 for a sum of ones."""
+    """Check a sum for which automatic differentiation in bfloat16, which has 8 bits, has an error of 3 %.
+
+    In bfloat16, a sum of ones does not exceed 256.
+    """
     (upstream,) = random((5000, 8))
     upstream = jnp.asarray(upstream + 0.1, jnp.bfloat16)
     inputs, bias = jnp.zeros((5000, 8), jnp.bfloat16), jnp.ones(8, jnp.bfloat16)

@@ -13,7 +13,7 @@ SUM_BY_ROW = jax.jit(sum_by_row, static_argnums=2)
 
 
 def added(values, ids, rows):
-    """In float64, one value at a time."""
+    """Return the sum of the values of each id in float64, adding one value at a time."""
     total = np.zeros((rows, values.shape[1]))
     for value, row in zip(values.astype(np.float64), ids, strict=True):
         total[row] += value
@@ -25,7 +25,7 @@ def added(values, ids, rows):
     [(1, 3, 0), (128, 5, 0), (129, 1, 0), (1000, 1, 1), (700, 40, 3), (640, 3000, 0), (900, 3000, 2)],
 )
 def test_sum_by_row(count, rows, frequent):
-    """Ids that occur never, once, in one block and in several blocks; the first ones make up most of the values."""
+    """Check ids that occur never, once, in one block and in several blocks; the first ids have most of the values."""
     generator = np.random.default_rng(count)
     ids = generator.integers(0, rows, count)
     if frequent:
@@ -67,6 +67,6 @@ def test_look_ups_and_their_gradients_on_a_cpu():
     np.testing.assert_allclose(vjp(upstream)[0], wanted, atol=1e-6)
 
 
-def test_an_id_beyond_the_table_is_not_a_number():
-    """As in jax.numpy.take, so that the training stops, rather than learn from another row."""
+def test_an_id_beyond_the_table_gives_nan():
+    """Check for NaN, as from `jax.numpy.take`, so that training stops instead of learning from another row."""
     assert np.isnan(take_rows(jnp.ones((3, 2)), np.array([3]))).all()

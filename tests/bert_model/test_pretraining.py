@@ -51,7 +51,7 @@ def test_initial_weights():
         elif name.endswith(("beta", "bias")):
             assert (values == 0).all(), name
         else:
-            # A normal cut at two standard deviations keeps 0.88 of its deviation.
+            # A normal distribution truncated at two standard deviations keeps 0.88 of its standard deviation.
             assert abs(values).max() <= 0.04 + 1e-6, name
             assert values.std() == pytest.approx(0.0176, rel=0.1 if values.size > 1000 else 0.3), name
             assert abs(values.mean()) < 0.005, name
@@ -111,7 +111,7 @@ def test_a_packed_row_has_the_losses_of_its_instances():
     row, instances = packed_inputs([7, 9, 5], row_length=24)
     positions = np.array([[1, 6, 8, 15, 17, 20, 0, 0]])
     labels = {"masked_lm_ids": np.arange(8)[None] + 3, "masked_lm_weights": np.array([[1, 1, 1, 1, 1, 1, 0, 0.0]])}
-    # A place for a fourth pair stays empty.
+    # The slot of a fourth pair is empty.
     row["next_sentence_positions"] = np.append(row["next_sentence_positions"], [[0]], axis=1)
     pairs = {
         "next_sentence_labels": np.array([[1, 0, 1, 0]]),
@@ -156,7 +156,7 @@ def test_padded_size(vocab_size, rows):
 def test_rows_that_pad_the_vocabulary_change_nothing():
     plain, padded = make_model(), BertForPretraining(CONFIG, pad_vocabulary=True)
     assert padded.encoder.embeddings.word_embeddings.shape == (128, 24)
-    # The rows of padding have weights that would be predicted if they took part.
+    # The weights of the padding rows are so large that these rows would be predicted if they were included.
     for one, other in zip(randomise(plain).values(), randomise(padded).values(), strict=True):
         np.testing.assert_array_equal(one, other)
     features = make_features()
@@ -178,7 +178,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing():
         assert not given[len(gradient) :].any(), name
 
 
-def test_left_to_right_predictions_do_not_see_what_follows():
+def test_predictions_with_causal_attention_do_not_depend_on_later_tokens():
     model = BertForPretraining(CONFIG, causal_attention=True)
     randomise(model)
     features = make_features()

@@ -19,7 +19,7 @@ SMALL = BertConfig(
 
 @pytest.mark.parametrize(
     ("name", "encoder", "total"),
-    # Encoder and pooler, as of the released checkpoints; with the heads of pretraining.
+    # The first count is of encoder and pooler, as in the released checkpoints; the second includes pretraining heads.
     [("base", 109_482_240, 110_106_428), ("large", 335_141_888, 336_226_108)],
 )
 def test_published_counts(name, encoder, total):
@@ -54,7 +54,7 @@ def test_counts_are_those_of_the_model():
         assert counts.encoder == parameter_counts(SMALL).encoder
 
 
-def test_base_built():
+def test_the_encoder_of_base_has_the_published_count():
     assert sizes(BertForPretraining(BertConfig.preset("base", 30522)).encoder) == 109_482_240
 
 
@@ -84,9 +84,11 @@ def test_flops_count_every_product_of_a_naive_forward_pass():
     assert training_flops_per_token(SMALL, length, predictions) * length == pytest.approx(3 * total)
 
 
-def test_what_the_last_layer_skips():
-    """A last layer all of whose positions are predicted skips nothing; each skipped one costs what a layer does
-    without keys and values."""
+def test_flops_that_the_last_layer_skips():
+    """Check that the last layer skips nothing if all positions are predicted.
+
+    Each skipped position saves the operations of a layer except those of keys and values.
+    """
     config = BertConfig.preset("tiny", 100)
     assert skipped_training_flops_per_token(config, 128, 127) == 0
     of_layer = 8 * 128**2 + 4 * 128 * 512 + 4 * 128 * 128

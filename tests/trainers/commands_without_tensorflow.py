@@ -1,7 +1,8 @@
-"""Runs commands in a process in which TensorFlow and TensorBoard are not installed.
+"""Run commands in a process in which TensorFlow and TensorBoard cannot be imported.
 
-stdin: a JSON list of command lines. stdout: for each a JSON line with the exit code, what it printed, and the number of
-forward passes that JAX compiled. A command line ["fill_masks", model, text, ...] calls the function of that name.
+stdin: a JSON list of command lines. stdout: for each command line, a JSON line with its exit code, its output, and the
+number of forward passes that JAX compiled. A command line ["fill_masks", model, text, ...] calls the function of that
+name.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ HIDDEN = ("tensorflow", "tensorboard")
 
 
 class InstalledPackages(importlib.machinery.PathFinder):
-    """Finds what `HIDDEN` does not name."""
+    """A finder of all packages except those in `HIDDEN`."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
@@ -49,7 +50,7 @@ def main() -> int:
         else:
             with contextlib.redirect_stdout(printed):
                 code = beambert.main(argv)
-        # The function of a forward pass is called `step`.
+        # The compiled function of a forward pass is named `step`.
         result = {"code": code, "printed": printed.getvalue(), "programs": compiled.count("jit(step)")}
         print(json.dumps(result), flush=True)
     assert not set(HIDDEN) & sys.modules.keys()

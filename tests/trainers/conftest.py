@@ -30,7 +30,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def options(tmp_path, data):
-    """A function from flags to the configuration of a run: a small model on `data`, unless told otherwise."""
+    """A function that returns the configuration of a run for flags; the default is a small model on `data`."""
     model = tmp_path / "model.json"
     model.write_text(CONFIG.to_json(), encoding="utf-8")
 

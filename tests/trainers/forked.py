@@ -1,6 +1,6 @@
-"""Runs functions in processes of their own: real ones, to be killed and to fail, at a tenth of a second each.
+"""Run functions in separate processes, which a test may kill or let fail, at a cost of a tenth of a second each.
 
-They are forked from a process that has imported TensorFlow and done nothing with it.
+The processes are forked from one that has imported TensorFlow but not used it.
 """
 
 import multiprocessing
@@ -16,14 +16,14 @@ _CONTEXT.set_forkserver_preload(
 
 
 def start(log: Path, function, *arguments):
-    """Starts `function(*arguments)`, of the top level of a module; all that it prints is appended to `log`."""
+    """Start `function(*arguments)`, a function at the top level of a module; append its output to `log`."""
     process = _CONTEXT.Process(target=_call, args=(log, function, arguments), daemon=True)
     process.start()
     return process
 
 
 def run(log: Path, function, *arguments, timeout: float = 120) -> int:
-    """Calls the function in a process of its own; its exit code, minus a signal's number if that ended it."""
+    """Call a function in a separate process; return its exit code, or minus the number of the signal that ended it."""
     process = start(log, function, *arguments)
     process.join(timeout)
     if process.exitcode is None:
@@ -37,6 +37,6 @@ def _call(log: Path, function, arguments):
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
-    # As in a terminal's foreground, wherever the tests run.
+    # SIGINT acts as in the foreground of a terminal, regardless of where the tests run.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(function(*arguments))

@@ -1,4 +1,4 @@
-"""Writes small pretraining datasets for the tests, in every format, with the protocol buffer's own encoder."""
+"""Write small pretraining datasets for the tests, in every format, with the encoder of the protocol buffer library."""
 
 import dataclasses
 import hashlib
@@ -18,7 +18,7 @@ VOCABULARY = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfg" for b in "aeiou"), "##s", "."),
     "vocab.txt",
 )
-# For runs of which there are many, or which are long.
+# The model of tests with many or long runs.
 SMALLEST = BertConfig(
     vocab_size=len(VOCABULARY),
     hidden_size=16,
@@ -32,9 +32,10 @@ SMALLEST = BertConfig(
 def random_features(
     generator: np.random.Generator, count: int, length: int = LENGTH, predictions: int = PREDICTIONS, instances: int = 1
 ) -> dict[str, np.ndarray]:
-    """`count` masked examples with some padding: [count, ...] as int64 and float32.
+    """Return `count` masked examples with some padding: [count, ...] as int64 and float32.
 
-    The seven features of the released code; with room for more than one instance a row, all ten and two instances.
+    They have the seven features of the released code. With `instances` above 1, they have all ten features, and each
+    row has two instances.
     """
     features = {
         "input_ids": generator.integers(5, len(VOCABULARY), (count, length)),
@@ -76,7 +77,7 @@ def random_features(
 
 
 def unmasked_ids(features: dict[str, np.ndarray]) -> np.ndarray:
-    """input_ids with the original tokens in their places."""
+    """Return input_ids with the original tokens at the masked positions."""
     ids = features["input_ids"].copy()
     row, slot = np.nonzero(features["masked_lm_weights"])
     ids[row, features["masked_lm_positions"][row, slot]] = features["masked_lm_ids"][row, slot]
@@ -90,13 +91,13 @@ def write_dataset(
     seed: int = 0,
     options: PretrainingDataOptions = OPTIONS,
 ) -> Dataset:
-    """Writes shards, vocabulary and manifest.
+    """Write shards, vocabulary and manifest.
 
     Args:
-        directory: made if need be.
-        examples: for (split, copy), the number of examples of each shard, of each length of rows.
-        max_seq_length: what the manifest says; the examples have the lengths of `options` whatever it is.
-        seed: of the random examples.
+        directory: directory of the dataset; created if needed.
+        examples: for each (split, copy), the number of examples of each shard, for every row length.
+        max_seq_length: value in the manifest; the examples have the lengths of `options`, regardless of it.
+        seed: seed of the random examples.
         options: the format.
     """
     import tensorflow as tf  # Programs that train with JAX import this file too.
@@ -143,7 +144,7 @@ def write_dataset(
 
 
 def record(features: dict[str, np.ndarray], row: int, options: PretrainingDataOptions) -> bytes:
-    """One example as the options want it: its features, their names, with padding or without."""
+    """Return a serialized example with the features, their names and the padding that the options require."""
     ids = unmasked_ids(features) if options.masking == "dynamic" else features["input_ids"]
     instances = int(features["next_sentence_weights"][row].sum()) if options.pack else 1
     example = {}
@@ -157,7 +158,7 @@ def record(features: dict[str, np.ndarray], row: int, options: PretrainingDataOp
 
 
 def serialized(example: dict[str, np.ndarray]) -> bytes:
-    """One tf.train.Example."""
+    """Return a serialized tf.train.Example."""
     import tensorflow as tf
 
     feature = {

@@ -1,4 +1,4 @@
-"""Writes models with random weights, of every task, that read some thirty scripts."""
+"""Write models of every task, with random weights and a vocabulary of about thirty scripts."""
 
 from pathlib import Path
 
@@ -38,15 +38,15 @@ def write_model(
     multi_label: bool = False,
     config: BertConfig = CONFIG,
 ) -> Path:
-    """Writes a native model.
+    """Write a native model.
 
     Args:
-        directory: made.
-        task: of `variable_names.TASKS`, or "pretraining".
-        labels: for classes.
-        without: starts of the TF1 names of weights to leave out.
-        causal_attention, multi_label: as of `ModelRecord`.
-        config: of the model.
+        directory: directory to create.
+        task: a task of `variable_names.TASKS`, or "pretraining".
+        labels: names of the classes.
+        without: prefixes of the TF1 names of weights to leave out.
+        causal_attention, multi_label: as for `ModelRecord`.
+        config: configuration of the model.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)

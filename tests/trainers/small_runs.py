@@ -1,4 +1,4 @@
-"""Runs the loop over a task and some batches, with everything that a test does not care about chosen."""
+"""Run the training loop on a task and batches, with defaults for everything that a test does not set."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,18 +17,18 @@ from trainers.optimization.schedule import Stage
 from trainers.training.loop import LoopConfig, TrainData, train
 
 Elements = Sequence[dict[str, np.ndarray]]
-# More than any test reads.
+# More batches than any test reads.
 _ENDLESS = 10_000
 
 
 def settings(**changes: Any) -> TrainConfig:
-    """Return ten steps at a decaying rate without warm-up."""
+    """Return the configuration of ten steps with a decaying learning rate, without warm-up."""
     options = {"num_train_steps": 10, "num_warmup_steps": 0, "learning_rate": 0.1, "seed": 1}
     return TrainConfig(**{**options, **changes})
 
 
 def batches_of(elements: Elements, count: int | None = None) -> Batches:
-    """Return `count` batches, which begin again with the first of the elements after the last; None for each once."""
+    """Return `count` batches that cycle through the elements; with None, each element once."""
     count = len(elements) if count is None else count
     shapes = {
         name: (
@@ -41,7 +41,7 @@ def batches_of(elements: Elements, count: int | None = None) -> Batches:
 
 
 def repeated(elements: Elements) -> Batches:
-    """Return the elements again and again."""
+    """Return `_ENDLESS` batches that cycle through the elements."""
     return batches_of(elements, _ENDLESS)
 
 
@@ -51,7 +51,7 @@ def evaluated(task: Objective, *elements: dict[str, np.ndarray]) -> dict[str, fl
 
 
 def for_all(batches: Batches) -> Callable[[InputShard], Batches]:
-    """Return what a single device reads."""
+    """Return a function that returns all batches for any input shard, as for a single device."""
     return lambda share: batches
 
 
@@ -64,13 +64,13 @@ def trained(
     shown: dict[str, str] | None = None,
     **config: Any,
 ) -> int | None:
-    """Return the result of `train`; checkpoints go to output/c.
+    """Run `train` and return its result; checkpoints are written to output/c.
 
     Args:
-        trainer: a new one.
-        batches: from the first step on.
+        trainer: a new trainer.
+        batches: batches from the first step on.
         output: the run's directory.
-        evaluate, batch_size: as of `train` and `Stage`.
+        evaluate, batch_size: as for `train` and `Stage`.
         shown: metrics of the progress line.
         config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
     """

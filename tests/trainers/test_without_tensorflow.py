@@ -1,4 +1,4 @@
-"""Commands with JAX, where TensorFlow is not installed, against the same commands with TensorFlow."""
+"""Test commands with JAX in a process without TensorFlow against the same commands with TensorFlow."""
 
 import importlib.util
 import json
@@ -49,7 +49,7 @@ FEATURES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Models of every head, texts of every length, shards and the files of a task."""
+    """A directory with models of every head, texts of every length, shards and the files of a task."""
     folder = tmp_path_factory.mktemp("without")
     for name, (head, labels) in HEADS.items():
         write_model(folder / name, head, labels, multi_label=name == "multi_label")
@@ -135,7 +135,7 @@ def test_predictions_of_every_head(results, folder, capsys, name):
     wanted = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(found) == len(INPUTS.get(name, SINGLE))
     assert_close(found, wanted)
-    # Of the lengths 32 and 64, and for multiple choice of every size of a chunk.
+    # One program for each of the lengths 32 and 64, and for multiple choice one for each size of a chunk.
     assert 1 <= results[name]["programs"] <= 3
 
 
@@ -147,7 +147,7 @@ def test_evaluation(results, folder):
         for backend in ("jax", "tensorflow")
     )
     assert_close(found, wanted)
-    # Lengths from 8 on, for one or several labels, and for masked windows.
+    # One program for each length from 8 on, with one or several labels, and programs for masked windows.
     assert 1 <= results["evaluate"]["programs"] <= 12
 
 
@@ -165,7 +165,7 @@ def test_features_of_all_lengths(results, folder, name):
         for array in found.files:
             if array != "vocabulary":
                 np.testing.assert_allclose(found[array], wanted[array], rtol=1e-5, atol=1e-5)
-    # Of the lengths 32 and 64.
+    # One program for each of the lengths 32 and 64.
     assert results[name]["programs"] == 2
 
 
@@ -214,7 +214,7 @@ def test_static_shapes_are_few_and_large_enough():
         lengths = {length: padded_length(length, limit, static=True) for length in range(1, limit + 1)}
         assert all(length <= padded <= limit for length, padded in lengths.items())
         assert len(set(lengths.values())) == count
-        # Half the length is added at most, except to short texts.
+        # Padding adds at most half the length, except to short texts.
         assert all(2 * padded <= 3 * length + 64 for length, padded in lengths.items())
     assert [padded_length(length, 60, static=False) for length in (1, 8, 9, 57)] == [8, 8, 16, 60]
     assert [padded_batch_size(count, 32, count) for count in (1, 2, 3, 20, 32)] == [1, 2, 4, 32, 32]

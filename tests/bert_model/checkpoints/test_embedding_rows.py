@@ -15,7 +15,7 @@ POSITIONS = "bert/embeddings/position_embeddings"
 
 def test_rows_are_copied_bit_for_bit_or_averaged():
     generator = np.random.default_rng(0)
-    # Bits of all kinds: a copy through a float operation would change the NaN with its payload.
+    # The row has bits of all kinds. A copy through a float operation would change the NaN with its payload.
     matrix = generator.normal(0, 1, (6, 5)).astype(np.float32)
     matrix[2] = np.frombuffer(bytes.fromhex("010000800000807f230180ff000000800100c07f"), np.float32)
     rows = embedding_rows.rows_from(matrix, [(5,), (2,), (0, 1, 1), (3, 4)], ["a", "b", "c", "d"])

@@ -62,7 +62,7 @@ def test_the_two_forms_of_gelu_are_told_apart(recorded, tmp_path):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_written_again_it_is_the_same_model(name, recorded, tmp_path):
+def test_a_model_is_unchanged_when_written_again(name, recorded, tmp_path):
     with open_checkpoint(FIXTURES / name) as checkpoint:
         writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), WordRules())
         before = {key: tensor.read() for key, tensor in checkpoint.tensors.items()}
@@ -99,7 +99,7 @@ def test_the_file_is_as_transformers_wants_it(release):
         (("cls/",), "BertModel"),
     ],
 )
-def test_the_class_is_that_of_the_heads_that_are_there(tmp_path, left_out, expected):
+def test_the_class_depends_on_the_stored_heads(tmp_path, left_out, expected):
     write_release(tmp_path / "release")
     with open_checkpoint(tmp_path / "release") as checkpoint:
         kept = (
@@ -109,7 +109,7 @@ def test_the_class_is_that_of_the_heads_that_are_there(tmp_path, left_out, expec
 
 
 def test_other_spellings_are_read(release):
-    """A BertModel without prefix, with gamma and beta and the position_ids that older versions saved."""
+    """Read a BertModel without prefix, with gamma and beta, and with the position_ids that older versions saved."""
     with open_checkpoint(release) as checkpoint:
         expected = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
     tensors = load_file(release / "model.safetensors")

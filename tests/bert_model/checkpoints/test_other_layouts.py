@@ -1,4 +1,7 @@
-"""SavedModels, TensorFlow Hub modules, Model Garden checkpoints and KerasHub presets, as their libraries write them."""
+"""Test SavedModels, TensorFlow Hub modules, Model Garden checkpoints and KerasHub presets.
+
+The fixtures were written by the libraries of these formats.
+"""
 
 import dataclasses
 import json
@@ -44,7 +47,7 @@ def recorded(name):
 def test_our_outputs_are_those_of_the_library(name, names):
     values = recorded(name)
     ours = our_outputs(FIXTURES / name, values)
-    # KerasHub's masked-LM head has the erf form of GELU and an epsilon of 1e-5, other than BERT.
+    # KerasHub's masked-LM head has the erf form of GELU and an epsilon of 1e-5, unlike BERT.
     tolerance = {"prediction_logits": 1e-3} if name == "keras_hub" else {}
     for key, its_key in {"last_hidden_state": "last_hidden_state", **names}.items():
         # Padding has no defined output.
@@ -55,7 +58,7 @@ def test_our_outputs_are_those_of_the_library(name, names):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_files_say(name):
+def test_configuration_heads_and_vocabulary_of_a_layout(name):
     with open_checkpoint(FIXTURES / name) as checkpoint:
         assert checkpoint.config == BertConfig(
             vocab_size=40,
@@ -82,7 +85,7 @@ def test_what_the_files_say(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_commands_read_them(name, tmp_path, capsys):
+def test_commands_read_every_layout(name, tmp_path, capsys):
     model = str(FIXTURES / name)
     vocabulary = ["--vocab_file", str(VOCABULARY)] if name == "model_garden_checkpoint" else []
     assert beambert.main(["convert", model, str(tmp_path / "converted"), "--to", "tf1", *vocabulary]) == 0
@@ -127,7 +130,7 @@ def test_heads_of_a_hub_module_are_not_guessed(tmp_path):
     (directory / "saved_model.pb").touch()
     with pytest.raises(CheckpointError, match=r"number of attention heads.*add bert_config.json to its directory"):
         open_checkpoint(directory).__enter__()
-    # A given configuration, and one in the directory, which takes precedence as for every other layout.
+    # A configuration can be given. One in the directory takes precedence, as for every other layout.
     with open_checkpoint(directory, config=CONFIG) as checkpoint:
         assert checkpoint.config == CONFIG
     shutil.copy(tmp_path / "release" / "bert_config.json", directory)
@@ -147,7 +150,7 @@ def test_heads_of_a_hub_module_are_not_guessed(tmp_path):
         ("hub_encoder", "variables/variables.data-00000-of-00001", b"", "is truncated"),
     ],
 )
-def test_a_damaged_file_is_one_line(name, file, content, message, tmp_path):
+def test_a_corrupt_file_is_a_one_line_error(name, file, content, message, tmp_path):
     shutil.copytree(FIXTURES / name, tmp_path / "model")
     (tmp_path / "model" / file).write_bytes(content)
 
@@ -194,7 +197,7 @@ def test_any_changed_byte_of_an_object_graph_is_found(tmp_path):
             tf1.read(prefix)
 
 
-def test_another_saved_model_is_one_line(tmp_path):
+def test_another_saved_model_is_a_one_line_error(tmp_path):
     import tensorflow as tf
 
     module = tf.Module()

@@ -16,21 +16,21 @@ WHOLE = ROOT / "tests" / "fixtures" / "hugging_face" / "pretraining_tanh" / "pyt
 
 
 class Global:
-    """Pickled as the name of a class of PyTorch, which is not installed here."""
+    """An object that is pickled as the name of a class of PyTorch, which is not installed here."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
 
 
 class Storage:
-    """Pickled as torch.save does: a persistent id."""
+    """A storage, which is pickled as a persistent id, as by torch.save."""
 
     def __init__(self, kind, key, count):
         self.identifier = ("storage", Global("torch", kind), key, "cpu", count)
 
 
 class Rebuilt:
-    """Pickled as a call of a function by name."""
+    """An object that is pickled as a call of a function by name."""
 
     def __init__(self, module, name, *arguments):
         self.call = (Global(module, name), arguments)
@@ -43,7 +43,7 @@ def _called():
     raise AssertionError
 
 
-# The Python pickler, which can be told to write names of what does not exist here.
+# The Python pickler can be extended to write names of objects that do not exist here.
 class Pickler(pickle._Pickler):
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)
 
@@ -63,7 +63,7 @@ class Pickler(pickle._Pickler):
 
 
 def write(path, content, storages=(), pickled=None, **others):
-    """An archive as torch.save writes it."""
+    """Write an archive as torch.save does, and return its path."""
     buffer = io.BytesIO()
     Pickler(buffer, 2).dump(content)
     with zipfile.ZipFile(path, "w") as archive:
@@ -133,7 +133,7 @@ def test_parameters_and_wrapped_dictionaries(tmp_path):
 
 
 class Command:
-    """What a hostile file does: a call of os.system when it is unpickled."""
+    """An object of a hostile file, which calls os.system when it is unpickled."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -150,7 +150,7 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(tmp_path):
         pytorch.read(path)
     assert "\n" not in str(caught.value)
     assert not marker.exists()
-    # The same bytes do run where nobody looks.
+    # The same bytes do run with an unrestricted unpickler.
     pickle.loads(hostile)
     assert marker.exists()
 
@@ -167,7 +167,7 @@ def test_a_hostile_pickle_is_refused_and_does_not_run(tmp_path):
         Rebuilt("torch", "FloatStorage", 3),
     ],
 )
-def test_nothing_else_can_be_named_or_called(tmp_path, content):
+def test_other_globals_and_calls_are_refused(tmp_path, content):
     with pytest.raises(CheckpointError, match="is not accepted: "):
         pytorch.read(write(tmp_path / "w", {"x": content}))
 
@@ -187,7 +187,7 @@ def test_nothing_else_can_be_named_or_called(tmp_path, content):
         ({"x": tensor("FloatStorage", "0", 4, 0, ("4",), (1,))}, [("0", np.zeros(4, "<f4"))]),
     ],
 )
-def test_tensors_stay_within_their_numbers(tmp_path, content, storages):
+def test_invalid_tensors_and_storages_are_refused(tmp_path, content, storages):
     with pytest.raises(CheckpointError, match="is not accepted: ") as caught:
         pytorch.read(write(tmp_path / "w", content, storages))
     assert "\n" not in str(caught.value)
@@ -195,7 +195,7 @@ def test_tensors_stay_within_their_numbers(tmp_path, content, storages):
 
 def test_other_formats_and_damage(tmp_path):
     path = tmp_path / "pytorch_model.bin"
-    # Before PyTorch 1.6: a bare pickle that begins with this number.
+    # Before PyTorch 1.6, the format was a bare pickle that begins with this number.
     path.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2))
     with pytest.raises(CheckpointError, match=r"not in the format of torch\.save since PyTorch 1\.6"):
         pytorch.read(path)

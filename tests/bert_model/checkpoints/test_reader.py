@@ -29,11 +29,11 @@ def convert(source, destination, kind, task=None, **options):
 def test_tf1_to_native_to_tf1_keeps_every_byte(tmp_path, task, num_labels, slots):
     values = write_release(tmp_path / "a", task, num_labels, slots=slots)
     convert(tmp_path / "a", tmp_path / "b", "native", task, keep_optimizer=True)
-    # The native model knows its task.
+    # The native model records its task.
     again = convert(tmp_path / "b", tmp_path / "c", "tf1", keep_optimizer=True)
     assert (again.kind, again.task) == ("native", task)
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
-    # TensorFlow writes the same values as the same file.
+    # TensorFlow wrote the same values to identical files.
     for name in ("bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index", "bert_config.json", "vocab.txt"):
         assert (tmp_path / "c" / name).read_bytes() == (tmp_path / "a" / name).read_bytes(), name
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
@@ -64,7 +64,7 @@ def test_the_optimizer_is_dropped_unless_kept(tmp_path):
     convert(tmp_path / "a", tmp_path / "b", "native")
     weights = {name: value for name, value in values.items() if "adam" not in name and name != "global_step"}
     assert_same_bytes(stored_values(tmp_path / "b" / "model.ckpt"), weights)
-    # The number of updates is still known.
+    # The number of steps is still recorded.
     record = native.load(tmp_path / "b")
     assert record == native.ModelRecord(
         "span", do_lower_case=True, steps=1234, origin="converted from the tf1 checkpoint a"
@@ -91,7 +91,7 @@ def test_hugging_face_has_no_bilstm(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_the_head_tells_the_task(tmp_path):
+def test_the_head_determines_the_task(tmp_path):
     for number, (task, num_labels, seen) in enumerate(
         [
             ("pretraining", None, ("pretraining", None)),
@@ -163,7 +163,7 @@ def test_damaged_archives(tmp_path):
         pass
 
 
-def test_places_where_a_checkpoint_may_lie(tmp_path):
+def test_locations_of_checkpoints(tmp_path):
     write_release(tmp_path / "run", name="model.ckpt-20")
     write_release(tmp_path / "older", name="model.ckpt-3")
     for path in (tmp_path / "older").glob("model.ckpt-3.*"):
@@ -172,7 +172,7 @@ def test_places_where_a_checkpoint_may_lie(tmp_path):
     for name in ("model.ckpt-3", "model.ckpt-3.index", "."):
         with open_checkpoint(tmp_path / "run" / name) as checkpoint:
             assert checkpoint.config == CONFIG
-    # As a run has them, configuration and vocabulary one folder up.
+    # As in a run, configuration and vocabulary are in the parent directory.
     (tmp_path / "run" / "checkpoints").mkdir()
     for path in (tmp_path / "run").glob("model.ckpt-*"):
         path.replace(tmp_path / "run" / "checkpoints" / path.name)
@@ -194,7 +194,7 @@ def test_no_checkpoint(tmp_path, name):
         pass
 
 
-def test_without_its_configuration_one_must_be_given(tmp_path):
+def test_a_checkpoint_without_configuration_requires_a_given_one(tmp_path):
     write_release(tmp_path / "a")
     (tmp_path / "a" / "bert_config.json").unlink()
     with (
@@ -227,7 +227,7 @@ def test_a_configuration_that_does_not_fit(tmp_path, changes, message):
         pass
 
 
-def test_missing_layers_are_told(tmp_path):
+def test_missing_layers_are_reported(tmp_path):
     write_release(tmp_path / "a")
     text = dataclasses.replace(CONFIG, num_hidden_layers=3).to_json()
     (tmp_path / "a" / "bert_config.json").write_text(text, encoding="utf-8")
@@ -250,11 +250,11 @@ def test_damaged_tf1_checkpoints_are_named(tmp_path, file, damage):
     with pytest.raises(CheckpointError, match=message) as caught:
         convert(tmp_path / "a", tmp_path / "b", "native")
     assert "\n" not in str(caught.value)
-    # Nothing half-written is left.
+    # No incomplete output is left.
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_checkpoint_of_objects_is_told_apart(tmp_path):
+def test_an_object_based_checkpoint_is_refused(tmp_path):
     import tensorflow as tf
 
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
@@ -265,7 +265,7 @@ def test_a_checkpoint_of_objects_is_told_apart(tmp_path):
         pass
 
 
-def test_other_variables_are_ignored_and_other_models_refused(tmp_path):
+def test_other_models_are_refused(tmp_path):
     import tensorflow as tf
 
     tf.raw_ops.SaveV2(

@@ -1,4 +1,4 @@
-"""The index of a checkpoint as a table; `test_tensor_bundle.py` compares whole checkpoints with TensorFlow's."""
+"""Test the sorted table of a checkpoint index; `test_tensor_bundle.py` compares checkpoints with TensorFlow's."""
 
 import itertools
 import re
@@ -48,7 +48,7 @@ def test_a_truncated_table_is_refused(size):
 
 
 def table_of(*blocks: bytes, index: bytes | None = None) -> bytes:
-    """A table of data blocks as they are given, with correct checksums."""
+    """Return a table of the given data blocks, with correct checksums."""
     content, positions = b"", []
     for block in [*blocks, index]:
         if block is None:
@@ -61,7 +61,7 @@ def table_of(*blocks: bytes, index: bytes | None = None) -> bytes:
 
 
 def block_of(*entries: tuple[int, bytes, bytes]) -> bytes:
-    """A block of (shared bytes, rest of the key, value)."""
+    """Return a block of entries (number of shared bytes, rest of the key, value)."""
     varint = sorted_table.varint
     content = b"".join(
         varint(shared) + varint(len(key)) + varint(len(value)) + key + value for shared, key, value in entries

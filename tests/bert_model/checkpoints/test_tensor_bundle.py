@@ -1,4 +1,4 @@
-"""Bundles compared with those that TensorFlow writes and reads."""
+"""Test tensor bundles against those that TensorFlow writes and reads."""
 
 import itertools
 import os
@@ -23,12 +23,12 @@ from bert_model.checkpoints.tensor_bundle import BundleError, UnsupportedTensorE
 DTYPES = sorted(bundle_index.DTYPE_NAMES)
 FILES = ("index", "data-00000-of-00001")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
-# As in models: few different parts, so that names share prefixes.
+# As in models, names have few different parts, so that they share prefixes.
 PATHS = st.lists(st.sampled_from(["bert", "layer_1", "layer_10", "kernel", "ÿ"]), min_size=1).map("/".join)
 
 
 def numbers(dtype, shape, seed):
-    """Any bytes, among them NaNs with payloads; those of truth values are 0 and 1."""
+    """Return an array of random bytes, among them NaNs with payloads; those of booleans are 0 and 1."""
     array = np.empty(shape, bundle_index.numpy_dtype(dtype))
     content = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 256, array.nbytes, np.uint8)
     return content.view(array.dtype).reshape(shape)
@@ -84,7 +84,7 @@ def test_many_tensors_and_large_ones(tmp_path):
     tensor_bundle.write(tmp_path / "ours", values.items())
     write_with_tensorflow(tmp_path / "theirs", values)
     assert_same_files(tmp_path / "ours", tmp_path / "theirs")
-    # More than one block of the index.
+    # The index has more than one block.
     assert (tmp_path / "ours.index").stat().st_size > 2 * 262_144
     assert_reads(tmp_path / "theirs", values)
 
@@ -188,7 +188,7 @@ def test_an_unknown_dtype_cannot_be_written(tmp_path):
 
 
 def test_a_file_that_takes_a_part_at_a_time_gets_all_bytes():
-    # As a disk that is almost full: a pipe takes less than is written.
+    # A pipe accepts only a part of a write, as does a disk that is almost full.
     content = numbers("uint8", [1_000_000], 1)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -239,7 +239,7 @@ def test_changed_files_are_refused_or_read_the_same(tmp_path_factory, data):
 
 
 def write_entries(prefix, entries, header=b"\x08\x01\x1a\x02\x08\x01"):
-    """A bundle with 8 bytes of data and an index of any entries, with correct checksums of the index."""
+    """Write a bundle with 8 bytes of data and an index of the given entries, with correct checksums of the index."""
     content = sorted_table.encode([(b"", header), *sorted(entries.items())])
     Path(f"{prefix}.index").write_bytes(content)
     Path(f"{prefix}.data-00000-of-00001").write_bytes(bytes(8))
@@ -265,7 +265,7 @@ def varint(number):
 
 
 def entry_of(*sizes, dtype=1, shard=0, offset=0, size=8, crc=None):
-    """A BundleEntryProto."""
+    """Return a serialized BundleEntryProto."""
     shape = b"".join(b"\x12" + varint(len(varint(n)) + 1) + b"\x08" + varint(n) for n in sizes)
     crc = masked_crc(bytes(8)) if crc is None else crc
     fields = ((1, dtype), (3, shard), (4, offset), (5, size))

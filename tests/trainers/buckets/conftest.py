@@ -5,7 +5,7 @@ from trainers.buckets import objects
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory):
-    """An emulator of Cloud Storage that the variables of the environment name."""
+    """An emulator of Cloud Storage, which environment variables point to."""
     from tests.deploy.dataflow.gcp_stand_in import stand_in
 
     with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
@@ -18,6 +18,6 @@ def cloud(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """A cache directory of its own for each test."""
+    """A separate cache directory for each test."""
     monkeypatch.setenv("BEAMBERT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""Objects in an emulator of Cloud Storage: names, checksums, generations, large files."""
+"""Test objects in an emulator of Cloud Storage: names, checksums, generations, large files."""
 
 import os
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def put(cloud):
         "gs://b/a\nb",
     ],
 )
-def test_a_url_without_a_safe_name_is_one_line(url):
+def test_a_url_without_a_safe_name_is_a_one_line_error(url):
     with pytest.raises(StorageError) as error:
         objects.split_url(url)
     assert "\n" not in str(error.value)
@@ -50,7 +50,7 @@ def test_objects_below_a_directory_and_of_a_checkpoint(put):
 
 @pytest.mark.parametrize("name", ["evil/../../outside", "evil//etc/passwd", "evil/./a", "evil/a\0"])
 def test_an_object_whose_name_leaves_the_directory_is_refused(monkeypatch, name):
-    """Cloud Storage allows such names, the emulator does not."""
+    """Check with a fake listing, because Cloud Storage allows such names and the emulator does not."""
 
     class Listing:
         def list_blobs(self, *args, **options):
@@ -112,7 +112,7 @@ def test_an_upload_whose_answer_was_lost_is_no_conflict(put, tmp_path):
     assert objects.upload(path, there.url, 0) == there
 
 
-def test_a_missing_bucket_is_one_line(cloud, tmp_path):
+def test_a_missing_bucket_is_a_one_line_error(cloud, tmp_path):
     path = tmp_path / "a"
     path.write_text("x")
     with pytest.raises(StorageError, match=r"^gs://missing/a cannot be written \(.*\); check the network"):

@@ -1,4 +1,4 @@
-"""Inputs in an emulator of Cloud Storage: what is copied, once, and what is read later."""
+"""Test inputs in an emulator of Cloud Storage: files that are copied once, and shards that are copied when read."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def test_a_file_is_copied_once_and_again_when_it_changed(cloud, lines):
     assert bucket_cache.with_urls(f"{path} is bad") == f"{url} is bad"
 
 
-def test_a_directory_is_what_is_in_the_bucket_now(cloud, lines):
+def test_a_copied_directory_equals_the_current_one_in_the_bucket(cloud, lines):
     put(cloud, ["model/a", "model/sub/b", "model2/c"])
     path = input_copies.fetch(f"gs://{BUCKET}/model/", lines.append)
     assert files(path) == {"a": b"x", "sub/b": b"x"}
@@ -62,10 +62,10 @@ def test_a_directory_replaces_a_file_of_the_same_name_and_back(cloud, lines):
     assert input_copies.fetch(f"gs://{BUCKET}/kind", lines.append).is_file()
 
 
-def test_of_a_run_only_the_checkpoints_that_are_used_are_copied(cloud, lines):
+def test_only_the_used_checkpoints_of_a_run_are_copied(cloud, lines):
     parts = ("index", "data-00000-of-00001", "state.json")
     names = [f"run/checkpoints/model.ckpt-{step}.{part}" for step in (10, 20, 30) for part in parts]
-    # The data of a checkpoint that is not complete.
+    # The data of an incomplete checkpoint.
     names += ["run/checkpoints/model.ckpt-40.data-00000-of-00001", "run/run.json", "run/logs/events"]
     put(cloud, names)
     put(cloud, ["run/beambert.json"], json.dumps({"steps": 20}))
@@ -84,7 +84,7 @@ def test_a_checkpoint_comes_with_the_files_that_describe_it(cloud, lines):
     assert files(path.parent.parent).keys() == {"checkpoints/model.ckpt-5.index", "vocab.txt"}
 
 
-def test_a_missing_input_is_one_line(cloud, lines):
+def test_a_missing_input_is_a_one_line_error(cloud, lines):
     put(cloud, ["texts/a.txt", "part.data"])
     for name in ("texts/b.txt", "text", "part"):
         with pytest.raises(StorageError, match=f"^gs://{BUCKET}/{name} does not exist; check the path"):
@@ -150,7 +150,7 @@ def test_a_shard_that_is_missing_or_was_replaced_in_the_bucket_is_named(cloud, b
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf"])
-def test_a_wrong_limit_is_one_line(in_bucket, monkeypatch, value):
+def test_an_invalid_limit_is_a_one_line_error(in_bucket, monkeypatch, value):
     directory, manifest = in_bucket
     monkeypatch.setenv("BEAMBERT_CACHE_GB", value)
     shutil.rmtree(directory / "shards", ignore_errors=True)

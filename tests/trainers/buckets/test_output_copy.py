@@ -1,4 +1,4 @@
-"""Outputs in an emulator of Cloud Storage: the order of uploads, what is deleted, and where a run continues."""
+"""Test outputs in an emulator of Cloud Storage: order of uploads, deletions, resuming, locks."""
 
 import shutil
 import threading
@@ -31,7 +31,7 @@ def checkpoint(folder, step):
 
 @pytest.fixture
 def run(cloud, tmp_path, request):
-    """The URL of a run that no other test has, its local directory, and a function that starts on it."""
+    """A URL that no other test uses, its local directory, and a function that returns its downloaded `OutputCopy`."""
     url = f"gs://{BUCKET}/{request.node.name}"
     path = bucket_cache.output_path(url)
     path.parent.mkdir(parents=True)
@@ -79,7 +79,7 @@ def test_only_what_changed_is_uploaded(cloud, run, monkeypatch):
     url, path, start = run
     copy = start()
     write(path, a="1", b="2")
-    # Older than the few seconds in which a file may change again with the same time.
+    # The files are older than the few seconds in which a file may change again with the same time.
     for file in path.iterdir():
         import os
 
@@ -109,7 +109,7 @@ def test_a_run_continues_on_another_machine(cloud, run):
     assert lines == [f"Copying {run[0]}: 2 files, 0.0 MB"]
 
 
-def test_what_was_not_uploaded_yet_is_kept_where_the_bucket_did_not_change(cloud, run):
+def test_local_changes_are_kept_if_the_bucket_did_not_change(cloud, run):
     url, path, start = run
     copy = start()
     write(path, a="1")
@@ -121,7 +121,7 @@ def test_what_was_not_uploaded_yet_is_kept_where_the_bucket_did_not_change(cloud
     assert names(cloud, url) == {"a", "c"}
 
 
-def test_the_bucket_counts_where_another_machine_went_on(cloud, run):
+def test_the_bucket_takes_precedence_after_another_machine_continued(cloud, run):
     url, path, start = run
     copy = start()
     write(path, a="1", sub__b="2")
@@ -230,7 +230,7 @@ def test_the_lock_of_a_killed_process_is_replaced(cloud, run, fast):
     assert names(cloud, url) == set()
 
 
-def test_an_object_of_a_person_with_the_name_of_the_lock_stays(cloud, run, fast):
+def test_another_object_with_the_name_of_the_lock_stays(cloud, run, fast):
     url, _, _ = run
     folder = url.removeprefix(f"gs://{BUCKET}/")
     cloud.bucket().blob(f"{folder}/build.lock").upload_from_string("mine")

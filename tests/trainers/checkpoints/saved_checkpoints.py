@@ -1,4 +1,4 @@
-"""Lets tests act at the moment at which a checkpoint was saved."""
+"""Call functions of tests directly after a checkpoint is saved."""
 
 from trainers.training import loop
 

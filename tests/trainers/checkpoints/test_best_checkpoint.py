@@ -10,7 +10,7 @@ from trainers.errors import TrainingError
 
 @pytest.fixture
 def directory(tmp_path):
-    """A directory with the names of checkpoints 1 to 9, whose content matters to nothing here."""
+    """A directory with empty index files of checkpoints 1 to 9; the tests do not depend on their content."""
     for step in range(1, 10):
         (tmp_path / f"model.ckpt-{step}.index").touch()
     return tmp_path
@@ -29,7 +29,7 @@ def directory(tmp_path):
         ("pearson", False),
     ],
 )
-def test_a_metric_s_last_word_says_whether_low_or_high_is_better(directory, metric, lower):
+def test_the_last_word_of_a_metric_determines_whether_lower_is_better(directory, metric, lower):
     assert lower_is_better(metric) is lower
     assert record_if_improved(directory, 1, metric, 0.5)
     assert record_if_improved(directory, 2, metric, 0.4) is lower
@@ -54,13 +54,13 @@ def test_the_best_is_the_first_of_the_lowest(tmp_path_factory, values):
     finite = [value for value in values if abs(value) < float("inf")]
     expected = BestCheckpoint(values.index(min(finite)), "loss", min(finite)) if finite else None
     assert best(directory) == expected
-    # Evaluated again after a resume, the same steps change nothing.
+    # Steps that are evaluated again after a resume do not change the result.
     for step, value in enumerate(values):
         record_if_improved(directory, step, "loss", value)
     assert best(directory) == expected
 
 
-def test_a_best_checkpoint_that_is_gone_and_another_metric_count_for_nothing(directory):
+def test_a_removed_best_checkpoint_and_another_metric_are_ignored(directory):
     assert record_if_improved(directory, 3, "loss", 0.1)
     assert not record_if_improved(directory, 4, "loss", 0.2)
     (directory / "model.ckpt-3.index").unlink()

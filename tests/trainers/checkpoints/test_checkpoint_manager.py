@@ -30,7 +30,7 @@ def variables(value):
 def test_round_trip_under_the_given_names(tmp_path):
     saved = checkpoint_manager.save(tmp_path / "new", 7, variables(7))
     assert saved == (7, tmp_path / "new" / "model.ckpt-7")
-    # Any reader of TensorFlow's checkpoints finds the names as they were given.
+    # Every reader of TensorFlow's checkpoints finds the variables under the given names.
     assert tf.train.list_variables(str(saved.prefix)) == [("a/kernel", [2, 3]), ("global_step", [])]
     restored = variables(0)
     checkpoint_manager.restore(saved.prefix, restored)
@@ -77,7 +77,7 @@ def steps(directory):
 def test_the_last_ones_are_kept_in_numeric_order(tmp_path):
     for step in (8, 9, 10, 11, 100, 101, 102):
         checkpoint_manager.save(tmp_path, step, variables(step))
-    # Names of other files tell nothing of checkpoints, and stay.
+    # A file with another suffix is not part of a checkpoint, and stays.
     (tmp_path / "model.ckpt-7.notes").write_text("x")
     checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=0), best_step=None)
     assert steps(tmp_path) == [8, 9, 10, 11, 100, 101, 102]
@@ -96,7 +96,7 @@ def test_the_last_ones_are_kept_in_numeric_order(tmp_path):
     hours=st.sampled_from([0.5, 1.0, 3.0]),
 )
 @settings(max_examples=60, deadline=None)
-def test_one_is_kept_after_every_so_many_hours_of_training(tmp_path_factory, minutes, last, hours):
+def test_one_checkpoint_is_kept_per_interval_of_training_hours(tmp_path_factory, minutes, last, hours):
     directory = tmp_path_factory.mktemp("kept")
     retention = checkpoint_manager.RetentionPolicy(last, hours)
     # Only the names and the states of checkpoints matter here.
@@ -108,7 +108,7 @@ def test_one_is_kept_after_every_so_many_hours_of_training(tmp_path_factory, min
     expected = set(list(trained)[-last:])
     for mark in range(1, int(max(trained.values()) / 3600 / hours) + 1):
         reached = [step for step, seconds in trained.items() if seconds >= mark * 3600 * hours]
-        # Hours in which nothing was saved, one checkpoint stands for them all.
+        # One checkpoint represents all intervals since the previous one, and counts only at the last of their marks.
         if not trained[reached[0]] >= (mark + 1) * 3600 * hours:
             expected.add(reached[0])
     assert steps(directory) == sorted(expected)
@@ -122,7 +122,7 @@ def test_a_damaged_state_of_an_old_checkpoint_stops_nothing(tmp_path):
     assert steps(tmp_path) == [2]
 
 
-# What a process does to files is seen, and stopped, before it is done; Python has no way to take a hook out again.
+# An audit hook sees each operation on files before it happens, and can stop it. Python cannot remove a hook.
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
 _operations_left = math.inf
 
@@ -137,7 +137,7 @@ def _count_operation(event, arguments):
 
 @pytest.fixture(scope="module")
 def dies_after():
-    """A function of a number and an action: whether the action died, at the operation on files after so many."""
+    """A function that runs an action, stops it after N operations on files, and returns whether it was stopped."""
     sys.addaudithook(_count_operation)
 
     def run(operations, action):
@@ -155,7 +155,7 @@ def dies_after():
 
 
 def content(directory):
-    """Values and state of every checkpoint that is found, by step."""
+    """Return the values and the state of each complete checkpoint, by step."""
     found = {}
     for checkpoint in checkpoint_manager.checkpoints(directory):
         restored = variables(0)
@@ -190,19 +190,19 @@ def test_killed_at_any_operation_of_a_save_nothing_is_lost(tmp_path, dies_after)
         found = content(directory)
         assert found in (before, after)
         survived.append(3 in found)
-        # The next save leaves nothing of the one that died.
+        # The next save removes all files of the interrupted one.
         save(directory, 4)
         assert content(directory) == {**found, 4: (4.0, {"seconds": 4})}
         assert sorted(path.name for path in directory.iterdir()) == names(*found, 4)
         if not died:
             break
-    # It is whole from one moment on, some operations after the first and some before the last.
+    # The checkpoint becomes complete at one operation, several after the first and at least one before the last.
     assert survived == sorted(survived)
     assert survived.index(True) > 5
     assert survived.count(True) > 1
 
 
-def test_killed_where_a_step_is_saved_again_the_others_stay_and_old_and_new_never_mix(tmp_path, dies_after):
+def test_a_kill_during_a_second_save_of_a_step_keeps_the_others_and_mixes_no_files(tmp_path, dies_after):
     first = {1: (1.0, {"seconds": 1})}
     old, new = (5.0, {"seconds": 5}), (7.0, {"seconds": 7})
     for operations in itertools.count():
@@ -234,8 +234,8 @@ def test_killed_at_any_operation_of_a_removal_the_rest_is_usable(tmp_path, dies_
             break
 
 
-def test_data_is_on_the_disk_before_its_name_and_every_name_before_that_of_the_index(tmp_path, monkeypatch):
-    """What a power failure leaves is what had been synchronized."""
+def test_data_is_synchronized_before_its_rename_and_the_index_is_renamed_last(tmp_path, monkeypatch):
+    """Check the order of synchronization and renames, because a power failure keeps only synchronized data."""
     events = []
     fsync, replace = os.fsync, os.replace
 
@@ -258,7 +258,7 @@ def test_data_is_on_the_disk_before_its_name_and_every_name_before_that_of_the_i
     assert [events[0][0], *events[5:]] == ["on disk", *end]
 
 
-def test_the_index_goes_first_for_good(tmp_path, monkeypatch):
+def test_a_removal_deletes_the_index_first_and_synchronizes(tmp_path, monkeypatch):
     save(tmp_path, 1)
     save(tmp_path, 2)
     events = []
@@ -275,7 +275,7 @@ def test_a_checkpoint_without_state_is_whole(tmp_path):
     assert checkpoint_manager.state_of(saved) == {}
     checkpoint_manager.save(tmp_path, 1, variables(1), state={"window": [0.1 + 0.2, 1e-310, 12345678901234567890]})
     assert checkpoint_manager.state_of(saved) == {"window": [0.1 + 0.2, 1e-310, 12345678901234567890]}
-    # The state of an earlier save of the step is not that of this one.
+    # A new save of a step removes the state of the earlier save.
     checkpoint_manager.save(tmp_path, 1, variables(1))
     assert checkpoint_manager.state_of(saved) == {}
     saved.state_file.write_text('{"window": [')
@@ -284,14 +284,14 @@ def test_a_checkpoint_without_state_is_whole(tmp_path):
 
 
 def save_for_ever(directory, step):
-    """Saves 400 kB a step, and says so after each."""
+    """Save 400 kB per step without end, and print each step after its save."""
     large = tf.Variable(tf.zeros([100_000]))
     while True:
         step += 1
         large.assign(tf.fill([100_000], float(step)))
         checkpoint_manager.save(directory, step, {"a/kernel": large}, state={"seconds": step})
         checkpoint_manager.remove_old(directory, checkpoint_manager.RetentionPolicy(3), best_step=None)
-        # One write, so that a kill does not leave half a line.
+        # A single write, so that a kill does not leave half a line.
         os.write(1, f"{step}\n".encode())
 
 
@@ -310,7 +310,7 @@ def test_killed_at_any_time_the_newest_whole_checkpoint_is_found(tmp_path):
         process.join()
         acknowledged = int(log.read_text().splitlines()[-1])
         saved = checkpoint_manager.checkpoints(directory)
-        # Between a save and the word of it there may be one more.
+        # A process may be killed between a save and its output, so there may be one more step.
         assert saved[-1].step in (acknowledged, acknowledged + 1)
         assert len(saved) >= min(3, acknowledged)
         for checkpoint in saved:
@@ -319,14 +319,14 @@ def test_killed_at_any_time_the_newest_whole_checkpoint_is_found(tmp_path):
             assert checkpoint_manager.state_of(checkpoint) == {"seconds": checkpoint.step}
         newest = saved[-1].step
         inside += (directory / ".unfinished").exists()
-    # Most of the time goes into saving, so that most of them were killed inside.
+    # Saving takes most of the time, so most processes were killed during a save.
     assert inside >= 10
     save(directory, newest + 1)
     assert not (directory / ".unfinished").exists()
 
 
 def run_out_of_space(directory, most_bytes):
-    """Saves step 1, then step 2, which needs more than there is, as checkpoint and as its state."""
+    """Save step 1, then try to save step 2, first with variables and then with a state that exceed the space."""
     checkpoint_manager.save(directory, 1, variables(1))
     if most_bytes:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
@@ -342,7 +342,7 @@ def run_out_of_space(directory, most_bytes):
 
 @contextlib.contextmanager
 def small_disk(directory):
-    """A disk of 100 kB, or None where nothing may be mounted."""
+    """Yield a directory with a disk of 100 kB, or None if the process may not mount one."""
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(directory)]
     try:
@@ -356,7 +356,7 @@ def small_disk(directory):
             subprocess.run(["umount", str(directory)], check=True)
 
 
-def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact(tmp_path):
+def test_lack_of_space_is_a_one_line_error_and_keeps_the_previous_checkpoint(tmp_path):
     def check(directory, most_bytes, reason):
         log = tmp_path / f"{directory.name}.log"
         assert run(log, run_out_of_space, directory, most_bytes) == 0
@@ -372,7 +372,7 @@ def test_where_space_runs_out_one_line_tells_and_the_checkpoint_before_is_intact
         assert sorted(path.name for path in directory.iterdir()) == names(1)[:2]
 
     check(tmp_path / "limited", 100_000, "file too large")
-    # A disk that is full, where the tests may make one.
+    # A full disk, if the process may mount one.
     with small_disk(tmp_path / "small") as directory:
         if directory:
             check(directory, None, "no space left on device")
@@ -401,7 +401,7 @@ def test_a_warning_where_the_disk_has_no_room_for_all_that_is_kept(tmp_path, mon
 
 
 def save_and_restore_mirrored(directory):
-    """Saves variables that lie on two devices from beside them, restores them, and compares every copy."""
+    """Save variables of two devices outside the scope of their strategy, restore them, and compare every copy."""
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -410,7 +410,7 @@ def save_and_restore_mirrored(directory):
         mirrored = {words: tf.Variable(tf.zeros([8, 2])), "global_step": tf.Variable(0, dtype=tf.int64)}
 
     def update(factor):
-        # As the updates of training: in the graph, on every copy.
+        # As in a training step, the update runs in a graph, on every copy.
         added = {words: factor * tf.reshape(tf.range(16.0), [8, 2]), "global_step": tf.constant(factor, tf.int64)}
         for name, variable in mirrored.items():
             strategy.extended.update(variable, lambda v, value: v.assign_add(value), (added[name],))

@@ -1,4 +1,4 @@
-"""A process with JAX, where TensorFlow cannot be imported, saves and restores what TensorFlow reads."""
+"""Test that a process with JAX, where TensorFlow cannot be imported, saves and restores files that TensorFlow reads."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Every command decides in the same way whether a vocabulary is cased."""
+"""Test that every command decides in the same way whether a vocabulary is cased."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from trainers.config.finetune_config import FinetuneConfig
 
 @dataclasses.dataclass
 class _Silent:
-    """A checkpoint that does not say whether its text is lower-cased."""
+    """A checkpoint that does not record whether its text is lowercased."""
 
     word_rules: RecordedRules = dataclasses.field(default_factory=RecordedRules)
 
@@ -35,11 +35,11 @@ def test_a_token_in_brackets_makes_no_vocabulary_cased(tokens, cased, tmp_path):
     assert vocabulary.has_capitals() == cased
     assert Tokenizer.load(tmp_path).rules.do_lower_case == (not cased)
     assert word_rules_of(_Silent(), vocabulary, WordRuleFlags()).do_lower_case == (not cased)
-    # One that says so is believed.
+    # A recorded value takes precedence.
     assert word_rules_of(_Silent(RecordedRules(cased)), vocabulary, WordRuleFlags()).do_lower_case == cased
 
 
-def test_fine_tuning_from_a_file_alone_judges_the_same(tmp_path):
+def test_fine_tuning_with_only_a_vocabulary_file_decides_the_same(tmp_path):
     from trainers.finetuning.prepare import _vocabulary
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())

@@ -1,4 +1,4 @@
-"""`beambert evaluate` against a slow loop in numpy: one masked copy at a time, without padding."""
+"""Test `beambert evaluate` against a slow loop in NumPy: one masked copy at a time, without padding."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from trainers.inference import masked_scoring
 from trainers.inference.masked_scoring import MaskedScorer, distinct_copies, masked_copies
 from trainers.inference.model_loading import load_model
 
-# Its weights are wide, so that the context changes the predictions.
+# Its weights have a large standard deviation, so that the context changes the predictions.
 HUGGING_FACE = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
 SENTENCES = [
     "the sea is near",
@@ -56,7 +56,10 @@ def log_softmax(logits):
 
 
 def slow_log_probabilities(model, row, whole_word=False):
-    """The definition: mask a token, in the variant also those after it that start with ##; run the model; look up."""
+    """Return the log-probability of each token by definition: mask it, run the model and look up its value.
+
+    With `whole_word`, the following tokens that start with ## are masked too.
+    """
     tokens = model.vocabulary.tokens
     result = []
     for place in range(1, len(row) - 1):
@@ -95,7 +98,7 @@ def test_the_variants_differ_in_words_of_several_tokens_only(model):
         scorer.token_log_probabilities(rows, whole_word=whole_word) for whole_word in (False, True)
     )
     np.testing.assert_allclose(letters, whole_letters, atol=1e-6)
-    # The last token of a word has no later ones.
+    # No tokens of the word follow its last one, so both variants mask the same token.
     np.testing.assert_allclose(sea[-1], whole_sea[-1], atol=1e-6)
     assert np.abs(sea[:-1] - whole_sea[:-1]).min() > 1e-3
 
@@ -207,7 +210,10 @@ def test_the_standard_error_is_that_of_a_ratio():
 
 
 def test_random_weights_score_50_percent(tmp_path):
-    """Of sentences of random letters, none is better; 500 pairs have a standard error of 2.2 points."""
+    """Score pairs of sentences of random letters, of which neither is better.
+
+    For 500 pairs, the standard error is 2.2 points.
+    """
     generator = np.random.default_rng(1)
     letters = [token for token in VOCABULARY.tokens[5:] if len(token) == 1 and token.isalpha()]
     lines = [" ".join(generator.choice(letters, 5)) + "\t" + " ".join(generator.choice(letters, 5)) for _ in range(500)]
@@ -220,8 +226,11 @@ def test_random_weights_score_50_percent(tmp_path):
     assert abs(pairs["mean_of_paradigms"]["accuracy"] - 0.5) < 3 * math.sqrt(0.25 / 500)
 
 
-def test_constant_logits_score_nothing(tmp_path):
-    """Weights of zero predict every token with 1 / V: equal lengths are ties, and shorter sentences win."""
+def test_constant_logits_are_ties(tmp_path):
+    """Check that zero weights predict every token with probability 1 / V, so that sentences of equal length are ties.
+
+    Of sentences of different lengths, the shorter one has the higher score.
+    """
     write_model(tmp_path / "model", without=("cls/predictions/output_bias",))
     model = load_model(tmp_path / "model")
     for variable in model.model.variables:

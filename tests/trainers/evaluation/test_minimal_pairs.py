@@ -1,4 +1,4 @@
-"""The layouts of minimal pairs, and the sample of them."""
+"""Test reading the layouts of minimal pairs, and sampling pairs."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Accuracies of minimal pairs, computed by hand."""
+"""Test accuracies of minimal pairs against values computed by hand."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Windows of text: every token once, in order."""
+"""Test windows of text, which contain every token once, in order."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_equal_windows_are_counted():
     assert windows.occurrences(VOCABULARY.ids["rights"]) == 3
 
 
-def test_a_sample_has_up_to_the_tokens_and_depends_on_the_content():
+def test_a_sample_has_at_most_the_given_tokens_and_depends_on_the_content():
     windows = text_windows(TEXTS, TOKENIZER, 16)
     sample = sample_windows(windows, 200)
     assert 186 <= sample.tokens <= 200
@@ -61,5 +61,5 @@ def test_files_are_read_in_order(tmp_path):
     (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfthree\r\n")
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]
     assert [text.strip() for text in read_texts(files, "line")] == ["one", "two", "three"]
-    # Files are documents of their own.
+    # Each file is a separate document.
     assert list(read_texts(files, "document")) == ["one two", "three"]

@@ -11,7 +11,7 @@ from tests.trainers.optimization.optimizer_steps import CASES, weights_after
 
 @pytest.fixture(scope="session")
 def jax_results(tmp_path_factory):
-    """What a process with JAX makes of every case of `optimizer_steps`."""
+    """The results of every case of `optimizer_steps` and the learning rates, from a process with JAX."""
     path = tmp_path_factory.mktemp("jax") / "steps.npz"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
     program = ROOT / "tests" / "trainers" / "optimization" / "optimizer_steps.py"
@@ -30,7 +30,7 @@ def jax_results(tmp_path_factory):
 
 @pytest.fixture(params=["tensorflow", "jax"])
 def steps_made(request):
-    """A function from a case of `optimizer_steps` to its results with a backend."""
+    """A function that returns the results of a case of `optimizer_steps` with a backend."""
     if request.param == "tensorflow":
         return lambda *case: weights_after(*case)
     results = request.getfixturevalue("jax_results")

@@ -1,11 +1,11 @@
-"""Variables and gradients that optimizers are tried on, the same wherever they are computed. NumPy alone is needed."""
+"""Deterministic variables, gradients and learning rates for tests of optimizers. They require only NumPy."""
 
 import numpy as np
 
 STEPS = 20
 WARMUP_STEPS = 5
 PEAK_RATE = 1e-2
-# The last is never given a gradient.
+# The last variable never has a gradient.
 SHAPES = {
     "bert/embeddings/word_embeddings": (5, 3),
     "bert/embeddings/LayerNorm/gamma": (3,),
@@ -24,14 +24,17 @@ DECAYED = (
 
 
 def initial_weights() -> dict[str, np.ndarray]:
-    """float32, from -1 to 1; the output bias is all zeros, as in a new model."""
+    """Return the variables by name, float32 from -1 to 1; the output bias is zero, as in a new model."""
     weights = {name: _wave(shape, index) for index, (name, shape) in enumerate(SHAPES.items())}
     weights["cls/predictions/output_bias"][:] = 0.0
     return weights
 
 
 def gradients(step: int) -> dict[str, np.ndarray]:
-    """float32, of all variables but the unused one: of global norm below 1 in every third step, else above."""
+    """Return the gradients of a step by name, float32, without the unused variable.
+
+    The global norm is below 1 in every third step and above 1 in the others.
+    """
     scale = 0.01 if step % 3 == 0 else 3.0
     return {
         name: np.float32(scale) * _wave(shape, 100 * (step + 1) + index)
@@ -41,7 +44,10 @@ def gradients(step: int) -> dict[str, np.ndarray]:
 
 
 def rates() -> list[float]:
-    """Of each step: 0 at first, up in a line, then where a line from the peak at step 0 to 0 at the last would be."""
+    """Return the learning rate of each step.
+
+    Warm-up is linear from 0. Later rates are on the line from the peak at step 0 to 0 at `STEPS`.
+    """
     return [PEAK_RATE * (step / WARMUP_STEPS if step < WARMUP_STEPS else 1.0 - step / STEPS) for step in range(STEPS)]
 
 

@@ -1,6 +1,6 @@
-"""Optimizer steps with the backend of Keras that is in use.
+"""Optimizer steps with the active Keras backend.
 
-As a program, it makes the steps of every case and saves what they come to. Arguments: an .npz file.
+Run as a program, it makes the steps of every case and saves the results. Arguments: an .npz file.
 """
 
 import sys
@@ -24,7 +24,7 @@ CHANGES = {
 
 
 def compiled(function: Callable) -> Callable:
-    """Return a function of a name and tensors as one program of XLA."""
+    """Return a function of a name and tensors, compiled by XLA."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -40,7 +40,7 @@ def new_optimizer(weights: Mapping[str, np.ndarray], options: OptimizerOptions, 
 
 
 def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, updated: Callable | None = None) -> None:
-    """Make a step of all variables that are given a gradient, by `updated` in place of the optimizer's own."""
+    """Update all variables that have a gradient, by `updated` or, without it, by the optimizer's own method."""
     for name, gradient in given.items():
         variables = (optimizer.variables[name], *optimizer.slots_of(name))
         state = OptimizerState(*(ops.convert_to_tensor(variable) for variable in variables))
@@ -56,11 +56,11 @@ def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, upda
 
 
 def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[str, np.ndarray]:
-    """Make all steps of the problem.
+    """Make all steps of the problem with an optimizer.
 
     Returns:
-        The norms of the gradients, "norms" [STEPS]; and by "<step>:<name>" weights after every step, and slots after
-        the last.
+        Arrays by name: "norms" with the norms of the gradients, [STEPS], and "<step>:<name>" with the weights after
+        each step. Slots are included after the last step.
     """
     optimizer = new_optimizer(initial_weights(), OptimizerOptions(name=optimizer_name, **CHANGES[changes]))
     updated = compiled(optimizer.updated) if is_compiled else None
@@ -79,7 +79,7 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
 
 
 def rates_of(name: str) -> np.ndarray:
-    """Return the compiled learning rate of every step of a short run, and of one after it: [22], float32."""
+    """Return the compiled learning rates of steps 0 to 21 of a run of 20 steps: [22], float32."""
     rate = compiled(lambda name, step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
     return np.array([float(rate(name, ops.cast(step, "int32"))) for step in range(22)], np.float32)
 

@@ -19,7 +19,7 @@ def rates(steps, peak, num_train_steps, num_warmup_steps, **options):
 
 
 def plain_rate(step, peak, steps, warmup, name, fraction=0.2, least=0.0):
-    """The formulas of the help, in Python's float64, without the schedule's own code."""
+    """Return the rate by the formulas of the help, in Python's float64, without the schedule's own code."""
     if step < warmup:
         return peak * step / warmup
     if name == "constant":
@@ -32,9 +32,9 @@ def plain_rate(step, peak, steps, warmup, name, fraction=0.2, least=0.0):
     return peak if step < stable else peak * (1 - math.sqrt((step - stable) / decay))
 
 
-def test_the_released_shape():
+def test_the_default_schedule_of_the_released_code():
     assert rates([0, 1, 5, 9], 1e-3, 100, 10) == pytest.approx([0, 1e-4, 5e-4, 9e-4])
-    # The jump: warm-up ends near the peak, the decay has been running since step 0.
+    # The rate drops after warm-up, because the decay starts at step 0.
     assert rates([10, 11, 50, 99, 100, 200], 1e-3, 100, 10) == pytest.approx([9e-4, 8.9e-4, 5e-4, 1e-5, 0, 0], abs=1e-9)
     assert rates([0, 1, 100], 1e-3, 100, 0) == pytest.approx([1e-3, 9.9e-4, 0], abs=1e-9)
 
@@ -55,7 +55,7 @@ def test_decay_is_tensorflows_polynomial_decay(num_train_steps, num_warmup_steps
     )
 
 
-def test_plain_numbers():
+def test_decay_power_by_hand():
     # (1 - 3/4)^2 = 1/16; (1 - 3/4)^0.5 = 1/2.
     assert rates([3], 1.0, 4, 0, decay_power=2.0) == [0.0625]
     assert rates([3], 1.0, 4, 0, decay_power=0.5) == [0.5]
@@ -74,7 +74,7 @@ def test_the_options_of_cosine_and_wsd():
     assert expected[-1] == pytest.approx(0.1)
     expected = [plain_rate(step, 1.0, 50, 5, "wsd", fraction=0.5) for step in range(51)]
     assert rates(range(51), 1.0, 50, 5, name="wsd", decay_fraction=0.5) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    # sqrt(1/4) = 1/2, a quarter of the way through the decay from step 20 to step 100.
+    # Step 40 is a quarter of the way through the decay from step 20 to step 100: sqrt(1/4) = 1/2.
     assert rates([19, 20, 40, 100], 1.0, 100, 0, name="wsd", decay_fraction=0.8) == [1.0, 1.0, 0.5, 0.0]
 
 
@@ -94,7 +94,7 @@ def test_warm_up_meets_the_peak_without_a_jump(name):
 
 
 def test_longer_runs_of_constant_and_wsd_share_their_first_steps():
-    """What an extended run resumes: the same rates until the decay of the shorter run."""
+    """Check that an extended run resumes with the same rates, up to the decay of the shorter run."""
     assert rates(range(80), 1.0, 100, 10, name="wsd") == rates(range(80), 1.0, 200, 10, name="wsd")
     assert rates([80, 100, 159], 1.0, 200, 10, name="wsd") == [1.0, 1.0, 1.0]
     assert rates(range(100), 1.0, 100, 10, name="constant") == rates(range(100), 1.0, 200, 10, name="constant")

@@ -46,7 +46,7 @@ def test_more_than_ten_layers_are_told_apart():
     assert list(factors.values()) == [0.5 ** (12 - layer) for layer in range(12)]
 
 
-def test_the_first_multiplier_that_is_found_counts():
+def test_the_first_matching_multiplier_applies():
     options = OptimizerOptions(lr_multipliers=(("layer_1/attention", 3.0), ("^bert/encoder", 0.0), ("bias$", 5.0)))
     factors = rate_factors(NAMES, options)
     assert factors["bert/encoder/layer_1/attention/self/query/bias"] == 3.0
@@ -55,7 +55,7 @@ def test_the_first_multiplier_that_is_found_counts():
     assert factors["bert/pooler/dense/kernel"] == 1.0
 
 
-def test_multiplier_and_layer_both_count():
+def test_multiplier_and_layerwise_decay_are_combined():
     options = OptimizerOptions(layerwise_lr_decay=0.5, lr_multipliers=(("layer_2/", 10.0),))
     assert rate_factors(NAMES, options)["bert/encoder/layer_2/output/dense/kernel"] == 5.0
 

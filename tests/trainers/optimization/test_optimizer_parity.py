@@ -1,4 +1,4 @@
-"""Our optimizers beside other people's: recorded by tests/parity/record_optimizers.py, and Keras's."""
+"""Test the optimizers against results recorded by tests/parity/record_optimizers.py, and against Keras."""
 
 import json
 
@@ -15,7 +15,10 @@ from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 @pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_weights_are_those_of_the_recorded_run(name, is_compiled, steps_made):
-    """The released code's own learning rates too, for bert_adam; the tolerance is that of its float32."""
+    """Compare with recorded weights; for bert_adam, the released code also computed the learning rates.
+
+    The tolerance is that of its float32.
+    """
     recorded = json.loads((ROOT / "tests/fixtures/optimizers.json").read_text(encoding="utf-8"))[name]
     results = steps_made(name, "released", is_compiled)
     compared = 0
@@ -27,7 +30,7 @@ def test_weights_are_those_of_the_recorded_run(name, is_compiled, steps_made):
 
 
 def test_adamw_is_that_of_keras():
-    # Keras adds epsilon to the root of v, not of v'; one that does not matter makes both the same.
+    # Keras adds epsilon to the root of v, not of v'. With a negligible epsilon, both are equal.
     initial = {variable: value for variable, value in initial_weights().items() if variable != UNUSED}
     theirs = [keras.Variable(value, name=variable.replace("/", "_")) for variable, value in initial.items()]
     ours = new_optimizer(initial, OptimizerOptions(name="adamw", weight_decay=0.1, beta_2=0.98, epsilon=1e-9))

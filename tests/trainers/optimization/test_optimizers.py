@@ -12,8 +12,8 @@ from tests.trainers.optimization.optimizer_steps import CHANGES, compiled, make_
 from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 from trainers.optimization.optimizers import OptimizerState, clip_by_global_norm
 
-# Of "layerwise" in CHANGES: of two layers the upper has 0.5, the lower 0.25, the
-# embeddings 0.125; what is above them 1.
+# Rate factors of "layerwise" in CHANGES. Of two layers, the upper one has 0.5 and the lower one 0.25. The embeddings
+# have 0.125, and the variables above the layers 1.
 RATE_FACTORS = {
     "bert/embeddings/word_embeddings": 0.125,
     "bert/embeddings/LayerNorm/gamma": 0.125,
@@ -26,7 +26,7 @@ RATE_FACTORS = {
 
 
 def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, clip_norm=1.0):
-    """The published algorithms in float64, as their papers and the released code write them down."""
+    """Return weights, slots and norms in float64, transcribed from the published papers and the released code."""
     w = {variable: value.astype(np.float64) for variable, value in initial_weights().items()}
     m = {variable: np.zeros(shape) for variable, shape in SHAPES.items()}
     v = {variable: np.zeros(shape) for variable, shape in SHAPES.items()}
@@ -63,7 +63,7 @@ def test_twenty_steps_agree_with_a_transcription(name, changes, is_compiled, ste
         factors = dict.fromkeys(SHAPES, 1.0)
         expected_w, expected_m, expected_v, expected_norms = transcription(name, factors, **CHANGES[changes])
     results = steps_made(name, changes, is_compiled)
-    # The rate of step 0 is 0, which leaves the weights and not the slots.
+    # The rate of step 0 is 0, so the step changes the slots but not the weights.
     assert all((results[f"1:{variable}"] == value).all() for variable, value in initial_weights().items())
     assert results["norms"] == pytest.approx(expected_norms, rel=1e-5)
     assert not np.allclose(
@@ -73,7 +73,7 @@ def test_twenty_steps_agree_with_a_transcription(name, changes, is_compiled, ste
         last = f"{STEPS}:{variable}"
         np.testing.assert_allclose(results[last], expected_w[variable], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(results[f"{last}/adam_m"], expected_m[variable], rtol=1e-5, atol=1e-7)
-        # 1 - beta_2 is computed in float64: in float32 it is too small by 1.3e-5 of itself.
+        # 1 - beta_2 is computed in float64; in float32, its relative error is -1.3e-5.
         np.testing.assert_allclose(results[f"{last}/adam_v"], expected_v[variable], rtol=2e-6, atol=1e-10)
 
 
@@ -96,7 +96,7 @@ def test_two_runs_have_the_same_bits(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rows_that_pad_the_vocabulary_change_nothing(name):
-    """They have no gradient; whatever lies in them, the real rows become the same."""
+    """Check that padding rows, which have no gradient, do not influence the real rows, regardless of their values."""
     word_embeddings = "bert/embeddings/word_embeddings"
 
     def run(rows):
@@ -114,7 +114,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
     assert not padded_v[5:].any()
 
 
-def test_lamb_without_a_length_to_keep_takes_the_plain_update():
+def test_lamb_has_trust_ratio_1_where_a_norm_is_0():
     zeros, ones = np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)
     weights = {"zero/kernel": zeros, "still/kernel": ones}
     optimizer = new_optimizer(weights, OptimizerOptions(name="lamb", weight_decay=0.0))
@@ -124,7 +124,7 @@ def test_lamb_without_a_length_to_keep_takes_the_plain_update():
 
 
 def test_lamb_with_a_given_norm():
-    """Where a device has a part of a variable, the norm is that of the whole: here of two equal halves."""
+    """Check that a device with a part of a variable uses the norm of the whole, here of two equal halves."""
     whole = {"a/kernel": np.array([[3.0, 3.0], [4.0, 4.0]], np.float32)}
     gradient = np.array([[0.1, 0.1], [-0.3, -0.3]], np.float32)
     expected = new_optimizer(whole, OptimizerOptions(name="lamb"))
@@ -188,14 +188,14 @@ def test_clipping():
 
 @pytest.mark.parametrize("clip_norm", [1.0, None])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
-def test_a_norm_that_is_not_finite_shows(bad, clip_norm):
+def test_a_norm_that_is_not_finite_is_returned(bad, clip_norm):
     _, norm = clip_by_global_norm([tf.constant([1.0, bad], tf.float32), None, tf.constant([2.0])], clip_norm)
     assert not np.isfinite(norm.numpy())
 
 
 @pytest.mark.parametrize("arguments", [["tensorflow"], ["jax"], ["jax", "sharded"]], ids=" ".join)
 def test_on_several_devices_each_copy_is_updated_alike(arguments):
-    """In a process of its own, as devices are made when the backend starts."""
+    """Run a separate process, because devices are created when the backend starts."""
     script = ROOT / "tests" / "trainers" / "backends" / "optimizer_on_devices.py"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     del environment["KERAS_BACKEND"]

@@ -10,7 +10,7 @@ from trainers.optimization.schedule import Stage, check_batch_sizes, plan_stages
 
 @st.composite
 def runs(draw):
-    """Arguments of plan_stages, and what update s should read, written down update by update."""
+    """Draw arguments of `plan_stages`, and the expected data index and batch size of each step."""
     steps = draw(st.integers(1, 300))
     cuts = sorted(draw(st.sets(st.integers(1, steps - 1), max_size=4))) if steps > 1 else []
     bounds = [0, *cuts, steps]
@@ -35,7 +35,7 @@ def runs(draw):
 
 
 @given(runs())
-def test_every_update_has_one_stage_and_every_example_one_update(run):
+def test_every_step_has_one_stage_and_every_example_one_step(run):
     arguments, expected = run
     stages = plan_stages(*arguments)
     found = []
@@ -48,7 +48,7 @@ def test_every_update_has_one_stage_and_every_example_one_update(run):
         found += [(stage.data, stage.batch_size)] * count
         consumed[stage.data] = stage.first_example + count * stage.batch_size
     assert found == expected
-    # No two stages that are one.
+    # Consecutive stages differ in data or batch size.
     assert all(first[:2] != second[:2] for first, second in itertools.pairwise(stages))
 
 
@@ -123,7 +123,7 @@ def test_shares_that_are_not_exact_in_binary_sum_to_one():
         ([128], None, "32:10,64:10", r"steps count from the start of training and must increase, but 10 follows 10"),
     ],
 )
-def test_mistakes_are_told_in_a_line(row_lengths, schedule, ramp, message):
+def test_invalid_schedules_are_one_line_errors(row_lengths, schedule, ramp, message):
     with pytest.raises(TrainingError, match=message) as error:
         plan_stages(100, row_lengths, schedule, 32, ramp)
     assert "\n" not in str(error.value)

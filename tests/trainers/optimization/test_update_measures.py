@@ -1,4 +1,4 @@
-"""The measured update is the difference of the weights before and after a step, of every optimizer."""
+"""Test that the measured update is the difference of the weights before and after a step, for every optimizer."""
 
 import numpy as np
 import pytest
