@@ -1,4 +1,4 @@
-"""Where chance comes from, and which pieces it may draw."""
+"""Test the random generators of shards, the random replacement tokens, and options out of range."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.vocabulary import Vocabulary
 
 
-def test_every_shard_has_draws_of_its_own_and_always_the_same():
+def test_draws_differ_between_shards_and_are_reproducible():
     shards = list(itertools.product((0, 1, 12345), ("train", "validation"), (0, 1, 7), (0, 1, 9)))
     first = [tuple(generator(shard[0], PartitionOfSplit(*shard[1:3], 1), shard[3]).random(4)) for shard in shards]
     assert len(set(first)) == len(shards)

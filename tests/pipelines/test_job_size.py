@@ -1,4 +1,4 @@
-"""How the job that is sent to a cluster grows with files and parts; Dataflow refuses one of many megabytes."""
+"""Test the growth of the job sent to a cluster by file and by shard; Dataflow rejects a job of many megabytes."""
 
 import hashlib
 
@@ -54,7 +54,7 @@ def pretraining_data_job(number: int) -> int:
     )
 
 
-def test_a_file_and_a_part_take_some_tens_of_bytes():
-    # At 60 bytes, which it is where they are more, the 150,000 parts of 10 TB are 9 MB.
+def test_a_file_and_a_shard_add_at_most_100_bytes():
+    # At 60 bytes each, the size if there are more of them, the 150,000 shards of 10 TB are 9 MB.
     assert (corpus_job(NUMBER) - corpus_job(1)) / NUMBER < 80
     assert (pretraining_data_job(NUMBER) - pretraining_data_job(1)) / NUMBER < 100

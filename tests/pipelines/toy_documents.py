@@ -1,4 +1,4 @@
-"""Small documents of numbered tokens, and a generator that remembers what it drew."""
+"""Small documents of numbered tokens, and a generator that records its draws."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_si
 
 
 def flat(documents: list[list[list[int]]]) -> TokenizedDocuments:
-    """Documents as lists of sentences, which are lists of ids, as arrays."""
+    """Convert documents to arrays; a document is a list of sentences, and a sentence a list of token IDs."""
     sentences = [sentence for document in documents for sentence in document]
     return TokenizedDocuments(
         token_ids=np.array([token for sentence in sentences for token in sentence], np.int32),
@@ -21,18 +21,18 @@ def flat(documents: list[list[list[int]]]) -> TokenizedDocuments:
 
 
 def numbered(lengths: list[list[int]]) -> list[list[list[int]]]:
-    """Documents of the given sentence lengths in which every token is different."""
+    """Return documents of the given sentence lengths in which every token is different."""
     tokens = iter(range(1_000_000))
     return [[[next(tokens) for _ in range(length)] for length in document] for document in lengths]
 
 
 def document_of_token(documents: TokenizedDocuments) -> np.ndarray:
-    """int64 [tokens]."""
+    """Return the document index of each token: int64 [tokens]."""
     return np.repeat(np.arange(len(documents)), np.diff(documents.sentence_starts[documents.document_starts]))
 
 
 class Recorded:
-    """A generator that remembers its uniforms and its binomials, in order."""
+    """A generator that records its uniform and binomial draws, in order."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

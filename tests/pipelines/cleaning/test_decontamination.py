@@ -1,4 +1,4 @@
-"""Decontamination on SQuAD's and GLUE's files, against a slow search with sets of tuples of words."""
+"""Test decontamination with files of SQuAD and GLUE, against a slow search with sets of tuples of words."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from pipelines.sources import SourceError
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
-    """All runs of 13 words, the slow way."""
+    """Return all runs of 13 words, computed the slow way."""
     words = re.findall(r"[^\W_]+", text.lower())
     return {tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1)}
 
@@ -43,7 +43,7 @@ def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
     words = context.split()
     disguised = " ".join(words[:20]).upper().replace(",", " ,").replace(" ", "  ")
     assert find_shared_ngram(["Something else first.", disguised, "And after."], keys)
-    # Over the border of two sentences.
+    # The shared words cross a sentence boundary.
     assert find_shared_ngram(["My own. " + " ".join(words[:8]), " ".join(words[8:16])], keys)
     assert not find_shared_ngram([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
     german = load_evaluation((str(shared_data / "squad" / "xquad.de.json"),)).keys
@@ -80,7 +80,7 @@ def test_errors_name_the_file(tmp_path):
         load_evaluation((str(tmp_path / "nothing.txt"),))
 
 
-def test_a_run_names_the_first_file_that_has_it(tmp_path):
+def test_shared_ngram_names_the_first_file_with_it(tmp_path):
     texts = [" ".join(f"{name}{number}" for number in range(13)) for name in ("a", "b", "c")]
     (tmp_path / "one.txt").write_text(f"{texts[1]}\n\n{texts[0]}")
     (tmp_path / "two.txt").write_text(f"{texts[2]}\n\n{texts[1]}")
@@ -109,7 +109,7 @@ def test_any_pair_of_texts_against_tuples(evaluation, document):
     found = find_shared_ngram([document], keys)
     shared = runs(evaluation) & runs(document)
     assert (found is not None) == bool(shared)
-    # The first one of the document, spelled as it is compared.
+    # The result is the first shared run of the document, normalized as for the comparison.
     words_of_document = re.findall(r"[^\W_]+", document.lower())
     in_order = [tuple(words_of_document[start : start + NGRAM]) for start in range(len(words_of_document) - NGRAM + 1)]
     assert found is None or tuple(found.words.split(" ")) == next(run for run in in_order if run in shared)

@@ -1,4 +1,4 @@
-"""Near-duplicates against shingle sets compared one by one, and paragraphs that stand in several documents."""
+"""Test near-duplicates against a pairwise comparison of shingle sets, and paragraphs repeated in documents."""
 
 import random
 import re
@@ -33,7 +33,7 @@ def jaccard(a: str, b: str) -> float:
 
 
 def changed(text: str, words: int, rng: random.Random) -> str:
-    """The text with so many words changed, in one run."""
+    """Return the text with one run of `words` words replaced by random ones."""
     split = text.split()
     start = rng.randrange(len(split) - words + 1)
     split[start : start + words] = rng.choices(WORDS, k=words)
@@ -41,7 +41,7 @@ def changed(text: str, words: int, rng: random.Random) -> str:
 
 
 def dropped_of(texts: list[str], ids: list[int]) -> dict[int, set[int]]:
-    """{dropped identity: identities it was dropped for}, all bands in one call."""
+    """Return {ID of a dropped document: IDs of the documents kept instead}, from all bands in one call."""
     signatures = np.stack([signature(text) for text in texts])
     keys = band_keys(signatures)
     identities = np.repeat(np.array([[0, i] for i in ids], np.uint64), BANDS, axis=0)
@@ -52,7 +52,7 @@ def dropped_of(texts: list[str], ids: list[int]) -> dict[int, set[int]]:
     return found
 
 
-def test_signatures_agree_as_much_as_texts_do() -> None:
+def test_signature_agreement_estimates_jaccard_similarity() -> None:
     rng = random.Random(1)
     text = " ".join(rng.choices(WORDS, k=600))
     for words in (0, 30, 100, 200, 300, 600):
@@ -77,7 +77,7 @@ def test_signatures_look_at_words_only() -> None:
     assert signature(text)[:3].tolist() == [28904389, 92331867, 640341745]
 
 
-def test_what_is_alike_is_found_and_nothing_else() -> None:
+def test_only_near_duplicates_are_found() -> None:
     rng = random.Random(2)
     texts = []
     for _ in range(60):
@@ -95,7 +95,7 @@ def test_what_is_alike_is_found_and_nothing_else() -> None:
     assert 20 < len(found) < 45
 
 
-def test_the_least_of_every_cluster_stays() -> None:
+def test_smallest_id_of_every_cluster_is_kept() -> None:
     rng = random.Random(3)
     text = " ".join(rng.choices(WORDS, k=400))
     texts = [changed(text, 4, rng) for _ in range(40)]
@@ -106,8 +106,8 @@ def test_the_least_of_every_cluster_stays() -> None:
     assert dropped_of([texts[i] for i in order], [ids[i] for i in order]) == found
 
 
-def test_documents_of_one_band_but_unlike_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What meets by chance is compared, with more than the first of the group."""
+def test_dissimilar_documents_of_one_band_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test that documents of a band are compared with more than the first one; band keys can be equal by chance."""
     rng = np.random.default_rng(4)
     sketches = rng.integers(0, 256, (6, PERMUTATIONS), np.uint8)
     sketches[5] = sketches[2]
@@ -119,7 +119,7 @@ def test_documents_of_one_band_but_unlike_are_kept(monkeypatch: pytest.MonkeyPat
     assert [found.tolist() for found in near_duplicates(keys, ids, sketches)] == [[], []]
 
 
-def test_none_and_one() -> None:
+def test_zero_documents_and_one_document() -> None:
     for count in (0, 1):
         arguments = (np.zeros(count, np.uint64), np.zeros((count, 2), np.uint64), np.zeros((count, 112), np.uint8))
         assert [found.tolist() for found in near_duplicates(*arguments)] == [[], []]
@@ -132,7 +132,7 @@ KEYS_AND_IDS = st.lists(
 
 
 @given(entries=KEYS_AND_IDS)
-def test_repeated_paragraphs_stay_in_the_least_document(entries: list[tuple[int, int, int]]) -> None:
+def test_repeated_paragraphs_are_kept_in_the_smallest_id(entries: list[tuple[int, int, int]]) -> None:
     keys = np.array([key for key, *_ in entries], np.uint64)
     ids = np.array([identity for _, *identity in entries], np.uint64).reshape(-1, 2)
     expected = [

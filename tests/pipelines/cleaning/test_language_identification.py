@@ -1,4 +1,4 @@
-"""Language identification on parallel English and German text, and on texts too short to tell."""
+"""Test language identification on parallel English and German text, and on texts too short for a result."""
 
 import json
 

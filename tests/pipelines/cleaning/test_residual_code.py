@@ -1,4 +1,4 @@
-"""Code among prose: the code is cut out, the prose stays, however long the paragraph is."""
+"""Test the removal of code from prose: the code is cut out and the prose is kept, even in long paragraphs."""
 
 import io
 import time
@@ -24,7 +24,7 @@ def test_prose_around_code_stays(code, times):
     assert cleaned.split() == f"{_PROSE * times}Set  for a table. {_PROSE * times}".split()
 
 
-# From WikiExtractor's output of English Wikipedia, 2015; the last two lost all of their prose to the code in a tag.
+# From WikiExtractor's output of English Wikipedia, 2015. The last two lost all their prose because of code in a tag.
 @pytest.mark.parametrize(
     ("text", "cleaned"),
     [
@@ -48,13 +48,13 @@ def test_residue_of_templates(text, cleaned):
 
 
 @pytest.mark.parametrize("mark", [("x <a ", "> y"), ("<ref> x ", "</ref>"), ("{{ a ", "}}"), ("[[File:a ", "]]")])
-def test_marks_pages_apart_are_no_markup(mark):
+def test_distant_marks_are_not_markup(mark):
     pages = _PROSE * 500
     cleaned = remove_residual_markup(f"Let {mark[0]}{pages}{mark[1]} be.")
     assert cleaned.count("lower town") == 500
 
 
-def test_a_comment_of_pages_stays_and_a_short_one_goes():
+def test_long_comment_is_kept_and_short_one_removed():
     assert remove_residual_markup(f"a <!-- {_PROSE * 500}--> b").count("lower town") == 500
     assert remove_residual_markup("a <!-- one --> b <!-- two --> c <!-- three") == "a  b  c <!-- three"
 
@@ -69,14 +69,14 @@ def test_sentences_between_marks_stay(marks, place):
     sentence = "We saw nine boats leave the small harbor at dawn."
     marks.insert(min(place, len(marks)), f" {sentence} ")
     text = "".join(f"{mark} {_PROSE}" for mark in marks)
-    # A comment and a template are cut with what they hold.
+    # Comments and templates are removed together with their content.
     if "<!--" not in marks and " <!--" not in marks and "{{" not in marks and "<b" not in marks:
         cleaned = remove_residual_markup(text)
         assert sentence in cleaned
         assert cleaned.count("lower town") == text.count("lower town")
 
 
-def test_notes_of_the_makers_of_a_book_take_no_pages_with_them():
+def test_notes_in_books_do_not_remove_pages_of_text():
     pages = _PROSE * 500
     (document,) = gutenberg.read_documents(
         io.BytesIO(f"He came. [Illustration: a {pages}] Yes. Transcriber's note: {pages} end.".encode()),
@@ -86,7 +86,7 @@ def test_notes_of_the_makers_of_a_book_take_no_pages_with_them():
     assert "".join(document.paragraphs).count("lower town") == 1000
 
 
-def test_time_grows_with_the_length_alone():
+def test_long_text_does_not_take_quadratic_time():
     for text in ("<!-- " * 60_000, "width:1px; " * 60_000, "{{a " * 60_000, "x <a and " * 60_000):
         start = time.process_time()
         remove_residual_markup(text)

@@ -1,4 +1,4 @@
-"""Each cleaning rule on real examples, and what none of them may ever do."""
+"""Test each cleaning rule on real examples, and the invariants of all rules."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ def letters(text: str) -> str:
         ("born {{birth date|1950|{{nested}}}} in", "born  in"),
         ("#if: |&rft.au={{urlencode:}}{{#if:|", ""),
         ('height:13.0em; margin-left:0em; width:0.72em; ">', ""),
-        # What looks alike and is text.
+        # Text that resembles markup.
         ("3 < 4 > 2, and f() calls (nothing)", "3 < 4 > 2, and f() calls (nothing)"),
         ("`` so , '' he said , `` go , ''", "`` so , '' he said , `` go , ''"),
         ("the boys'' team's '' mark", "the boys'' team's '' mark"),
@@ -67,7 +67,7 @@ def test_residual_markup(dirty, clean):
         ("History[edit]", "History"),
         ("Geschichte[Bearbeiten | Quelltext bearbeiten]", "Geschichte"),
         ("It is so.[citation needed] Some[who?] say[note 3]", "It is so. Some say"),
-        # Indices, crystals, additions to a quotation.
+        # Indices, crystal orientations and additions to a quotation.
         ('formulas (E[0]=m) "uphold[ing] the wages"', 'formulas (E[0]=m) "uphold[ing] the wages"'),
         ("etching of silicon [100] produces", "etching of silicon [100] produces"),
     ],
@@ -134,7 +134,7 @@ def test_mojibake():
         assert rules.fix_mojibake(text) in (text, "à la carte")
 
 
-def test_counts_switches_and_what_is_dropped():
+def test_counts_options_and_dropped_paragraphs():
     paragraphs = ["History[edit]", "  Two   blanks\tand a tab ", "* * *", "Read more", "", "Plain text."]
     counts: Counter[str] = Counter()
     dropped: list[tuple[str, str]] = []
@@ -151,7 +151,7 @@ def test_counts_switches_and_what_is_dropped():
 
 @pytest.mark.parametrize("rule", rules.SKIPPABLE)
 def test_every_rule_can_be_switched_off(rule):
-    """A document that a rule changes or rejects, and that passes untouched once that rule is skipped."""
+    """Test each rule with a document that it changes or rejects, but not once the rule is skipped."""
     words = " ".join(f"word{number}x" for number in range(30))
     bad = {
         "residual_markup": ["a <b>tag</b>"],
@@ -202,7 +202,7 @@ def test_ratios_by_hand():
 
 
 def repeated_share(text: str) -> float:
-    """The slow way, with tuples of words."""
+    """Return the fraction of bytes in repeated 10-grams, computed the slow way with tuples of words."""
     words = text.split()
     runs = [tuple(words[start : start + 10]) for start in range(len(words) - 9)]
     counts = Counter(runs)
@@ -272,7 +272,7 @@ def test_fold_whitespace(text):
 
 
 def test_real_prose_passes(shared_data):
-    """Wikipedia and a novel: nothing rejected but a page without text, no letter of the novel changed."""
+    """Test Wikipedia and a novel: only a page without text is rejected, and no letter of the novel is changed."""
     reasons: Counter[str | None] = Counter()
     paths = [shared_data / "wiki-extracted" / "enwiki-2015-00.bz2", shared_data / "gutenberg" / "pg1342.txt"]
     for path in paths:

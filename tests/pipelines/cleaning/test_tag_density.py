@@ -1,4 +1,4 @@
-"""Documents with HTML are detected, and no other text is."""
+"""Test that documents with HTML are detected, and other text is not."""
 
 import gzip
 import re
@@ -46,7 +46,7 @@ def test_real_pages_and_real_text(shared_data):
         assert not any(has_html(document.paragraphs) for document in read_file(str(path), ReadOptions()))
 
 
-def test_the_warning_needs_a_share():
+def test_warning_requires_a_minimum_fraction_of_documents():
     counts = {"documents": {"train": 900, "validation": 100}, "documents_reported": {"html_tags": 9}}
     assert source_warnings(counts) == []
     counts["documents_reported"]["html_tags"] = 10

@@ -1,4 +1,4 @@
-"""Which copy of a text stays: by weight and content, never by the name of its file or the order of arrival."""
+"""Test which of several equal texts is kept: by weight and content, not by file name or order of arrival."""
 
 import json
 
@@ -63,7 +63,7 @@ def without_name(document: Record) -> tuple:
 
 
 def kept(records: list[Record]) -> list[tuple]:
-    """What stays of a partition with `--drop_repeated_paragraphs`, without the names of files."""
+    """Return the documents of a partition that `--drop_repeated_paragraphs` keeps, without file names."""
     partition = (("train", 0), {BLOCKS: [to_block([one]) for one in records]})
     batches = [batch for _, batch in paragraph_batches(partition, 1)]
     repeated = [found for _, found in find_repeated_paragraphs((0, batches), OPTIONS)] if batches else []
@@ -71,7 +71,7 @@ def kept(records: list[Record]) -> list[tuple]:
 
 
 @given(copies, st.randoms(use_true_random=False))
-def test_names_and_order_of_files_do_not_show(drawn, rng):
+def test_result_does_not_depend_on_file_names_and_order(drawn, rng):
     names = [f"file-{number}" for number in range(len(drawn))]
     expected = kept(records_of(drawn, names))
     rng.shuffle(names)
@@ -91,7 +91,7 @@ def test_the_largest_weight_stays(drawn):
 
 
 def test_paragraphs_are_numbered_in_the_copy_that_stays():
-    # The copy that stays has two paragraphs, and its second one is in another document too, which keeps it.
+    # The kept document has three paragraphs. The second one is also in another document, which keeps it.
     texts = [[*SENTENCES[:2], f"Only document {number} has this one."] for number in range(40)]
     own, shared = next(
         (one, other)

@@ -1,4 +1,4 @@
-"""A corpus has the same bytes however its files are split, and its errors and counts are those of the files."""
+"""Test that file splits do not change the bytes of a corpus, and that errors and counts refer to files."""
 
 import bz2
 import itertools
@@ -101,7 +101,7 @@ def test_an_error_names_the_line_of_the_file(tmp_path, monkeypatch, capsys):
 
 
 def test_a_file_that_loses_most_of_its_text_is_counted_as_one_file(tmp_path, monkeypatch):
-    """Half of its ranges lose nothing, and the whole file loses more than half."""
+    """Test a file that loses more than half of its text, although half of its ranges lose nothing."""
     kept = [json.dumps({"text": f"Dies ist der Satz {n} von vielen mit vielen Wörtern darin."}) for n in range(100)]
     lost = [json.dumps({"text": f"Ein kurzer Satz mit der Nummer {n}."}) for n in range(300)]
     path = tmp_path / "a.jsonl"
@@ -147,7 +147,7 @@ def test_a_stopped_command_resumes_in_the_middle_of_a_file(tmp_path, monkeypatch
 
 
 def test_a_work_directory_of_another_division_of_the_file_is_not_used(tmp_path):
-    """One split has read the whole file, after an error of a range, and the next run has no error."""
+    """Test a run without an error after one in which a split read the complete file because of an error in a range."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(json.dumps({"text": f"Satz {n} von vielen."}).encode() + b"\n" for n in range(90)))
     info = FileSystems.match([str(path)])[0].metadata_list[0]
@@ -167,7 +167,7 @@ def test_a_work_directory_of_another_division_of_the_file_is_not_used(tmp_path):
     assert first + second == 90
     assert 0 < first < 90
     assert documents(WHOLE_FILE, None) == [90, 0]
-    # A block file of an older version, which divided .bz2 files by name and read the first split as the whole file.
+    # A block file of an older version, which split .bz2 files by name and read the first split as the complete file.
     for index_file in (tmp_path / "work").glob("*.json"):
         content = json.loads(index_file.read_text())
         del content["summary"]["start"]
@@ -193,7 +193,7 @@ def test_local_files_that_are_read_whole_are_one_split(tmp_path, monkeypatch):
         path.write_bytes(stored)
         splits = split_inputs([Input(str(path), len(stored), 0, "", 1.0)], OPTIONS.read)
         assert len(splits) == (count or -(-len(stored) // 100)), name
-    # Nothing is opened in an object store, where the job itself recognizes the format.
+    # Files in an object store are not opened here, because the job itself detects their format.
     assert len(split_inputs([Input("gs://none/text.txt", 1000, 0, "", 1.0)], OPTIONS.read)) == 10
 
 
@@ -208,7 +208,7 @@ def test_a_large_input_has_a_bounded_number_of_splits():
 
 
 def test_the_size_of_the_job_with_ranges():
-    """4,096 ranges add less than 1 MB to the job; Dataflow refuses one of 10 MB."""
+    """Test that 4,096 ranges add less than 1 MB to the job; Dataflow rejects a job of 10 MB."""
 
     def size(count: int) -> int:
         file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)

@@ -41,7 +41,7 @@ def test_a_block_gives_back_its_records(records: list[Record]) -> None:
 
 
 def test_a_block_of_one_short_document_weighs_little_more_than_its_text() -> None:
-    # With as many partitions as a corpus of terabytes has, most blocks are such.
+    # With the number of partitions of a corpus of terabytes, most blocks contain one short document.
     text = "A sentence of some words.\nAnother one, which is not the same."
     record = Record(b"0123456789abcdef", "A title", "files/00.jsonl", "en", text, (1, 1), "files/*.jsonl", 1.0, "", "")
     assert len(to_block([record])) < 500
@@ -60,7 +60,7 @@ def test_blocks_in_a_file(tmp_path) -> None:
     assert [key for key, _ in places] == [["train", 3], ["validation", 0]]
     assert list(read_blocks(place for _, place in places)) == records
     assert list(read_blocks([places[1][1], blocks[0][1]])) == [*records[2:], *records[:2]]
-    # Without the JSON, which is written last, the file does not count.
+    # Without the JSON file, which is written last, the block file is ignored.
     (tmp_path / "unit.json").unlink()
     assert read_block_file(path) is None
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Sentences of paragraphs; identity."""
+"""Test sentence segmentation, truncation noise, document IDs, and their validation split and partitions."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from pipelines.corpus.segmentation import SEGMENTERS, document_sentences, split_
 from pipelines.corpus.sentence_boundaries import MAX_SENTENCE_CHARACTERS
 from pipelines.sources.documents import identity, is_validation, partition_of
 
-# By language: file names of the golden rules, and how many of them are right; fewer is a step back.
+# By language: file names of the golden rules, and the minimum number of correct cases.
 GOLDEN = {
     "am": ("amharic", 1),
     "ar": ("arabic", 1),
@@ -48,7 +48,7 @@ ODD = st.text(
 
 @pytest.fixture(scope="module")
 def golden_rules(shared_data):
-    """By file: (text, sentences, name of the set) of every case."""
+    """The cases of each file: (text, sentences, name of the set)."""
     rules = {}
     lines = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
     for case in map(json.loads, lines):
@@ -63,7 +63,7 @@ def without_whitespace(text):
 
 
 def ends(sentences):
-    """Where sentences end, counted in characters that are not whitespace."""
+    """Return the ends of the sentences, counted in characters that are not whitespace."""
     return {len(without_whitespace("".join(sentences[: number + 1]))) for number in range(len(sentences))}
 
 
@@ -113,14 +113,17 @@ def test_the_48_golden_rules_of_english(golden_rules):
 
 @pytest.mark.parametrize("language", [language for language, (_, right) in GOLDEN.items() if right > 20])
 def test_a_long_paragraph_is_split_as_well_as_short_ones(language, golden_rules):
-    """F1 in one paragraph of all gold sentences beside paragraphs of five, where nearly as many meet."""
+    """Compare F1 on one paragraph of all gold sentences with F1 on paragraphs of five sentences.
+
+    Both have nearly the same number of boundaries between sentences.
+    """
     gold = [
         sentence
         for file in GOLDEN[language][0].split()
         for text, sentences, _ in golden_rules[file]
         if without_whitespace(text) == without_whitespace("".join(sentences))
         for sentence in sentences
-        # Lists that begin anew in mid-paragraph are none that anyone writes.
+        # Exclude list items: joined, they would be lists that start again within a paragraph, unlike real text.
         if not re.match(r"\W*(\d+|[a-z])[.)]", sentence) and sentence[-1] in ".!?։:"
     ]
 
@@ -138,7 +141,7 @@ def test_a_long_paragraph_is_split_as_well_as_short_ones(language, golden_rules)
 
 @pytest.mark.parametrize("mark", list("\"'`«»“”„‘()[]{}<>「』"))
 @pytest.mark.parametrize("language", ["en", "de", "ru"])
-def test_an_unbalanced_mark_takes_no_boundary_with_it(mark, language):
+def test_unbalanced_mark_hides_no_boundaries(mark, language):
     sentences = [f'Then number {number} came "home" (late). Who saw it?' for number in range(300)]
     text = " ".join(sentences)
     spoilt = text.replace("number 7 ", f"number 7 {mark}").replace("number 200 ", f"number 200{mark} ")
@@ -175,7 +178,7 @@ def test_language_codes():
     "text",
     ["x" * 100_000, "ab, cd " * 20_000, "文" * 10_000, "(" * 50_000, "!" * 100_000, '"a ' * 20_000, "e\u0301" * 9_999],
 )
-def test_what_has_no_end_is_cut_not_lost(text):
+def test_text_without_sentence_ends_is_cut_without_loss(text):
     for language in ("en", "da", "zh"):
         sentences = split_sentences(text, language)
         assert without_whitespace("".join(sentences)) == without_whitespace(text)
@@ -225,13 +228,13 @@ def test_identity_is_of_the_text_alone():
     assert identity(["A.", "B."]).hex() == "11ef33ab209ec00f0a32eff8eda22276"
 
 
-def test_held_out_share_and_partitions_are_even():
+def test_validation_fraction_and_even_partitions():
     ids = [identity([str(number)]) for number in range(20_000)]
     share = sum(is_validation(i, 0.05) for i in ids) / len(ids)
     assert abs(share - 0.05) < 0.006
     assert not any(is_validation(i, 0.0) for i in ids)
     assert all(is_validation(i, 1.0) for i in ids)
-    # Whoever is held out at 1 % is held out at 5 %.
+    # Documents in a validation split of 1 % are also in one of 5 %.
     assert all(is_validation(i, 0.05) for i in ids if is_validation(i, 0.01))
     counts = [0] * 16
     for i in ids:

@@ -1,4 +1,4 @@
-"""`--format array_record`: the examples of the TFRecord shards, at random places, as Grain reads them."""
+"""Test `--format array_record`: Grain reads the examples of the TFRecord shards by random access."""
 
 import hashlib
 import importlib.util
@@ -30,7 +30,7 @@ def build(corpus, output, *flags: str) -> int:
 
 @pytest.fixture(scope="module")
 def both(built, tmp_path_factory):
-    """The same examples as TFRecord and as ArrayRecord."""
+    """Two directories with the same examples, as TFRecord and as ArrayRecord."""
     pytest.importorskip("array_record")
     folder = tmp_path_factory.mktemp("both")
     for name in ("tfrecord", "array_record"):
@@ -139,12 +139,12 @@ def test_damage_is_an_error_or_harmless(both, tmp_path):
             assert "\n" not in str(error)  # noqa: PT017
             errors += 1
         else:
-            assert read == expected  # The padding of a block.
+            assert read == expected  # The changed byte is padding of a block.
     assert errors > 10
 
 
 @needs_array_record
-def test_another_file_of_that_name_is_no_empty_shard(tmp_path):
+def test_file_of_another_format_is_not_an_empty_shard(tmp_path):
     path = tmp_path / "text.array_record"
     path.write_bytes(b"hello" * 40_000)
     with pytest.raises(DatasetError, match=r"text\.array_record is not an ArrayRecord file"):
@@ -193,7 +193,7 @@ def test_gzip_is_for_tfrecord(built, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["build", "pretraining-data"])
-def test_without_the_package_it_is_refused_before_any_work(built, tmp_path, capsys, monkeypatch, name):
+def test_missing_package_is_an_error_before_any_work(built, tmp_path, capsys, monkeypatch, name):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
@@ -212,7 +212,7 @@ def test_without_the_package_it_is_refused_before_any_work(built, tmp_path, caps
 
 
 @needs_array_record
-def test_a_reader_without_the_package_is_told(both, monkeypatch):
+def test_reading_without_the_package_is_an_error(both, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
     path = paths_of(both[1])[0]
     with pytest.raises(DatasetError, match=f"^{path} requires the package array-record, which is not installed; pip"):

@@ -1,4 +1,4 @@
-"""Our encoding against TensorFlow's own parser and record reader."""
+"""Test the encoding of examples against TensorFlow's own parser and record reader."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from pipelines.instances.options import PretrainingDataOptions
 
 
 def feature_spec(length: int, predictions: int) -> dict:
-    """run_pretraining.py's name_to_features."""
+    """Return `name_to_features` of run_pretraining.py."""
     return {
         "input_ids": tf.io.FixedLenFeature([length], tf.int64),
         "input_mask": tf.io.FixedLenFeature([length], tf.int64),
@@ -24,13 +24,13 @@ def feature_spec(length: int, predictions: int) -> dict:
 
 
 def model_garden_spec(length: int, predictions: int) -> dict:
-    """What official/nlp/data/pretrain_dataloader.py of tensorflow/models asks for (use_v2_feature_names)."""
+    """Return the features for use_v2_feature_names in official/nlp/data/pretrain_dataloader.py of tensorflow/models."""
     names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
     return {names.get(name, name): spec for name, spec in feature_spec(length, predictions).items()}
 
 
 def random_features(rng, rows, vocab_size, length, predictions, instances):
-    """Every feature there is; content of random length, then zeros, in every row."""
+    """Return all features; every row has content of random length, followed by zeros."""
 
     def content(count):
         return np.arange(count) < rng.integers(1, count + 1, (rows, 1))
@@ -114,7 +114,7 @@ def test_tensorflow_reads_what_was_written(
             assert values.row_lengths().numpy().tolist() == sizes.tolist(), name
             values = values.to_tensor(shape=features[name].shape)
         assert np.array_equal(values.numpy(), features[name]), name
-    # The slow, general parser agrees, and knows no other feature.
+    # Protobuf's slow, general parser agrees, and finds no other feature.
     message = tf.train.Example.FromString(records[0])
     assert set(message.features.feature) == set(names.values())
     expected = features["input_ids"][0]
@@ -126,7 +126,7 @@ def test_tensorflow_reads_what_was_written(
 @pytest.mark.parametrize(
     ("feature_names", "spec"), [("bert", feature_spec(128, 20)), ("model_garden", model_garden_spec(128, 20))]
 )
-def test_the_trainers_of_others_read_it(tmp_path, feature_names, spec):
+def test_trainers_of_other_projects_read_the_examples(tmp_path, feature_names, spec):
     options = written_options(feature_names=feature_names)
     features = random_features(np.random.default_rng(3), 5, 30522, 128, 20, 1)
     path = tmp_path / "shard.tfrecord"
@@ -138,7 +138,7 @@ def test_the_trainers_of_others_read_it(tmp_path, feature_names, spec):
 
 
 def test_bytes_are_those_of_protobuf_but_for_the_width_of_integers(tmp_path):
-    """Where every value needs the width it gets, the record is what protobuf itself writes, features in order."""
+    """Test values that need the width they get: the record equals protobuf's own, with the features in order."""
     features = random_features(np.random.default_rng(4), 3, 128, 100, 20, 1)
     options = written_options(max_seq_length=100)
     path = tmp_path / "shard.tfrecord"

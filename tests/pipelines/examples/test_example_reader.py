@@ -1,4 +1,4 @@
-"""Our reader of examples against files that TensorFlow and pyarrow wrote, whole and damaged."""
+"""Test the reader of examples with intact and corrupt files that TensorFlow and pyarrow wrote."""
 
 import contextlib
 import gzip
@@ -63,7 +63,7 @@ def test_lists_that_are_not_packed_are_read_too(tmp_path):
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2]) + varint(len(content)) + content
 
-    # Values one by one, then some packed, as a parser must accept them.
+    # Single values, then packed ones: a parser must accept both encodings in one field.
     integers = b"".join(b"\x08" + varint(value) for value in (5, 300, 7)) + field(1, varint(300) + varint(9))
     floats = b"".join(b"\x0d" + struct.pack("<f", value) for value in (0.5, -2.0))
     entries = field(1, field(1, b"input_ids") + field(2, field(3, integers)))
@@ -115,7 +115,7 @@ def test_an_empty_shard_has_no_example(tmp_path):
         (lambda data: b"some text\n" * 9, "not a TFRecord file; give a shard"),
     ],
 )
-def test_damage_is_named_with_its_place(tmp_path, damage, says):
+def test_error_states_the_position_of_corruption(tmp_path, damage, says):
     path = tmp_path / "shard"
     write(path, [message({"input_ids": list(range(40))})] * 5)
     path.write_bytes(damage(path.read_bytes()))

@@ -1,4 +1,4 @@
-"""Examples as text: marks, labels, and every layout of a row."""
+"""Test the text form of examples: marks of masks, labels, and every layout of a row."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def integers(*values: int) -> np.ndarray:
 
 
 def padded() -> dict[str, np.ndarray]:
-    """`the cat sat` / `playing dogs .`, with three masks, as google-research/bert stores it."""
+    """Return `the cat sat` / `playing dogs .` with three masks, in the format of google-research/bert."""
     return {
         "input_ids": ids("[CLS] the [MASK] sat [SEP] play ##ing cat ##s . [SEP] [PAD] [PAD]"),
         "input_mask": integers(*[1] * 11, 0, 0),
@@ -35,7 +35,7 @@ def padded() -> dict[str, np.ndarray]:
     }
 
 
-def test_masks_are_marked_by_what_became_of_them():
+def test_masks_are_marked_by_kind_of_replacement():
     (text,) = as_text(decode(padded(), len(VOCAB)), VOCAB)
     assert plain(text.a) == "the [cat→MASK] sat"
     assert plain(text.b) == "play[##ing→##ing] [dog→cat]s ."
@@ -43,7 +43,7 @@ def test_masks_are_marked_by_what_became_of_them():
     assert (text.label, text.a_tokens, text.b_tokens, text.masked) == (1, 3, 5, 3)
 
 
-def test_a_row_without_padding_says_the_same():
+def test_rows_without_padding_give_the_same_text():
     features = padded()
     ragged = {name: values[:11] for name, values in features.items()}
     ragged |= {name: features[name][:3] for name in features if name.startswith("masked_lm")}
@@ -54,7 +54,7 @@ def test_a_row_without_padding_says_the_same():
     assert (decode(features, len(VOCAB)).row_length, decode(parquet, len(VOCAB)).row_length) == (13, 11)
 
 
-def test_instances_of_a_packed_row_are_told_apart():
+def test_packed_row_is_split_into_its_instances():
     features = {
         "input_ids": ids("[CLS] the [SEP] cat [SEP] [CLS] [MASK] [SEP] sat . [SEP] [PAD]"),
         "input_mask": integers(*[1] * 11, 0),
@@ -90,7 +90,7 @@ def test_continuations_and_control_characters_at_the_edges():
     assert plain(text.a) == "##ings the a\\u001bb[##ing→MASK]s"
 
 
-def test_contradictions_are_named():
+def test_inconsistent_examples_are_errors():
     with pytest.raises(DatasetError, match=r"token id 13, but the vocabulary has 12 tokens.*--vocab_file"):
         decode({"input_ids": ids("the a\x1bb")}, 12)
     with pytest.raises(DatasetError, match="masked position 40 in an example of 13 positions"):

@@ -1,4 +1,4 @@
-"""Shards of real text in every format: the same examples, whatever holds them."""
+"""Test shards of real text in every format: all formats contain the same examples."""
 
 import bz2
 import dataclasses
@@ -39,7 +39,7 @@ def vocab(shared_data):
 
 @pytest.fixture(scope="module")
 def documents(shared_data, vocab):
-    """The first 40 articles, tokenised."""
+    """The first 40 articles, tokenized."""
     with bz2.open(shared_data / "wiki-extracted" / "enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
         text = file.read(1_500_000)
     articles = itertools.islice(re.findall(r"<doc[^>]*>\n(.*?)</doc>", text, re.DOTALL), 40)
@@ -53,7 +53,7 @@ def documents(shared_data, vocab):
 
 @pytest.fixture(scope="module")
 def write(tmp_path_factory, documents, vocab):
-    """Writes the text with options; returns the directory, the shards, the statistics and the options."""
+    """A function that writes the text with options; it returns the directory, shards, statistics and options."""
 
     def written(**options):
         options = PretrainingDataOptions(**options)
@@ -61,7 +61,7 @@ def write(tmp_path_factory, documents, vocab):
         (output / "shards").mkdir()
         examples = PretrainingExamples(documents, PART, 0, Tokenizer(vocab, True), options)
         shards, statistics = write_shards(examples, str(output))
-        # Nothing but the shards is left, and they are what their manifest says.
+        # The directory contains nothing but the shards, and their sizes are those recorded.
         assert sorted(path.name for path in (output / "shards").iterdir()) == sorted(
             shard.name.removeprefix("shards/") for shard in shards
         )
@@ -79,7 +79,7 @@ def array_records(path: str) -> list[bytes]:
 
 
 def read(output, shard, options) -> dict[str, np.ndarray]:
-    """Padded arrays by our own names, read by TensorFlow or pyarrow."""
+    """Return padded arrays by the feature names of beambert, read by TensorFlow or pyarrow."""
     path = str(output / shard.name)
     length, predictions, names = shard.max_seq_length, shard.max_predictions_per_seq, options.names_of_features()
     counts = {
@@ -117,7 +117,7 @@ def read(output, shard, options) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module", params=[False, True], ids=["single", "packed"])
 def padded(request, write):
-    """What google-research/bert would read, one instance a row or several."""
+    """Options, arrays as google-research/bert reads them, and bytes of a shard, with single or packed instances."""
     output, [shard], _, options = write(pack=request.param)
     return options, read(output, shard, options), shard.bytes
 
@@ -145,7 +145,7 @@ def test_every_format_holds_the_same_examples(write, padded, changes):
     for name, values in features.items():
         assert np.array_equal(values, expected[name]), name
     if options.format == "parquet":
-        # What it leaves out can be told from the lengths of its lists.
+        # The features that Parquet omits follow from the lengths of its lists.
         assert set(expected) - set(features) <= {"input_mask", "masked_lm_weights", "next_sentence_weights"}
     else:
         assert features.keys() == expected.keys()
@@ -182,13 +182,13 @@ def test_same_options_same_bytes(write, changes):
 )
 def test_plan_estimates_the_bytes_of_each_format(write, vocab, changes):
     _, [shard], _, options = write(**changes)
-    # ArrayRecord rounds its files up to blocks of 64 KiB, and has one more.
+    # ArrayRecord rounds its files up to blocks of 64 KiB, and adds one block.
     rounding = 2 << 16 if options.format == "array_record" else 0
     estimate = shard.examples * _record_bytes(options, 128, len(vocab))
     assert 0.95 * estimate < shard.bytes < 1.05 * estimate + rounding
 
 
-def test_gzip_is_of_the_whole_file_and_knows_no_time(write):
+def test_gzip_contains_the_plain_shard_and_no_timestamp(write):
     plain_output, [plain], _, _ = write()
     output, [shard], _, _ = write(compression="gzip")
     assert shard.name == plain.name + ".gz"
@@ -254,13 +254,13 @@ def test_packed_rows_are_full(write):
     assert features["input_mask"].sum() == after.instance_tokens
     assert features["next_sentence_weights"].sum() == after.instances
     assert features["next_sentence_labels"].sum() == after.instances_labeled_1
-    # Every instance begins with [CLS] where its position says, and nowhere else (101 in this vocabulary).
+    # Every instance starts with [CLS] (101 in this vocabulary) at its recorded position.
     filled = features["next_sentence_weights"] > 0
     rows = np.nonzero(filled)[0]
     assert (features["input_ids"][rows, features["next_sentence_positions"][filled]] == 101).all()
     assert set(features["sequence_ids"][features["input_mask"] == 0].tolist()) <= {0}
     assert (features["sequence_ids"].max(axis=1) == filled.sum(axis=1)).all()
-    # Room for predictions is a row's, not an instance's.
+    # The maximum number of predictions is that of a row, not of an instance.
     assert features["masked_lm_weights"].sum(axis=1).max() <= 76
 
 

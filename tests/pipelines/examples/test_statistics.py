@@ -1,4 +1,4 @@
-"""Statistics add up, survive JSON, and agree with counting the written examples one by one."""
+"""Test that statistics add up, survive JSON, and equal counts of the written examples one by one."""
 
 import json
 
@@ -46,7 +46,7 @@ def three(tmp_path) -> list[tuple[Statistics, str]]:
     return [shard(seed, tmp_path) for seed in range(3)]
 
 
-def test_a_sum_is_what_all_examples_say_one_by_one(three):
+def test_total_equals_counts_of_the_examples_one_by_one(three):
     summed = total(statistics for statistics, _ in three)
     slow = Statistics()
     a, b = [], []
@@ -69,7 +69,7 @@ def test_a_sum_is_what_all_examples_say_one_by_one(three):
     assert summed.masked_as_mask + summed.masked_as_random + summed.masked_as_original == summed.masked_tokens > 0
 
 
-def test_text_is_counted_as_it_is(three):
+def test_text_counts_equal_direct_counts(three):
     summed = total(statistics for statistics, _ in three)
     texts = [documents_of(seed) for seed in range(3)]
     ids = [piece for text in texts for piece in text.token_ids.tolist()]
@@ -81,7 +81,7 @@ def test_text_is_counted_as_it_is(three):
     assert (np.arange(len(summed.sentence_lengths)) * summed.sentence_lengths).sum() == len(ids)
 
 
-def test_document_bins_hold_what_starts_there(three):
+def test_document_lengths_are_within_their_bins(three):
     lengths = np.arange(1, 5000)
     bins = np.floor(np.log2(lengths) * 2).astype(int)
     starts = document_bin_start(np.arange(bins.max() + 2))
@@ -106,7 +106,7 @@ def test_statistics_survive_json(three):
     assert Statistics.from_json(json.loads(json.dumps(Statistics().to_json()))) == Statistics()
 
 
-def test_the_numbers_are_whole_numbers_that_json_knows(three):
+def test_numbers_are_integers_that_survive_json(three):
     numbers = three[0][0].numbers()
     assert json.loads(json.dumps(numbers)) == numbers
     assert {"instances", "tokens", "masked_tokens", "rows"} <= numbers.keys()

@@ -1,4 +1,4 @@
-"""What of the held-out text is found in the training text: against sets of strings."""
+"""Test the overlap of the validation split with the training text, against sets of strings."""
 
 import random
 
@@ -26,7 +26,7 @@ def write_manifest(folder, shards: list[CorpusShard]) -> CorpusReader:
 
 
 def sentence(number: int) -> str:
-    # Short ones too, which are not looked for.
+    # Some sentences are short, and are not searched for.
     return f"sentence {number} " + "with some words more " * (number % 4)
 
 
@@ -55,7 +55,7 @@ def found_of(reader, shards) -> list:
 
 
 @pytest.mark.parametrize("most", [100_000, 25, 3, 1])
-def test_what_is_found_is_what_sets_say(corpus, monkeypatch, most):
+def test_overlap_equals_that_of_string_sets(corpus, monkeypatch, most):
     reader, shards, held_out, train = corpus
     monkeypatch.setattr(train_eval_overlap, "MAX_SENTENCES", most)
     result = train_eval_overlap.overlap_of(
@@ -82,7 +82,7 @@ def test_the_union_does_not_depend_on_the_order(corpus):
     assert train_eval_overlap.union([]).tolist() == []
 
 
-def test_held_out_text_may_be_missing(tmp_path):
+def test_corpus_without_validation_split(tmp_path):
     shards = [write_shard(tmp_path, "train", 0, 1, [["A sentence."]])]
     reader = write_manifest(tmp_path, shards)
     held_out = train_eval_overlap.read_validation_sentences(reader, shards)

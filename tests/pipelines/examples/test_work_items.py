@@ -1,4 +1,4 @@
-"""How passes are dealt to workers, and how finished ones are found again."""
+"""Test the distribution of copies over workers, and the detection of finished copies."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def parts(*sizes: int, held_out: int = 0) -> list[CorpusShard]:
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=9), st.integers(1, 12), st.integers(1, 9))
-def test_every_pass_is_dealt_once(sizes, dupe_factor, workers):
+def test_every_copy_is_in_one_work_item(sizes, dupe_factor, workers):
     dealt = deal_work_items(parts(*sizes, held_out=7), PretrainingDataOptions(dupe_factor=dupe_factor), workers)
     found = [(each.corpus_shard.name, copy) for each in dealt for copy in each.copies]
     expected = [*itertools.product((f"t{n}" for n in range(len(sizes))), range(dupe_factor)), ("v0", 0)]
@@ -35,7 +35,7 @@ def test_every_pass_is_dealt_once(sizes, dupe_factor, workers):
 
 
 def loads(dealt, workers: int) -> list[int]:
-    """Passes over bytes, by a worker; the engine deals its input once."""
+    """Return the bytes times copies of each worker; the engine distributes its input once."""
     return [
         sum(each.corpus_shard.bytes * len(each.copies) for each in dealt[first::workers]) for first in range(workers)
     ]
@@ -58,13 +58,13 @@ def test_no_worker_has_much_more_than_another(sizes, dupe_factor, workers):
     assert max(found) / (sum(found) / workers) < 1.21
 
 
-def test_a_part_is_tokenised_once_where_that_keeps_all_busy():
+def test_shard_is_tokenized_once_if_no_worker_is_idle():
     for number, workers in ((1, 1), (7, 1), (16, 2), (64, 4)):
         dealt = deal_work_items(parts(*[100] * number), PretrainingDataOptions(dupe_factor=10), workers)
         assert [each.copies for each in dealt] == [tuple(range(10))] * number
 
 
-def test_a_pass_is_finished_while_its_shards_are_as_they_were(tmp_path):
+def test_copy_is_finished_only_if_its_shards_have_their_sizes(tmp_path):
     part = parts(5)[0]
     shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
     note = str(tmp_path / completion_marker_name(part, 3))

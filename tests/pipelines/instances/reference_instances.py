@@ -1,8 +1,8 @@
-"""The published procedure in plain Python, one instance at a time on lists: the oracle of sampling.
+"""Sample instances by the published procedure in plain Python, one at a time on lists: the oracle of sampling.
 
-What google-research/bert's create_pretraining_data.py does between token ids and features: pairs, truncation, layout
-and masks; and sentence order and full sentences beside its next sentence pairs. Where chance decides it asks `draws`,
-so that it can be given the draws of another implementation.
+It covers the steps of google-research/bert's create_pretraining_data.py from token IDs to features: pairs, truncation,
+layout and masks. Sentence order pairs and full sentences are covered in addition to next sentence pairs. All random
+numbers come from `draws`, so that those of another implementation can be used.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ Document = list[list[int]]
 
 @dataclasses.dataclass
 class Instance:
-    """A and B as they stand in a row, and how many tokens were cut from each to fit; B is empty where there is none."""
+    """Segments A and B as in a row, and the number of tokens truncated from each; B may be empty."""
 
     a: list[int]
     b: list[int]
@@ -24,7 +24,7 @@ class Instance:
 
 
 class OwnDraws:
-    """Draws of its own."""
+    """Random draws from its own generator."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -37,11 +37,11 @@ class OwnDraws:
 
 
 class GivenDraws:
-    """Draws that were made elsewhere.
+    """Random draws of another implementation.
 
     Args:
-        arrays: by what is drawn; the number asked for is that of the document, of the sentence or of the chunk,
-            counted over all documents.
+        arrays: arrays of draws by purpose. The index is the number of the document, sentence or chunk, counted over
+            all documents.
     """
 
     def __init__(self, **arrays) -> None:
@@ -67,7 +67,7 @@ def _joined(sentences: list[list[int]]) -> list[int]:
 
 
 def truncated_lengths(a: int, b: int, max_num_tokens: int) -> tuple[int, int]:
-    """Removes one token at a time from the longer, from B when they are equal."""
+    """Return the lengths after removing one token at a time from the longer segment, or from B if they are equal."""
     while a + b > max_num_tokens:
         if a > b:
             a -= 1
@@ -86,7 +86,7 @@ def _fitted(a: list[int], b: list[int], label: int, max_num_tokens: int, number:
 def next_sentence_pairs(
     documents: list[Document], max_seq_length: int, short_seq_prob: float, draws
 ) -> Iterator[Instance]:
-    """Yields the pairs of at least two documents, document after document."""
+    """Yield the pairs of at least two documents, document by document."""
     max_num_tokens = max_seq_length - 3
     sentences_before = made = 0
     for number, document in enumerate(documents):
@@ -122,7 +122,7 @@ def next_sentence_pairs(
 def sentence_order_pairs(
     documents: list[Document], max_seq_length: int, short_seq_prob: float, draws
 ) -> Iterator[Instance]:
-    """Yields pairs of neighbouring segments, swapped or not; a chunk of one sentence is split inside it."""
+    """Yield pairs of neighboring segments, swapped or not; a chunk of one sentence is split within the sentence."""
     max_num_tokens = max_seq_length - 3
     chunks = made = 0
     for number, document in enumerate(documents):
@@ -145,7 +145,7 @@ def sentence_order_pairs(
 
 
 def full_sentences(documents: list[Document], max_seq_length: int, short_seq_prob: float, draws) -> Iterator[Instance]:
-    """Yields whole sentences of one document, as many as fit; longer ones in runs."""
+    """Yield as many whole sentences of one document as fit; longer sentences are split into runs."""
     longest = max_seq_length - 2
     for number, document in enumerate(documents):
         target = _target(number, longest, short_seq_prob, draws)
@@ -160,7 +160,7 @@ def full_sentences(documents: list[Document], max_seq_length: int, short_seq_pro
 
 
 def row(instance: Instance, cls_id: int, sep_id: int) -> tuple[list[int], list[int]]:
-    """The ids and the segment ids of an instance, without padding."""
+    """Return the token IDs and the segment IDs of an instance, without padding."""
     ids = [cls_id, *instance.a, sep_id]
     segments = [0] * len(ids)
     if instance.b:
@@ -172,7 +172,7 @@ def row(instance: Instance, cls_id: int, sep_id: int) -> tuple[list[int], list[i
 def mask(
     ids: list[int], special: set[int], prob: float, most: int, mask_id: int, vocab_size: int, rng: random.Random
 ) -> tuple[list[int], list[int], list[int]]:
-    """Masks single tokens: the new ids, the places in order, and what stood there."""
+    """Mask single tokens; return the new IDs, the masked positions in order, and the original IDs there."""
     places = [place for place, token in enumerate(ids) if token not in special]
     rng.shuffle(places)
     places = sorted(places[: min(most, max(1, round(len(ids) * prob)))])

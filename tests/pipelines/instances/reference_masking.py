@@ -1,4 +1,4 @@
-"""Whole word and span masking, one row at a time with Python lists: the oracle for `word_masking`."""
+"""Choose whole words and spans to mask, one row at a time with Python lists: the oracle for `word_masking`."""
 
 import itertools
 import random
@@ -7,7 +7,7 @@ Word = list[int]
 
 
 def segments_of(maskable: list[bool], continues_word: list[bool]) -> list[list[Word]]:
-    """The segments of a row, each a list of words, each a list of positions."""
+    """Return the segments of a row: each is a list of words, and each word a list of positions."""
     segments: list[list[Word]] = []
     for position, here in enumerate(maskable):
         if not here:
@@ -22,7 +22,7 @@ def segments_of(maskable: list[bool], continues_word: list[bool]) -> list[list[W
 
 
 def whole_words(words: list[Word], wanted: int) -> list[Word]:
-    """The words taken when they come in this order."""
+    """Return the words that are chosen if they are visited in this order."""
     taken: list[Word] = []
     for word in words:
         if sum(map(len, taken)) + len(word) <= wanted:
@@ -31,7 +31,7 @@ def whole_words(words: list[Word], wanted: int) -> list[Word]:
 
 
 def probabilities_of_whole_words(words: list[Word], wanted: int) -> dict[tuple[int, ...], float]:
-    """How probable each set of positions is, all orders of the words counted."""
+    """Return the probability of each set of positions, from all orders of the words."""
     orders = list(itertools.permutations(words))
     counts: dict[tuple[int, ...], int] = {}
     for order in orders:
@@ -41,7 +41,7 @@ def probabilities_of_whole_words(words: list[Word], wanted: int) -> dict[tuple[i
 
 
 def spans(segments: list[list[Word]], wanted: int, rng: random.Random) -> list[list[Word]]:
-    """The spans of one row."""
+    """Return the spans of one row."""
     every = [(segment, place) for segment, words in enumerate(segments) for place in range(len(words))]
     chosen: list[list[Word]] = []
     covered: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""Whole sentences of one document, against a plain implementation and against what must hold."""
+"""Test instances of whole sentences of one document: against a plain implementation, and their invariants."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ def test_same_draws_give_the_instances_of_the_reference(lengths, seed, max_seq_l
     tokens = flat(documents).token_ids
     found = [tokens[a : a + n].tolist() for a, n in zip(instances.a_start, instances.a_length, strict=True)]
     assert found == expected
-    # No token is lost, none is there twice.
+    # Every token occurs exactly once.
     assert [token for run in found for token in run] == tokens.tolist()
     assert instances.tokens_truncated == instances.segments_dropped == 0
     assert not instances.b_length.any()
@@ -34,7 +34,7 @@ def test_same_draws_give_the_instances_of_the_reference(lengths, seed, max_seq_l
 def test_sentences_stay_whole_where_they_fit():
     documents = flat(numbered([[5, 5, 4, 30, 2], [3]]))
     instances = full_sentences(documents, 16, 0.0, np.random.default_rng(0))
-    # 5 + 5 + 4 fill a row of 14; 30 is cut in 14 + 14 + 2; the rest and the next sentence go together.
+    # 5 + 5 + 4 fill a row of 14. 30 is split into 14 + 14 + 2, and this rest shares a row with the next sentence.
     assert instances.a_length.tolist() == [14, 14, 14, 4, 3]
 
 

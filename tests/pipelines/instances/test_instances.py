@@ -1,4 +1,4 @@
-"""Documents from their sentences, and how often each of them is packed."""
+"""Test documents made from sentences, and how often each document is sampled."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def sampling(max_seq_length: int, short_seq_prob: float, **options) -> Pretraini
     )
 
 
-def test_from_sentences_leaves_out_what_is_empty():
+def test_from_sentences_drops_empty_sentences_and_documents():
     # Documents of 2, 1 and 2 sentences; the first sentence of the first and the only one of the second are empty.
     documents = from_sentences(np.arange(6, dtype=np.int32), np.array([0, 0, 2, 2, 5, 6]), np.array([2, 1, 2]))
     assert documents.sentence_starts.tolist() == [0, 2, 5, 6]
@@ -38,8 +38,8 @@ def test_a_weight_of_one_changes_nothing() -> None:
     assert all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(Instances))
 
 
-def test_documents_are_packed_as_often_as_they_weigh() -> None:
-    """Every document is one sentence, so that each packing makes one pair with it as A."""
+def test_documents_are_sampled_as_often_as_their_weights() -> None:
+    """Test documents of one sentence: whenever one is sampled, it gives one pair with itself as A."""
     weights = [0.25, 1.0, 2.5, 3.0] * 200
     documents = weighted(flat([[[number, number]] for number in range(800)]), weights)
     pairs = sample_instances(documents, sampling(16, 0.0), np.random.default_rng(6))
@@ -77,7 +77,7 @@ def test_weighted_pairs_are_runs_of_one_document(lengths: list[list[int]], weigh
 
 @pytest.mark.parametrize("objective", [objective for objective in OBJECTIVES if objective != "nsp"])
 @given(lengths=corpora, weights=some_weights, seed=st.integers(0, 2**32))
-def test_every_token_is_there_as_often_as_its_document_is_packed(objective, lengths, weights, seed) -> None:
+def test_tokens_occur_as_often_as_their_document_is_sampled(objective, lengths, weights, seed) -> None:
     documents = weighted(flat(numbered(lengths)), weights[: len(lengths)])
     options = sampling(100, 0.3, objective=objective)
     instances = sample_instances(documents, options, np.random.default_rng(seed))

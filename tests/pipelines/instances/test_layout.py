@@ -1,4 +1,4 @@
-"""Rows: what stands where."""
+"""Test the layout of instances in rows."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,7 +12,7 @@ VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for 
 
 
 def random_instances(rng, count, longest):
-    """Tokens, and instances whose segments have up to `longest` of them; some have no B."""
+    """Return tokens, and instances with segments of up to `longest` tokens, some without B."""
     token_ids = rng.integers(5, 1000, 5000).astype(np.int32)
     a_length, b_length = rng.integers(1, longest + 1, count), rng.integers(0, longest + 1, count)
     a_start, b_start = rng.integers(0, 5000 - longest, (2, count))
@@ -30,13 +30,13 @@ def random_instances(rng, count, longest):
     seed=st.integers(0, 2**32),
     spare=st.integers(0, 5),
 )
-def test_rows_are_what_a_plain_loop_lays_out(rows, seed, spare):
+def test_rows_equal_those_of_a_plain_loop(rows, seed, spare):
     rng = np.random.default_rng(seed)
     token_ids = rng.integers(5, 1000, 500).astype(np.int32)
     every = [instance for row in rows for instance in row]
     a_length, b_length, labels = (np.array(column) for column in zip(*every, strict=True))
     a_start, b_start = rng.integers(0, 480, (2, len(every)))
-    # Instances lie in the arrays in another order than in the rows.
+    # The order of the instances in the arrays differs from their order in the rows.
     shuffled = rng.permutation(len(every))
     place = np.argsort(shuffled)
     instances = Instances(

@@ -1,4 +1,4 @@
-"""Masks: what must hold of each, their rates, and the text restored."""
+"""Test masks: the invariants of every row, the rates, and restoring the text from the labels."""
 
 import bz2
 import dataclasses
@@ -20,7 +20,7 @@ from tokenizer.vocabulary import Vocabulary
 
 MASK = 4
 REPLACEMENTS = np.arange(10, 1000, dtype=np.int32)
-# A quarter of the pieces continue a word.
+# A quarter of the tokens continue a word.
 VOCAB = MaskingVocabulary(MASK, REPLACEMENTS, np.arange(1000) >= 750)
 STRATEGIES = ("token", "whole_word", "span")
 
@@ -48,7 +48,7 @@ def words_of_row(ids, maskable, continues_word):
 
 
 def check_rows(ids, lengths, maskable, masked, slots, prob, masking, vocab):
-    """What holds of every row, and the text restored."""
+    """Check the invariants of every row, and that the labels restore the text."""
     restored = masked.input_ids.copy()
     for row in range(len(ids)):
         count = int(masked.weights[row].sum())
@@ -86,7 +86,7 @@ def check_rows(ids, lengths, maskable, masked, slots, prob, masking, vocab):
     slots=st.integers(1, 90),
     prob=st.sampled_from([0.0, 0.15, 0.5, 1.0]),
 )
-def test_what_holds_of_every_row(masking, seed, width, slots, prob):
+def test_invariants_of_every_row(masking, seed, width, slots, prob):
     rng = np.random.default_rng(seed)
     ids, lengths, maskable = batch(rng, 40, width)
     before = ids.copy()
@@ -119,8 +119,8 @@ def test_rates_and_positions_of_long_rows(masking, rates):
     inserted = np.take_along_axis(masked.input_ids, masked.positions.astype(np.int64), axis=1)[predicted]
     n = len(inserted)
     assert n == rows * 19  # round(128 * 0.15)
-    # All of a span becomes the same: as many draws as spans, of ten words at most, and of the mean square of lengths
-    # for what they weigh, 20.5 / 3.8.
+    # The kind of replacement is drawn once per span, for at most ten words. Because longer spans weigh more, the
+    # effective number of draws is n divided by the mean square of the lengths over their mean, 20.5 / 3.8.
     draws = n / 5.4 if masking == "span" else n
     kinds = [inserted == MASK, (inserted != MASK) & (inserted != 5), inserted == 5]
     for kind, expected in zip(kinds, rates, strict=True):
@@ -131,22 +131,22 @@ def test_rates_and_positions_of_long_rows(masking, rates):
         assert len(np.unique(replaced)) == len(REPLACEMENTS)
     chosen = np.bincount(masked.positions[predicted], minlength=width)
     assert chosen[[0, 60, 127]].sum() == 0
-    if masking != "span":  # Spans reach less often into the beginnings of segments; see test_word_masking.
+    if masking != "span":  # Spans cover the beginnings of segments less often; see test_word_masking.
         expected_count = n / 125
         assert (abs(chosen[maskable[0]] - expected_count) < 5 * np.sqrt(expected_count)).all()
 
 
-def test_a_span_becomes_one_thing_and_a_word_does_not():
+def test_replacement_is_drawn_per_span_but_not_per_word():
     rng = np.random.default_rng(8)
     rows, width = 3000, 40
-    # A whole row is to be predicted, in words of two pieces.
+    # All tokens of a row are predicted, and every word has two tokens.
     ids = np.tile(np.array([20, 800], np.int32), (rows, width // 2))
     everything = (ids, np.full(rows, width), np.ones((rows, width), bool), width, 1.0, rng)
     for masking, expected in (("whole_word", 0.8 * 0.8 + 0.1 * 0.1 + 0.1 * 0.1), ("span", 1.0)):
         masked = mask(*everything, masking=masking)
         kind = np.where(masked.input_ids == MASK, 0, np.where(masked.input_ids == ids, 1, 2))
         same = (kind[:, ::2] == kind[:, 1::2]).mean()
-        # A random token is the original one in a thousand.
+        # A random token equals the original one in one of a thousand cases.
         assert same == pytest.approx(expected, abs=0.01)
         if masking == "span":
             alike = (masked.input_ids[:, ::2] == masked.input_ids[:, 1::2])[kind[:, ::2] == 2]
@@ -155,7 +155,7 @@ def test_a_span_becomes_one_thing_and_a_word_does_not():
 
 @pytest.fixture(scope="module")
 def wikipedia(shared_data):
-    """Vocabulary, instances of real text with the tokens they are runs of, and options."""
+    """Vocabulary, tokens of real text, instances that are runs of these tokens, and options."""
     vocab = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
     with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
         articles = file.read(1_000_000).split("</doc>")[:-1]

@@ -1,4 +1,4 @@
-"""Typing errors: one a word, of the kinds that are promised, and nothing else changes."""
+"""Test typing errors: at most one per word, of the documented kinds, and no other changes."""
 
 import string
 
@@ -15,7 +15,7 @@ from pipelines.instances.options import PretrainingDataOptions
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# Single letters, so that every word can be spelt but those with a q inside; some longer pieces, digits.
+# Single letters, so that every word without a q inside can be tokenized; also some longer tokens and digits.
 INNER = set(string.ascii_lowercase) - {"q"}
 VOCAB = Vocabulary(
     (
@@ -36,13 +36,13 @@ def tokenized(documents: list[list[str]]):
 
 
 def words_of(documents) -> list[list[str]]:
-    """The words of every sentence."""
+    """Return the words of every sentence."""
     bounds = documents.sentence_starts
     return [TOKENIZER.decode(documents.token_ids[bounds[i] : bounds[i + 1]]).split(" ") for i in range(len(bounds) - 1)]
 
 
 def errors_of(word: str) -> set[str]:
-    """All that one typing error inside it can make of a word."""
+    """Return all words that one typing error inside a word can give."""
     places = range(1, len(word) - 1)
     swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 2)}
     dropped = {word[:i] + word[i + 1 :] for i in places}
@@ -66,7 +66,7 @@ texts = st.lists(
     share=st.sampled_from([0.0, 0.3, 1.0]),
     seed=st.integers(0, 2**32),
 )
-def test_what_holds_of_every_word(texts, share, seed):
+def test_invariants_of_every_word(texts, share, seed):
     documents = tokenized(texts)
     before = documents.token_ids.copy()
     noisy, count = add_noise(documents, share, TOKENIZER, np.random.default_rng(seed))
@@ -78,7 +78,7 @@ def test_what_holds_of_every_word(texts, share, seed):
     for old, new in zip(words_of(documents), words_of(noisy), strict=True):
         for old_word, new_word in zip(old, new, strict=True):
             if new_word == old_word:
-                # Where every word is to have an error: too short, no letters, or the vocabulary cannot spell it.
+                # With a share of 1, a word stays only if it is short, is not all letters, or would become [UNK].
                 can_fail = len(old_word) < 4 or not old_word.isalpha() or "q" in old_word
                 assert share < 1 or can_fail
             else:
@@ -87,14 +87,14 @@ def test_what_holds_of_every_word(texts, share, seed):
                 assert new_word in errors_of(old_word)
                 changed += 1
     assert count == changed
-    # The pieces are those that the tokenizer makes of the new words.
+    # The tokens are those that the tokenizer returns for the new words.
     sentences = [" ".join(words) for words in words_of(noisy)]
     ids, splits = TOKENIZER.encode_batch([sentence.replace("[UNK]", "qq") for sentence in sentences])
     assert np.array_equal(ids, noisy.token_ids)
     assert np.array_equal(splits, noisy.sentence_starts)
 
 
-def test_share_and_kinds_are_as_asked_for():
+def test_share_and_kinds_of_errors():
     documents = tokenized([["word letter abcd the ."] * 3000])
     noisy, count = add_noise(documents, 0.1, TOKENIZER, np.random.default_rng(2))
     # Three standard deviations, of 9000 words of four letters or more.
@@ -104,22 +104,22 @@ def test_share_and_kinds_are_as_asked_for():
         assert abs(lengths.count(length) / len(lengths) - 1 / 3) < 3 * (2 / 9 / len(lengths)) ** 0.5
 
 
-def test_every_inner_place_is_met_and_no_other():
+def test_errors_occur_at_all_inner_letters_and_only_there():
     documents = tokenized([["abcdef"] * 2000])
     noisy, count = add_noise(documents, 1.0, TOKENIZER, np.random.default_rng(2))
     assert count == 2000
     assert {words[0] for words in words_of(noisy)} == errors_of("abcdef")
 
 
-def test_other_draws_make_other_errors_and_the_same_draws_the_same():
+def test_errors_are_determined_by_the_seed():
     documents = tokenized([["word letter wording abcdefgh"] * 50])
     first, second, third = (add_noise(documents, 0.5, TOKENIZER, np.random.default_rng(seed))[0] for seed in (1, 1, 2))
     assert np.array_equal(first.token_ids, second.token_ids)
     assert not np.array_equal(first.token_ids, third.token_ids)
 
 
-def test_a_word_that_cannot_be_spelt_stays():
-    # With the q anywhere but before the z, or without it at all, but not as "##q".
+def test_errors_make_no_word_unknown():
+    # Errors that would need the token "##q" are not made; it is missing, and a q inside occurs only in "##qz".
     documents = tokenized([["aaqz unspeakableé~ ßß"] * 300])
     noisy, _ = add_noise(documents, 1.0, TOKENIZER, np.random.default_rng(1))
     unknown = VOCAB.unk_id
@@ -135,7 +135,7 @@ def test_no_documents_and_no_words_to_change():
         assert np.array_equal(noisy.sentence_starts, documents.sentence_starts)
 
 
-def test_training_text_gets_errors_and_held_out_text_does_not(tmp_path):
+def test_noise_is_added_to_the_training_split_only(tmp_path):
     documents = tokenized([["word letter wording abcdefgh"] * 20, ["the letter the word"] * 20])
     (tmp_path / "shards").mkdir()
 

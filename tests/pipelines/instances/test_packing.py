@@ -1,4 +1,4 @@
-"""Rows that several instances share."""
+"""Test the packing of several instances into one row."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from tests.pipelines.instances.test_layout import VOCAB, random_instances
 
 
 def contents(plan, lengths):
-    """The lengths in each row, longest first."""
+    """Return the lengths of the instances of each row, longest first."""
     return [
         sorted(lengths[plan.instances[first:last]].tolist(), reverse=True)
         for first, last in itertools.pairwise(plan.row_starts)
@@ -25,20 +25,20 @@ def contents(plan, lengths):
 @pytest.mark.parametrize(
     ("counts", "room", "most", "expected"),
     [
-        # Nothing fits beside anything.
+        # No two instances fit into one row.
         ({6: 2}, 10, 8, [((6,), 2)]),
-        # Two different lengths make a row; what is left stays alone.
+        # Two different lengths share a row; the remaining instance has its own row.
         ({6: 2, 4: 3}, 10, 8, [((6, 4), 2), ((4,), 1)]),
-        # The tightest room is filled first: the 3 goes to the 7, not to the 5.
+        # The fullest row with enough room is used: the 3 is added to the 7, not to the 5.
         ({7: 1, 5: 1, 3: 1}, 10, 8, [((7, 3), 1), ((5,), 1)]),
-        # A row closes when it has as many instances as it may.
+        # A row is full when it has the maximum number of instances.
         ({2: 5}, 10, 2, [((2, 2), 2), ((2,), 1)]),
         ({10: 3}, 10, 8, [((10,), 3)]),
         ({1: 9}, 10, 8, [((1,) * 8, 1), ((1,), 1)]),
     ],
 )
 def test_tiny_cases(counts, room, most, expected):
-    # One row content may come in several entries.
+    # The same row content may be in several entries.
     total = {}
     for content, rows in pack_lengths(counts, room, most):
         total[content] = total.get(content, 0) + rows
@@ -52,7 +52,7 @@ def test_tiny_cases(counts, room, most, expected):
     most=st.integers(2, 9),
     seed=st.integers(0, 2**32),
 )
-def test_every_instance_stands_once_and_every_row_holds_it(lengths, spare, most, seed):
+def test_every_instance_is_in_one_row_and_fits(lengths, spare, most, seed):
     lengths = np.array(lengths, np.int64)
     room = int(lengths.max(initial=1)) + spare
     plan = pack(lengths, room, most, np.random.default_rng(seed))
@@ -62,7 +62,7 @@ def test_every_instance_stands_once_and_every_row_holds_it(lengths, spare, most,
     again = pack(lengths, room, most, np.random.default_rng(seed))
     assert np.array_equal(plan.instances, again.instances)
     assert np.array_equal(plan.row_starts, again.row_starts)
-    # No two rows could be one: best fit never leaves that.
+    # Best fit never leaves two rows that fit into one.
     if len(rows) > 1:
         by_room = sorted(rows, key=sum)
         joined = [row for row in by_room if len(row) <= most // 2][:2]
@@ -70,7 +70,7 @@ def test_every_instance_stands_once_and_every_row_holds_it(lengths, spare, most,
 
 
 def plain_best_fit(lengths, room, most):
-    """Longest first, each into the fullest row that takes it: one instance at a time."""
+    """Return rows filled one instance at a time, longest first, each in the fullest row with enough room."""
     rows = []
     for length in sorted(lengths, reverse=True):
         fits = [row for row in rows if sum(row) + length <= room and len(row) < most]
@@ -91,12 +91,12 @@ def test_as_many_rows_as_plain_best_fit_makes(lengths, spare):
 
 def test_rows_of_real_lengths_are_full_and_in_no_order():
     rng = np.random.default_rng(1)
-    # As of Wikipedia at 512: half fill the row, the others are of any length.
+    # Lengths as in Wikipedia with rows of 512: half of the instances fill a row, the others have any length.
     lengths = np.where(rng.random(20_000) < 0.5, 512, rng.integers(5, 513, 20_000))
     plan = pack(lengths, 512, 16, rng)
     assert lengths.sum() / (len(plan) * 512) > 0.98
     sizes = np.diff(plan.row_starts)
-    # Rows are shuffled, instances within them too, and among equals it is chance that decides.
+    # The order of rows, the order within rows, and the choice among instances of equal length are random.
     assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 0.05
     first, last = lengths[plan.instances[plan.row_starts[:-1]]], lengths[plan.instances[plan.row_starts[1:] - 1]]
     shared = sizes > 1
@@ -105,7 +105,7 @@ def test_rows_of_real_lengths_are_full_and_in_no_order():
 
 
 @pytest.mark.parametrize("options", [{"pack": True, "max_instances_per_row": 5}, {"length_bins": (32, 64, 128)}, {}])
-def test_rows_hold_all_that_the_instances_hold(options):
+def test_rows_contain_all_tokens_of_the_instances(options):
     options = PretrainingDataOptions(**options)
     rng = np.random.default_rng(2)
     token_ids, instances = random_instances(rng, 500, 62)
@@ -119,7 +119,7 @@ def test_rows_hold_all_that_the_instances_hold(options):
         rows = lay_out(token_ids, instances, plan, row_length, options.instances_per_row, VOCAB)
         assert rows.input_ids.shape == (len(plan), row_length)
         if options.length_bins:
-            # The shortest bin that holds it.
+            # Every instance is in the shortest bin that it fits into.
             assert ((rows.lengths > shorter) & (rows.lengths <= row_length)).all()
             shorter = row_length
         for ids, sequences in zip(rows.input_ids, rows.sequence_ids, strict=True):

@@ -1,4 +1,4 @@
-"""What must hold of instances made from real text, and that they are distributed like the published procedure's."""
+"""Test instances of real text: their invariants, and that their distribution is that of the published procedure."""
 
 import itertools
 import random
@@ -32,7 +32,7 @@ def tokenizer(shared_data) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def documents(shared_data, tokenizer) -> TokenizedDocuments:
-    """The first articles of Wikipedia, some 700,000 tokens."""
+    """The first articles of Wikipedia, about 700,000 tokens."""
     path = str(shared_data / "wiki-extracted" / "enwiki-2015-00.bz2")
     articles = itertools.islice(read_file(path, ReadOptions()), DOCUMENTS)
     sentences = [document_sentences(article.paragraphs, "en", segmented=False) for article in articles]
@@ -45,7 +45,7 @@ def sampled(documents, options, seed=1):
 
 
 def uses(documents, starts, lengths) -> np.ndarray:
-    """int64 [tokens]: in how many runs each token is."""
+    """Return the number of runs that contain each token: int64 [tokens]."""
     changes = np.zeros(len(documents.token_ids) + 1, np.int64)
     np.add.at(changes, starts, 1)
     np.add.at(changes, starts + lengths, -1)
@@ -64,19 +64,19 @@ def test_every_segment_is_a_run_of_one_document(documents, options):
 
 
 @pytest.mark.parametrize("options", [OPTIONS["nsp"], BALANCED], ids=["nsp", "balanced"])
-def test_b_follows_a_or_is_another_documents(documents, options):
+def test_b_follows_a_or_is_from_another_document(documents, options):
     pairs = sampled(documents, options)
     of_token = document_of_token(documents)
     is_next = pairs.labels == 0
     assert (pairs.b_length >= 1).all()
     assert ((of_token[pairs.a_start] == of_token[pairs.b_start]) == is_next).all()
     gap = (pairs.b_start - pairs.a_start - pairs.a_length)[is_next]
-    # Only what was cut stands between, and only pairs that fill their row were cut.
+    # Only truncated tokens are between A and B, and only pairs that fill their row are truncated.
     assert (gap >= 0).all()
     full = pairs.lengths[is_next] == options.max_seq_length
     assert (gap[~full] == 0).all()
     assert gap.sum() <= pairs.tokens_truncated
-    # Never the same text.
+    # A random B never has the text of A, unless A has fewer than six tokens.
     for row in np.flatnonzero(~is_next):
         a = documents.token_ids[pairs.a_start[row] :][: pairs.a_length[row]]
         b = documents.token_ids[pairs.b_start[row] :][: pairs.b_length[row]]
@@ -95,18 +95,18 @@ def test_swapped_segments_are_neighbours_and_half_are_swapped(documents):
 
 
 @pytest.mark.parametrize("options", [*OPTIONS.values(), BALANCED], ids=[*OBJECTIVES, "balanced"])
-def test_what_is_reported_as_cut_is_all_that_is_lost(documents, options):
+def test_reported_truncation_equals_lost_tokens(documents, options):
     instances = sampled(documents, options)
     own_b = np.ones(len(instances), bool) if options.objective == "sop" else instances.labels == 0
     used = uses(documents, instances.a_start, instances.a_length)
     used += uses(documents, instances.b_start[own_b], instances.b_length[own_b])
     assert used.max() == 1
     assert instances.tokens_packed == len(documents.token_ids)
-    # In "sop" a chunk of one token is dropped, and counted by itself.
+    # In "sop", a chunk of one token is dropped, and counted separately.
     lost = instances.tokens_truncated + (instances.segments_dropped if options.objective == "sop" else 0)
     assert np.count_nonzero(used == 0) == lost
     assert options.objective != "mlm" or lost == 0
-    # What is lost stands beside a pair that was cut, which fills its row.
+    # Lost tokens are next to a truncated pair, which fills its row.
     full = instances.lengths == options.max_seq_length
     borders = np.zeros(len(documents.token_ids) + 1, bool)
     for start, length in ((instances.a_start, instances.a_length), (instances.b_start, instances.b_length)):
@@ -122,14 +122,14 @@ def test_full_sentences_are_whole_and_as_many_as_fit(documents):
     bounds = set(documents.sentence_starts.tolist())
     ends = (instances.a_start + instances.a_length).tolist()
     outside = sum(end not in bounds for end in ends)
-    # A sentence ends inside of an instance only if it is longer than a row.
+    # An instance ends inside a sentence only if the sentence is longer than a row.
     sentence_lengths = np.diff(documents.sentence_starts)
     assert outside <= (sentence_lengths // (options.max_seq_length - 2)).sum()
     without_short = sampled(documents, PretrainingDataOptions(objective="mlm", short_seq_prob=0.0))
     after = without_short.a_start + without_short.a_length  # ascending, as documents are
     next_end = documents.sentence_starts[np.searchsorted(documents.sentence_starts, after[:-1], side="right")]
     same = np.diff(document_of_token(documents)[without_short.a_start]) == 0
-    # One more sentence, or what is left of a long one, would not have fitted.
+    # One more sentence, or the rest of a long one, would not have fit.
     assert ((next_end - without_short.a_start[:-1])[same] > options.max_seq_length - 2).all()
 
 
@@ -147,7 +147,10 @@ def one_a_document(documents: TokenizedDocuments) -> list[list[list[int]]]:
 
 
 def assert_alike(ours: list[float], theirs: list[float], at_most: float, name: str) -> None:
-    """Means of independent rounds, within four standard errors of the rounds' own spread and within `at_most`."""
+    """Check that the means of independent rounds differ by at most four standard errors and at most `at_most`.
+
+    The standard errors are estimated from the spread of `ours`.
+    """
     spread = np.std(ours, ddof=1)
     tolerance = 4 * spread * (1 / len(ours) + 1 / len(theirs)) ** 0.5
     difference = abs(np.mean(ours) - np.mean(theirs))
@@ -168,7 +171,7 @@ def test_instances_are_distributed_like_the_references(documents, objective, sho
     texts = one_a_document(documents)
     ours = [sampled(documents, options, seed) for seed in range(60)]
     theirs = [list(make(texts, options.max_seq_length, short_seq_prob, OwnDraws(seed))) for seed in range(rounds)]
-    # Of each round, with the most that the means may differ by.
+    # The values of each round, and the maximum difference of the means.
     measures = {
         "instances": ([len(some) for some in ours], [len(some) for some in theirs], 0.05 * len(ours[0])),
         "label 1": (
@@ -258,7 +261,7 @@ def test_copies_have_other_pairs_and_other_masks(documents, tokenizer):
     first, second = sampled(documents, options, 1), sampled(documents, options, 2)
     assert len(places(first) & places(second)) < 0.05 * len(first)
 
-    # Where instances are the same, as in "mlm", masks are not.
+    # Equal instances, as those of the copies in "mlm", have different masks.
     options = OPTIONS["mlm"]
     instances = sampled(documents, options)
     plan = one_instance_per_row(np.arange(len(instances)))
@@ -273,7 +276,7 @@ def test_copies_have_other_pairs_and_other_masks(documents, tokenizer):
         )
         for seed in (1, 2)
     )
-    # Nine places or more of 58 tokens or more are never the same by chance.
+    # Nine or more positions among at least 58 tokens are never equal by chance.
     long = rows.lengths >= 60
     assert (one.positions != other.positions).any(axis=1)[long].all()
 

@@ -1,4 +1,4 @@
-"""Pairs against a plain implementation of the published procedure, and against what must hold of any pair."""
+"""Test sentence pairs: against a plain implementation of the published procedure, and their invariants."""
 
 import itertools
 
@@ -72,7 +72,7 @@ def test_same_draws_give_the_sentence_order_pairs_of_the_reference(lengths, seed
 
 @settings(max_examples=200, deadline=None)
 @given(lengths=corpora, seed=st.integers(0, 2**32), max_seq_length=st.integers(8, 64), balance=st.booleans())
-def test_what_holds_of_every_next_sentence_pair(lengths, seed, max_seq_length, balance):
+def test_invariants_of_every_next_sentence_pair(lengths, seed, max_seq_length, balance):
     documents = flat(numbered(lengths))
     pairs = next_sentence_pairs(documents, max_seq_length, 0.1, np.random.default_rng(seed), balance=balance)
     of_token = document_of_token(documents)
@@ -104,21 +104,21 @@ def test_a_single_document_gives_true_pairs_only_and_counts_what_it_cannot_pair(
 def test_not_next_share_is_a_half_plus_the_chunks_of_one_sentence():
     documents = flat(numbered([[9] * 400] * 20))
     pairs = next_sentence_pairs(documents, 128, 0.0, np.random.default_rng(3))
-    # Chunks of 14 sentences: chance alone decides, but for the few chunks that end a document with one sentence.
+    # Chunks have 14 sentences, so that labels are random, except for the few last chunks with a single sentence.
     assert abs(pairs.labels.mean() - 0.5) < 0.04
     assert next_sentence_pairs(flat(numbered([[200]] * 9)), 128, 0.0, np.random.default_rng(3)).labels.all()
 
 
 @pytest.mark.parametrize("one_sentence_documents", [0, 100, 180])
 def test_balanced_labels(one_sentence_documents):
-    """Documents of two sentences, which make one true pair or two random ones, and of one, which make a random one."""
+    """Test documents of two sentences (one true pair or two random ones) and of one sentence (one random pair)."""
     several = 600 - one_sentence_documents
     documents = flat(numbered([[9, 9]] * several + [[9]] * one_sentence_documents))
     pairs = next_sentence_pairs(documents, 128, 0.0, np.random.default_rng(3), balance=True)
     assert abs(pairs.labels.mean() - 0.5) < 0.01
 
 
-def test_where_labels_cannot_be_balanced_every_pair_that_can_be_true_is():
+def test_all_possible_pairs_are_true_if_balance_is_impossible():
     documents = flat(numbered([[9, 9]] * 30 + [[9]] * 70))
     pairs = next_sentence_pairs(documents, 128, 0.0, np.random.default_rng(3), balance=True)
     assert pairs.labels.sum() == 70

@@ -1,4 +1,4 @@
-"""Whole words and spans: what must hold of each, and that they fall as often where a plain loop lets them fall."""
+"""Test whole words and spans: their invariants, and that their distribution is that of a plain loop."""
 
 import random
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipelines.instances.word_masking import choose_spans, choose_words, words_of
 from tests.pipelines.instances.reference_masking import probabilities_of_whole_words, segments_of, spans
 
-# Ids below 100 continue a word, 100 is special.
+# IDs below 100 continue a word, and 100 is special.
 CONTINUES = np.arange(200) < 100
 SPECIAL, BEGIN, CONTINUE = 100, 150, 50
 
@@ -43,7 +43,7 @@ def test_words_are_those_of_a_plain_loop(seed, width):
         assert words.row_starts[row + 1] == len(expected)
     found = [list(range(start, start + pieces)) for start, pieces in zip(words.starts, words.tokens, strict=True)]
     assert found == expected
-    # The same number for the words of one segment, and for no other.
+    # Words have the same segment number if, and only if, they are in the same segment.
     assert len(set(zip(words.segments, segment_numbers, strict=True))) == len(set(segment_numbers))
     flat, word = words.positions(np.ones(len(words), bool))
     assert flat.tolist() == [position for each in expected for position in each]
@@ -52,7 +52,7 @@ def test_words_are_those_of_a_plain_loop(seed, width):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), width=st.integers(1, 60), share=st.floats(0, 1))
-def test_what_holds_of_every_choice(seed, width, share):
+def test_invariants_of_every_choice(seed, width, share):
     rng = np.random.default_rng(seed)
     ids = random_ids(rng, 20, width)
     wanted = (share * (ids != SPECIAL).sum(axis=1)).astype(np.int64)
@@ -65,7 +65,7 @@ def test_what_holds_of_every_choice(seed, width, share):
     for chosen in (taken, span_of_word >= 0):
         left = wanted - np.bincount(row_of_word, weights=words.tokens * chosen, minlength=20)
         assert (left >= 0).all()
-        # What is left over is too little for any word that was not taken.
+        # The remaining number of tokens is too small for any word that was not chosen.
         assert (words.tokens[~chosen] > left[row_of_word[~chosen]]).all()
     for span in range(span_of_word.max(initial=-1) + 1):
         members = np.flatnonzero(span_of_word == span)
@@ -75,7 +75,7 @@ def test_what_holds_of_every_choice(seed, width, share):
 
 
 def row(*segments):
-    """A row of segments given as the numbers of pieces of their words."""
+    """Return a row of segments, each given by the number of tokens of each word."""
     ids = [SPECIAL]
     for segment in segments:
         for pieces in segment:
@@ -85,7 +85,7 @@ def row(*segments):
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3, 5])
-def test_whole_words_are_as_frequent_as_all_their_orders_say(wanted):
+def test_whole_words_have_the_probabilities_of_all_orders(wanted):
     ids, copies = row([1, 2, 3], [1, 2]), 30_000
     words = words_of_rows(np.tile(ids, (copies, 1)))
     taken = choose_words(words, np.full(copies, wanted), np.random.default_rng(1))
@@ -105,11 +105,11 @@ def test_lengths_of_first_spans_are_geometric():
     copies, words_a_row = 20_000, 200
     words = words_of_rows(np.full((copies, words_a_row), BEGIN, np.int32))
     span_of_word = choose_spans(words, np.full(copies, 40), np.random.default_rng(2))
-    # Nothing but the end of the row can stop the spans of the first round, which have the first numbers.
+    # Only the end of the row can prevent spans of the first round, which have the first numbers.
     lengths = np.bincount(span_of_word[span_of_word >= 0])[: copies * 9 // 10]
     expected = 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
     counts = np.bincount(lengths, minlength=11)[1:]
-    # Lengths that do not fit are put off to a later round: of starts, at most nine in 200.
+    # A span that does not fit is placed in a later round; that concerns at most nine of 200 start words.
     assert (abs(counts - len(lengths) * expected) < 5 * np.sqrt(len(lengths) * expected) + 0.05 * counts).all()
     assert lengths.mean() == pytest.approx(3.8, abs=0.1)
 
@@ -122,7 +122,7 @@ def test_lengths_of_first_spans_are_geometric():
         (([1, 1, 1], [3, 3]), 5),
     ],
 )
-def test_spans_fall_where_a_plain_loop_lets_them_fall(segments, wanted):
+def test_spans_are_distributed_like_those_of_a_plain_loop(segments, wanted):
     ids, copies, plain_copies = row(*segments), 20_000, 5_000
     every = [word for segment in plain_segments(ids) for word in segment]
     words = words_of_rows(np.tile(ids, (copies, 1)))
@@ -138,7 +138,8 @@ def test_spans_fall_where_a_plain_loop_lets_them_fall(segments, wanted):
             plain_lengths[len(span) - 1] += 1
             for word in span:
                 plain_masked[number[tuple(word)]] += 1
-    # A word is masked or not; spans of one length may be several in a row, but vary no more than Poisson's numbers.
+    # A word is masked or not. A row may have several spans of one length, and their number varies at most as a
+    # Poisson variable does.
     share = plain_masked / plain_copies
     bound = 5 * np.sqrt(np.maximum(share * (1 - share), 1e-4) * (1 / copies + 1 / plain_copies))
     assert (abs(masked - share) < bound).all()
@@ -146,10 +147,10 @@ def test_spans_fall_where_a_plain_loop_lets_them_fall(segments, wanted):
     assert (abs(lengths - a_row) < 5 * np.sqrt(np.maximum(a_row, 1e-4) * (1 / copies + 1 / plain_copies))).all()
 
 
-def test_spans_start_at_every_word_alike():
+def test_spans_start_at_every_word_equally_often():
     copies = 40_000
     words = words_of_rows(np.tile(row([1] * 30, [2] * 20), (copies, 1)))
-    # One piece: a span is a single word, of one piece, and all thirty are as likely.
+    # With one token to mask, a span is a single word of one token, and all thirty are equally likely.
     span_of_word = choose_spans(words, np.ones(copies, np.int64), np.random.default_rng(5)).reshape(copies, -1)
     counts = (span_of_word >= 0).sum(axis=0)
     assert counts[30:].sum() == 0

@@ -1,4 +1,4 @@
-"""A file is whole or absent."""
+"""Test atomic writes: a file is complete or absent."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import pytest
 from pipelines.io.atomic_files import delete_matching, read_bytes, write_atomically, write_text
 
 
-def test_nothing_shows_before_all_is_written(tmp_path):
+def test_file_appears_only_when_complete(tmp_path):
     path = tmp_path / "folder" / "file"
     with write_atomically(str(path)) as file:
         file.write(b"half")
@@ -34,7 +34,7 @@ def test_an_error_leaves_what_was_there(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_writers_of_one_file_do_not_meet(tmp_path):
+def test_two_writers_of_one_file_do_not_interfere(tmp_path):
     path = str(tmp_path / "file")
     with write_atomically(path) as first:
         first.write(b"first")

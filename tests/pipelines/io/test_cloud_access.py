@@ -1,7 +1,7 @@
-"""Buckets without credentials, without a network, with servers that refuse, deny or stay silent: one line, in seconds.
+"""Test buckets without credentials or network, or with servers that refuse, deny or do not answer.
 
-The servers are sockets of this machine; what a real process prints and how long it takes is measured on `beambert`
-itself, run as a user runs it.
+The error is one line within seconds. The servers are sockets of this machine. The output and the time of a process are
+those of `beambert` itself, run as a user runs it.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ LOGIN = "gcloud auth application-default login"
 
 
 class Cloud:
-    """Answers of Cloud Storage, of a token service and of a metadata server, and what was asked.
+    """Responses of Cloud Storage, of a token service and of a metadata server, and the requests to them.
 
     Attributes:
-        status: of every answer of Cloud Storage.
-        message: of an error.
-        token: status and body of the token service.
+        status: status of every response of Cloud Storage.
+        message: message of an error response.
+        token: status and body of the response of the token service.
         requests: (path, value of the header Authorization) of every request.
     """
 
@@ -97,14 +97,14 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def closed() -> str:
-    """An address where nobody listens."""
+    """An address where no server listens."""
     with socket.create_server(("localhost", 0)) as server:
         return f"http://localhost:{server.getsockname()[1]}"
 
 
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch, tmp_path) -> None:
-    """No credentials, on a machine that is none of Google's; Beam's own are as if it had not looked yet."""
+    """A machine outside Google Cloud without credentials, before Beam has searched for any."""
     from apache_beam.internal.gcp import auth
     from google.auth.compute_engine import _metadata
 
@@ -119,7 +119,7 @@ def nobody(monkeypatch, tmp_path) -> None:
 
 @pytest.fixture
 def key(monkeypatch, tmp_path, cloud) -> str:
-    """A key file whose token service is the cloud's."""
+    """A key file with the token service of `cloud`."""
     path = tmp_path / "key.json"
     _write_key(path, f"{cloud.url}/token")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
@@ -127,7 +127,7 @@ def key(monkeypatch, tmp_path, cloud) -> str:
 
 
 def refused(*places: tuple[str, str], **options) -> str:
-    """The line that a check ends with."""
+    """Return the error line of a check."""
     with pytest.raises(AccessError) as error:
         require_access(places, **options)
     line = str(error.value)
@@ -136,7 +136,7 @@ def refused(*places: tuple[str, str], **options) -> str:
     return line
 
 
-# Healthy access
+# Successful access
 
 
 def test_local_paths_cost_nothing(monkeypatch):
@@ -188,7 +188,7 @@ def test_a_busy_server_is_left_to_beam_which_asks_again(monkeypatch, cloud, key,
     require_access([OUTPUT])
 
 
-# Everything else
+# Errors
 
 
 def test_no_credentials_and_a_bucket_that_is_not_public(monkeypatch, cloud):
@@ -242,7 +242,7 @@ def test_credentials_that_are_refused(monkeypatch, cloud, key):
         ("\x00\xff", "valid json"),
     ],
 )
-def test_a_key_file_that_is_none(monkeypatch, tmp_path, content, says):
+def test_missing_or_invalid_key_file_is_an_error(monkeypatch, tmp_path, content, says):
     path = tmp_path / "key.json"
     if content is not None:
         path.write_text(content, encoding="latin-1")
@@ -283,7 +283,7 @@ def test_a_token_service_that_cannot_be_reached(monkeypatch, request, tmp_path, 
 
 
 def test_a_search_for_credentials_that_does_not_end_is_given_up(monkeypatch, cloud):
-    """As on a network that swallows what is sent to Google's metadata server."""
+    """Simulate a network that drops the requests to Google's metadata server."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
     monkeypatch.setattr(google_access, "_SECONDS_FOR_CREDENTIALS", 0.3)
     monkeypatch.setattr(google_access, "_credentials", lambda flags: time.sleep(60))
@@ -339,7 +339,7 @@ def test_a_file_system_that_fails_or_hangs_is_a_line(monkeypatch):
     assert "no answer within" in refused(("--input", "s3://b/x"))
 
 
-# The commands themselves, as a user without credentials and network runs them
+# The commands themselves, run by a user without credentials and network
 
 COMMANDS = {
     "build": ["build", "--input", "gs://bucket/*.txt", "--output", "{}/out"],
@@ -384,12 +384,12 @@ def run(argv: list[str], env: dict[str, str]) -> tuple[int, str, str, float]:
 
 
 def test_every_command_fails_in_seconds_with_one_line(tmp_path, silent):
-    """Google's metadata server stays silent, as on networks that drop what is sent there; so does Cloud Storage."""
+    """Test without answers of Google's metadata server, as on networks that drop its requests, and of Cloud Storage."""
     (tmp_path / "a.txt").write_text("Some text.\n", encoding="utf-8")
     metadata = silent.removeprefix("http://")
     env = environment(STORAGE_EMULATOR_HOST=silent, GCE_METADATA_IP=metadata, GCE_METADATA_HOST=metadata)
     argvs = [[word.format(tmp_path) for word in argv] for argv in COMMANDS.values()]
-    # They wait most of the time, here together.
+    # The commands run in parallel, because they wait most of the time.
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda argv: run(argv, env), argvs))
     for name, (code, out, err, seconds) in zip(COMMANDS, results, strict=True):
@@ -398,7 +398,7 @@ def test_every_command_fails_in_seconds_with_one_line(tmp_path, silent):
         assert "Google credentials are missing" in err
         assert LOGIN in err
         assert len(err) <= 401
-        # Ten on a machine that has nothing else to do; the limits within add up to less.
+        # Ten seconds on an idle machine; the time limits in the code add up to less.
         assert seconds < 60, (name, seconds)
     assert not (tmp_path / "out").exists()
 
@@ -408,8 +408,8 @@ def test_the_limits_add_up_to_less_than_ten_seconds():
     assert google_access._SECONDS_FOR_CREDENTIALS <= google_access.SECONDS
 
 
-def test_credentials_of_a_machine_of_googles_are_used(cloud):
-    """From its metadata server, which answers here as Google's does."""
+def test_credentials_of_a_google_cloud_machine_are_used(cloud):
+    """Test with a metadata server that answers as Google's does."""
     host = cloud.url.removeprefix("http://")
     env = environment(STORAGE_EMULATOR_HOST=cloud.url, GCE_METADATA_IP=host, GCE_METADATA_HOST=host)
     cloud.status, cloud.message = 403, "denied"

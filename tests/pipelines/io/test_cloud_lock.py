@@ -1,4 +1,4 @@
-"""Builds that begin at the same moment with one output in Cloud Storage: exactly one proceeds."""
+"""Test builds that start at the same time with the same output in Cloud Storage: exactly one proceeds."""
 
 import json
 import os
@@ -14,7 +14,8 @@ from pipelines.runner.output_lock import FILE_NAME, lock_output
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
 ROUNDS, AT_ONCE = 25, 4
-# Processes that are ready take the lock when their input says so, and hold it until it ends.
+# A process reports that it is ready. Then, for each pair of input lines, it takes the lock named by the first line
+# and holds it until the second.
 PROCESSES = """
 import os, sys
 from apache_beam.io.filesystems import FileSystems
@@ -95,7 +96,7 @@ def test_of_several_processes_one_holds_the_output(cloud):
 def test_a_lock_that_another_took_meanwhile_is_not_deleted(cloud):
     output = f"gs://{BUCKET}/taken"
     with lock_output(output):
-        # As its error advises where a build is dead.
+        # The error message recommends this if the process has ended.
         cloud.bucket().blob(f"taken/{FILE_NAME}").delete()
         other = lock_output(output)
         other.__enter__()

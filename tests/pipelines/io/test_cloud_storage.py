@@ -1,4 +1,4 @@
-"""What commands do on gs://, against an emulator of Cloud Storage: locks, whole files, what is left behind, repair."""
+"""Test commands on gs:// with an emulator of Cloud Storage: locks, atomic writes, leftovers and repair."""
 
 import gc
 import shutil
@@ -19,7 +19,7 @@ from tests.conftest import SMALL
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
 
-def test_a_second_build_is_refused_and_told_by_whom_until_the_first_is_over(cloud):
+def test_second_build_is_refused_until_the_first_ends(cloud):
     output = f"gs://{BUCKET}/locked"
     with lock_output(output):
         with pytest.raises(OutputError, match=rf"in use by process \d+ on .* delete {output}/{FILE_NAME}"):
@@ -43,7 +43,7 @@ def test_a_file_is_whole_or_absent(cloud):
         read_bytes(f"gs://{BUCKET}/files/b.txt")
 
 
-def test_unfinished_work_goes_with_all_that_is_below_it_and_nothing_else(cloud):
+def test_only_the_work_directory_is_deleted(cloud):
     output = f"gs://{BUCKET}/work"
     work = work_directory(output, ["x"]).removeprefix(f"{output}/")
     for name in (f"{work}/y/note.json", f"{work}/note.json", "unfinished/essay.txt", "unfinished-not/a", "corpus/a"):
@@ -78,7 +78,7 @@ def test_a_bucket_that_is_not_there_is_one_line(cloud):
 
 
 def test_a_write_that_failed_is_not_tried_again_when_its_file_is_collected(cloud):
-    """In whatever thread that happens; on success it would leave an object that nobody knows of."""
+    """Test that the collection, in any thread, does not repeat the write, which could leave an unknown object."""
     with pytest.raises(OSError, match="404"):
         write_text("gs://made-later/a.txt", "x")
     cloud.make_bucket("made-later")
@@ -87,7 +87,7 @@ def test_a_write_that_failed_is_not_tried_again_when_its_file_is_collected(cloud
     assert cloud.contents("", "made-later").keys() == {"b.txt"}
 
 
-def test_a_connection_that_says_nothing_holds_up_nobody(cloud):
+def test_silent_connection_does_not_block_other_requests(cloud):
     address = cloud.storage.removeprefix("http://").split(":")
     with socket.create_connection((address[0], int(address[1]))):
         write_text(f"gs://{BUCKET}/beside/a.txt", "x")
@@ -117,7 +117,7 @@ def test_an_object_that_changes_while_it_is_read_is_named(cloud):
 
 
 def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys):
-    """The embedded engine, reading and writing there; all but where the text came from is as on disk."""
+    """Test the embedded engine with input and output in the bucket: the repaired directory is as before."""
     data = tmp_path / "data"
     shutil.copytree(built, data)
     cloud.upload(data, "repaired")

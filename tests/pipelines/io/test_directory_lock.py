@@ -1,4 +1,4 @@
-"""The lock of an output directory, held by real processes."""
+"""Test the lock of an output directory, held by real processes."""
 
 import json
 import os
@@ -60,19 +60,19 @@ def test_the_second_is_refused_in_one_line_that_names_the_first(tmp_path):
         "choose another --output"
     )
     end(process)
-    # What was made for the lock alone goes with it.
+    # Directories that were created for the lock alone are removed with it.
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("how", ["reads", "computes"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_process_that_is_ended_holds_nothing_even_within_a_long_call(tmp_path, number, how):
+def test_ended_process_releases_the_lock_even_in_a_long_call(tmp_path, number, how):
     process = holder(tmp_path, how)
     process.send_signal(number)
     begin = time.monotonic()
     process.wait(timeout=30)
     assert time.monotonic() - begin < 10
-    # Where the main thread takes no signal, the code is that of a command that handles it.
+    # During a long call, the main thread cannot handle SIGTERM, and the exit code is 128 plus the signal number.
     assert process.returncode == (143 if how == "computes" and number == signal.SIGTERM else -number)
     assert (tmp_path / LOCK_NAME).exists() == (number == signal.SIGKILL)
     with locked(tmp_path):
@@ -96,7 +96,7 @@ with lock_directory("a", Path("a"), ""), lock_directory("a/b", Path("a/b"), ""),
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_handlers_are_as_they_were(tmp_path):
+def test_signal_handlers_are_restored(tmp_path):
     def own(number, frame):
         raise AssertionError
 
@@ -113,7 +113,7 @@ def test_handlers_are_as_they_were(tmp_path):
     signal.set_wakeup_fd(before)
 
 
-def test_a_lock_of_a_directory_that_took_the_place_of_ours_stays(tmp_path):
+def test_lock_of_a_directory_that_replaced_ours_is_kept(tmp_path):
     with locked(tmp_path / "out"):
         (tmp_path / "out").rename(tmp_path / "moved")
         process = holder(tmp_path / "out")
@@ -130,7 +130,7 @@ def test_a_forked_child_releases_nothing(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == signal.SIGTERM
-        # As long as this process would take to end by a signal of its own.
+        # Wait as long as this process would take to end after a signal to itself.
         time.sleep(1.5)
         assert (tmp_path / LOCK_NAME).exists()
 
@@ -176,7 +176,7 @@ def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("limit", [0, 10])
 def test_without_space_nothing_is_left(tmp_path, limit):
-    """A limit on the size of files stands for a full disk."""
+    """Simulate a full disk by a limit on the size of files."""
     child = os.fork()
     if not child:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -190,7 +190,7 @@ def test_without_space_nothing_is_left(tmp_path, limit):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_destination_is_held_beside_it(tmp_path):
+def test_destination_is_locked_by_a_file_beside_it(tmp_path):
     destination = tmp_path / "new/model"
     with lock_destination("DST model", destination, "another DST"):
         assert [path.name for path in destination.parent.iterdir()] == [".model.lock"]

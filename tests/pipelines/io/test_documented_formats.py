@@ -1,4 +1,4 @@
-"""The reference pages list every field of the manifests, the files beside them, and no other field."""
+"""Test that the reference pages list every field of the manifests and the files beside them, and no other field."""
 
 import dataclasses
 import importlib
@@ -15,9 +15,9 @@ from pipelines.io import manifest_schemas
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / f"{name}.md" for name in ("corpus-format", "dataset-format", "recorded-options")]
-# Of files in the work directory, and the fields of `ExampleCounts` that must be positive.
+# Schemas of files in the work directory, and of the fields of `ExampleCounts` that must be positive.
 INTERNAL = {"DiacriticWords", "SplitSummary", "ShardCounts", "TrainingCounts"}
-# Described by a sentence that names their fields.
+# Schemas that are described by a sentence that names their fields.
 IN_SENTENCES = {"SplitCounts", "LanguageSize", "ValidationCoverages", "RecordedDatasetOptions"}
 
 
@@ -84,7 +84,7 @@ def test_every_feature_is_documented():
 
 
 def test_every_field_of_rejected_lines_is_documented(tmp_path):
-    """Runs a job that drops a document for each reason with fields of its own."""
+    """Run a job that drops a document for each reason with fields of its own."""
     words = list(map("".join, itertools.islice(itertools.product("bcdfgklm", "aeiou", "bcdfgklm"), 200)))
     texts = {
         "one": " ".join(words) + ".",

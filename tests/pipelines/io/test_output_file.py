@@ -1,4 +1,4 @@
-"""The rule for output files: what exists and what is read stays, and a file is complete or absent."""
+"""Test the rule for output files: existing files and inputs are kept, and a file is complete or absent."""
 
 import contextlib
 import io
@@ -96,7 +96,7 @@ def test_streams_are_written_directly(folder, capfd):
 
 
 def test_stdin_and_stdout_that_are_the_same_file(folder):
-    """As a shell makes it with `< in.txt >> in.txt`."""
+    """Test the streams that a shell opens for `< in.txt >> in.txt`."""
     code = (
         "from pipelines.io.output_file import *\n"
         "read = [('--input_file', '-')]\n"

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP while an output file is written."""
+"""Test SIGTERM and SIGHUP while an output file is written."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""`report.html`: whole, self-contained, harmless, and readable in a browser; its warnings one by one."""
+"""Test `report.html`: complete, self-contained, harmless and readable in a browser; and each of its warnings."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ SECTIONS = ("warnings", "sources", "text", "vocabulary", "examples", "masks", "d
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory) -> Path:
-    """The language reference with a document of markup, from files whose names are markup too."""
+    """A dataset of the language reference and a document of markup, from a file whose name is markup too."""
     folder = tmp_path_factory.mktemp("report")
     documents = list(read_file("language_reference", ReadOptions("language_reference")))
     lines = [json.dumps({"text": "\n".join(d.paragraphs)}) for d in documents]
@@ -37,7 +37,7 @@ def output(tmp_path_factory) -> Path:
     return folder / "out"
 
 
-def test_the_page_is_whole_and_needs_nothing(output):
+def test_page_is_complete_and_self_contained(output):
     page = (output / "report.html").read_text(encoding="utf-8")
     assert_harmless(page)
     checker = parsed(page)
@@ -55,7 +55,7 @@ def test_the_page_is_whole_and_needs_nothing(output):
         assert warning in text
 
 
-def test_the_page_comes_before_the_manifest_and_is_the_same_again(output, tmp_path):
+def test_page_is_written_before_the_manifest_and_reproducible(output, tmp_path):
     assert (output / "report.html").stat().st_mtime_ns <= (output / "dataset.json").stat().st_mtime_ns
     argv = ["pretraining-data", "--input", str(output), "--output", str(tmp_path / "out"), "--dupe_factor", "2"]
     assert beambert.main(argv) == 0
@@ -76,7 +76,7 @@ def test_the_summary_names_report_and_warnings(output, capsys):
 
 
 def hostile_report(output: Path, **changed) -> Report:
-    """A report whose every string is markup."""
+    """Return a report in which every string is markup."""
     manifest = dataset.load(output)
     size = {"documents": 1, "words": 5, "rejected": {HOSTILE: 1}}
     counts = {
@@ -114,7 +114,7 @@ def test_markup_in_any_string_is_shown_not_run(output, changed):
     assert tuple(parsed(page).ids) == SECTIONS
 
 
-def test_plots_of_little_are_whole():
+def test_plots_of_few_values_are_complete():
     one, none = np.array([0, 0, 7]), np.zeros(0, np.int64)
     edges = document_bin_start(np.arange(8))
     for plot in (
@@ -229,7 +229,8 @@ def test_expected_masks_follow_from_the_lengths():
     lengths = {5: 3, 16: 2, 17: 1, 40: 4, 64: 2}
     histogram_of_rows = np.zeros(65, np.int64)
     histogram_of_rows[list(lengths)] = list(lengths.values())
-    # Of 16 positions: room for 2; of 64: for 8. round(0.75) = 1, round(2.4) = 2, round(2.55) = 3, 6, round(9.6) = 10.
+    # A row of 16 positions has room for 2 predictions, one of 64 for 8. Without that limit, the numbers are
+    # round(0.75) = 1, round(2.4) = 2, round(2.55) = 3, 6 and round(9.6) = 10.
     assert expected_masked(Statistics(row_lengths=histogram_of_rows), options) == 3 * 1 + 2 * 2 + 1 * 3 + 4 * 6 + 2 * 8
 
 

@@ -1,4 +1,4 @@
-"""The dataset card and croissant.json: read by the libraries of their formats, made from dataset.json alone."""
+"""Test the dataset card and croissant.json: libraries read them, and they are made from dataset.json alone."""
 
 import dataclasses
 import importlib.util
@@ -41,7 +41,7 @@ def build(corpus, output, *flags: str) -> int:
 
 @pytest.fixture(scope="module")
 def directory_of(built, tmp_path_factory):
-    """Return a dataset of a kind, built at the first call; to be read, not changed."""
+    """A function that returns a dataset of a kind, built at the first call; tests must not change it."""
     directories: dict[str, Path] = {}
 
     def directory_of(kind: str) -> Path:
@@ -66,7 +66,7 @@ def test_mlcroissant_finds_no_error(kind, directory_of, caplog):
     loaded = mlcroissant.Dataset(str(output / "croissant.json"))
     issues = loaded.metadata.ctx.issues
     assert not issues.errors
-    # These are the publisher's to say.
+    # Only the publisher can give these properties.
     unknown = {re.search(r'Property "[^"]*/(\w+)" is recommended', warning)[1] for warning in issues.warnings}
     assert unknown == {"citeAs", "datePublished", "license", "version"}
     assert "not standard" not in caplog.text
@@ -93,7 +93,7 @@ def test_mlcroissant_reads_the_records(kind, split, directory_of):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_patterns_match_the_shards_of_their_split(kind, directory_of):
+def test_croissant_patterns_match_the_shards_of_their_split(kind, directory_of):
     output = directory_of(kind)
     manifest = dataset.load(output)
     content = json.loads((output / "croissant.json").read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def test_its_patterns_match_the_shards_of_their_split(kind, directory_of):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_header_is_one_of_hugging_face(kind, directory_of):
+def test_card_header_is_valid_for_hugging_face(kind, directory_of):
     output = directory_of(kind)
     data = DatasetCard((output / "README.md").read_text(encoding="utf-8")).data
     assert data.language == ["en"]
@@ -128,7 +128,7 @@ def test_its_header_is_one_of_hugging_face(kind, directory_of):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_code_loads_the_first_example(kind, directory_of, tmp_path):
+def test_card_code_loads_the_first_example(kind, directory_of, tmp_path):
     output = directory_of(kind)
     if "parquet" in kind:
         pytest.importorskip("datasets")
@@ -159,7 +159,7 @@ def table_of(text: str, section: str) -> dict[str, tuple[str, ...]]:
     return {first.strip("`"): tuple(others) for first, *others in cells}
 
 
-def test_its_numbers_are_those_of_the_shards(directory_of):
+def test_card_numbers_are_those_of_the_shards(directory_of):
     output = directory_of("parquet")
     splits = table_of((output / "README.md").read_text(encoding="utf-8"), "Splits")
     assert splits.keys() == set(dataset.SPLITS)
@@ -171,7 +171,7 @@ def test_its_numbers_are_those_of_the_shards(directory_of):
         assert documents == f"{dataset.load(output).counts['documents'][split]:,}"
 
 
-def test_its_warnings_are_those_of_the_manifest(directory_of):
+def test_card_warnings_are_those_of_the_manifest(directory_of):
     output = directory_of("padded")
     section = (output / "README.md").read_text(encoding="utf-8").partition("\n## Warnings\n")[2]
     lines = [line.removeprefix("- ").replace("\\", "") for line in section.splitlines() if line]
@@ -196,7 +196,7 @@ def test_names_of_files_and_languages_are_escaped(directory_of):
 # Both files
 
 
-def test_they_are_made_from_the_manifest_alone(directory_of):
+def test_descriptions_are_made_from_the_manifest_alone(directory_of):
     for kind in ("padded", "parquet, packed"):
         output = directory_of(kind)
         manifest = dataset.load(output)

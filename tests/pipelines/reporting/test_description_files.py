@@ -1,4 +1,4 @@
-"""Writing README.md and croissant.json of a dataset: the same bytes always, and no file of anybody else is replaced."""
+"""Test README.md and croissant.json of a dataset: reproducible bytes, and no file of another origin is replaced."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ def descriptions(output: Path) -> dict[str, bytes]:
 
 
 def test_every_run_gives_the_same_bytes_before_the_manifest(built, tmp_path):
-    """`built` has 3 copies."""
+    """Compare with `built`, which has 3 copies."""
     argv = ["pretraining-data", "--input", built, "--output", tmp_path / "again", "--dupe_factor", "3"]
     assert command(*argv, "--direct_num_workers", "2").returncode == 0
     assert descriptions(tmp_path / "again") == descriptions(built)
@@ -39,7 +39,7 @@ def copied(built, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["up to date", "repair"])
-def test_missing_ones_are_written_again_and_edited_ones_are_kept(built, copied, lost):
+def test_missing_files_are_written_again_and_edited_ones_are_kept(built, copied, lost):
     before = descriptions(copied)
     for name in NAMES:
         (copied / name).unlink()
@@ -53,8 +53,8 @@ def test_missing_ones_are_written_again_and_edited_ones_are_kept(built, copied, 
     assert descriptions(copied) == {**before, "README.md": b"# Our data\n"}
 
 
-def test_a_stopped_job_leaves_none_that_describes_something_else(built, copied, tmp_path):
-    """As after a kill between the card and the manifest, and another command."""
+def test_files_of_a_stopped_job_are_replaced(built, copied, tmp_path):
+    """Simulate a job that was killed between the card and the manifest, and then another command."""
     expected = descriptions(copied)
     output = tmp_path / "other"
     assert build(built, output, 2) == 0
@@ -77,7 +77,7 @@ def test_notes_that_were_added_to_a_stopped_job_are_kept(built, copied, tmp_path
 
 @pytest.fixture
 def corpus_directory(built, tmp_path) -> Path:
-    """A directory with a corpus alone."""
+    """A directory that contains only a corpus."""
     output = tmp_path / "corpus"
     shutil.copytree(built, output, ignore=lambda folder, names: {"shards", "dataset.json", "report.html", *NAMES})
     return output
@@ -85,7 +85,7 @@ def corpus_directory(built, tmp_path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("command_name", ["pretraining-data", "build"])
-def test_those_of_another_program_beside_a_corpus_are_kept(
+def test_files_of_another_program_beside_a_corpus_are_kept(
     built, articles, corpus_directory, capsys, name, command_name
 ):
     (corpus_directory / name).write_text("mine\n", encoding="utf-8")
@@ -110,8 +110,8 @@ def test_a_directory_of_that_name_is_kept(corpus_directory):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_those_of_a_deleted_dataset_are_refused_as_its_report_is(built, corpus_directory, capsys, name):
-    """An edited card is neither replaced nor left to describe another dataset."""
+def test_files_of_a_deleted_dataset_are_refused(built, corpus_directory, capsys, name):
+    """Test that a card, which may be edited, is neither replaced nor left to describe another dataset."""
     shutil.copy(built / name, corpus_directory)
     assert build(corpus_directory, corpus_directory) == 1
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What is said of a stage that is going on."""
+"""Test the progress report of a running stage."""
 
 import io
 import re
@@ -23,16 +23,16 @@ def measurement(
     ("looks", "says"),
     [
         ([measurement(0, 0)], "0 of 80 passes"),
-        # One file after nine seconds: those are the start of the workers for the greater part.
+        # One file after nine seconds: most of that time is the start of the workers.
         ([measurement(0, 0), measurement(9, 1, megabytes=10)], "1 of 80 passes"),
         ([measurement(0, 0), measurement(9, 1, megabytes=10), measurement(9.5, 2, megabytes=20)], "2 of 80 passes"),
         (
             [measurement(0, 0), measurement(9, 1, megabytes=10), measurement(11, 5, megabytes=50)],
             "5 of 80 passes, 20 MB/s, about 38 s left",
         ),
-        # Half a minute is no start any more.
+        # Half a minute is too long for the start of the workers.
         ([measurement(0, 0), measurement(30, 1, megabytes=10)], "1 of 80 passes, 0.3 MB/s, about 40 min left"),
-        # What was there before counts as finished, but not for the rate.
+        # Files of an earlier run count as finished, but not for the rate.
         (
             [
                 measurement(0, 40, megabytes=4000),
@@ -46,7 +46,7 @@ def measurement(
             [measurement(0, 0), measurement(1, 1, megabytes=1), measurement(7201, 3, megabytes=3)],
             "3 of 80 passes, 0.0 MB/s, about 3.2 days left",
         ),
-        # The time left runs down until the next file is found, and grows again when that is overdue.
+        # The remaining time counts down until the next file is found, and grows again when that file is overdue.
         (
             [measurement(0, 0), measurement(10, 1, megabytes=9), measurement(60, 41, megabytes=609, grown=50)],
             "41 of 80 passes, 15 MB/s, about 29 s left",
@@ -57,19 +57,19 @@ def measurement(
         ),
     ],
 )
-def test_rates_and_what_is_left(looks, says):
+def test_rates_and_remaining_time(looks, says):
     assert describe(STAGE, looks) == says
 
 
-def test_work_is_weighed():
-    """Two small files of four are finished, which is a tenth of the work."""
+def test_remaining_time_depends_on_costs():
+    """Test a stage with two of four files finished, which are small and amount to a tenth of the work."""
     stage = STAGE._replace(costs={"a": 1.0, "b": 1.0, "c": 9.0, "d": 9.0})
     assert describe(
         stage, [Measurement(0, 0, 0, {}, 0), Measurement(1, 1, 1, {}, 1), Measurement(4, 2, 2, {}, 4)]
     ).endswith("about 54 s left")
 
 
-def test_looking_takes_no_more_than_a_tenth_of_the_time():
+def test_polling_takes_at_most_a_tenth_of_the_time():
     remote = STAGE._replace(pattern="gs://bucket/notes/*")
     assert pause(STAGE, Measurement(0, 0, 0, {}, 0, duration=0.01)) == 0.5
     assert pause(remote, Measurement(0, 0, 0, {}, 0, duration=0.5)) == 5

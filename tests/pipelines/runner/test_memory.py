@@ -1,4 +1,4 @@
-"""What job 2 will need, and what there is."""
+"""Test the estimate of the memory that job 2 needs, and the available memory."""
 
 import dataclasses
 from pathlib import Path
@@ -19,7 +19,7 @@ def corpus(*sizes: int, text_bytes: int) -> Corpus:
     return Corpus({}, [], {"bytes": text_bytes}, {}, shards, {})
 
 
-def test_the_largest_part_counts_not_the_corpus():
+def test_memory_depends_on_the_largest_shard_not_on_the_corpus():
     small, large = corpus(1, 3, text_bytes=400 * MB), corpus(*[1, 3] * 1000, text_bytes=400_000 * MB)
     assert memory.largest_text_bytes(small) == memory.largest_text_bytes(large) == 300 * MB
 
@@ -40,7 +40,7 @@ def test_the_estimate_is_near_what_was_measured(text_bytes, workers, measured):
     assert 0.95 < memory.peak_memory(text_bytes, workers) / measured < 1.5
 
 
-def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
+def test_too_little_memory_is_an_error_before_the_job(monkeypatch, capsys):
     four_shards = corpus(1, 1, 1, 1, text_bytes=4000 * MB)
     needed = memory.peak_memory(1000 * MB, 2)
     monkeypatch.setattr(memory, "available_memory", lambda: 2 * needed)
@@ -56,7 +56,7 @@ def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
         memory.require_memory(four_shards, 2, ignore=False)
     memory.require_memory(four_shards, 2, ignore=True)
     assert "warning" in capsys.readouterr().err
-    # What is advised would not even be warned of.
+    # The recommended value does not even cause a warning.
     advised = int(str(caught.value).split("--num_partitions ")[1].split("`")[0])
     smaller = dataclasses.replace(four_shards, shards=four_shards.shards[:1] * advised)
     memory.require_memory(smaller, 2, ignore=False)
@@ -64,7 +64,7 @@ def test_a_machine_too_small_is_refused_before_it_is_spent(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_limit_of_a_control_group_above_counts(tmp_path, version):
+def test_limit_of_a_parent_control_group_applies(tmp_path, version):
     root = tmp_path / "cgroup"
     top = root / "memory" if version == 1 else root
     limit, used, cache = (
@@ -84,7 +84,7 @@ def test_the_limit_of_a_control_group_above_counts(tmp_path, version):
     membership = tmp_path / "self"
     membership.write_text("5:cpu:/x\n4:memory:/a/b\n0::/\n" if version == 1 else "0::/a/b\n")
     assert min(memory._group_limits(root, membership)) == 7000
-    # Inside a container its group is the root.
+    # Inside a container, only its own group is visible, as the root.
     membership.write_text("4:memory:/elsewhere\n" if version == 1 else "0::/elsewhere\n")
     group(top, "5000")
     assert min(memory._group_limits(root, membership)) == 3000

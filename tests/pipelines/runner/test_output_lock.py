@@ -1,4 +1,4 @@
-"""Two builds at one output: exactly one goes on, and the other says who does."""
+"""Test two builds with one output: exactly one proceeds, and the error of the other names it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import beambert
 from pipelines.errors import OutputError
 from pipelines.runner.output_lock import FILE_NAME, lock_output
 
-# Takes the lock, says what came of it, and holds it until its input ends.
+# Takes the lock, reports it, and holds it until its input ends.
 HOLD = """
 import signal, sys
 from pipelines.runner.output_lock import lock_output
@@ -24,7 +24,7 @@ with lock_output(sys.argv[1]):
     print("holds", flush=True)
     sys.stdin.read()
 """
-# As many processes as asked for take it when the input's first line comes.
+# The requested number of processes take the lock at the same time, and its holder keeps it until the input ends.
 AT_ONCE = """
 import os, sys
 from pipelines.runner.output_lock import lock_output
@@ -48,7 +48,7 @@ while True:
     except ChildProcessError:
         break
 """
-# Several processes take it over and over, so that some open the file that its holder is about to remove.
+# Several processes take the lock repeatedly, so that some open the file just before its holder removes it.
 IN_TURN = """
 import os, pathlib, sys
 from pipelines.runner.output_lock import lock_output
@@ -102,13 +102,13 @@ def test_of_many_that_start_at_the_same_moment_one_wins(tmp_path):
     assert not (tmp_path / "out" / FILE_NAME).exists()
 
 
-def test_the_lock_goes_from_one_to_the_next_and_never_to_two(tmp_path):
+def test_two_processes_never_hold_the_lock_at_once(tmp_path):
     process = run(IN_TURN, tmp_path)
     assert process.communicate(timeout=60)[0] == "[0, 0, 0]\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_a_directory_made_for_nothing_goes_again(tmp_path):
+def test_directory_created_for_the_lock_is_removed_if_empty(tmp_path):
     with pytest.raises(KeyError), lock_output(str(tmp_path / "out")):
         raise KeyError
     assert not (tmp_path / "out").exists()
@@ -124,7 +124,7 @@ def test_a_signal_frees_the_output(tmp_path, number):
     process.send_signal(number)
     process.wait(timeout=30)
     assert process.returncode in (-number, 1)
-    # Only a process that is killed leaves the file; it stands in nobody's way.
+    # Only a killed process leaves the file, which does not block the next process.
     assert (tmp_path / FILE_NAME).exists() == (number == signal.SIGKILL)
     with lock_output(str(tmp_path)):
         assert json.loads((tmp_path / FILE_NAME).read_text())["process"] == os.getpid()

@@ -1,4 +1,4 @@
-"""The embedded engine under Ctrl-C and when a worker is killed."""
+"""Test the embedded engine on Ctrl-C and when a worker is killed."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def start(long_input: Path, output: Path, workers: int) -> subprocess.Popen:
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        # The suite itself may run in the background, where Ctrl-C is ignored and stays so in what it starts.
+        # The tests themselves may run in the background, where they and the processes they start ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
@@ -54,10 +54,10 @@ def wait_for(pattern: str, folder: Path, process: subprocess.Popen) -> None:
 
 
 @pytest.mark.parametrize("workers", with_slow([1, 2], [1]))
-def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, workers):
+def test_ctrl_c_is_one_line_and_the_same_command_resumes(long_input, tmp_path, workers):
     process = start(long_input, tmp_path / "out", workers)
     wait_for("out/corpus.json", tmp_path, process)
-    # To the whole group, as a terminal does.
+    # The signal goes to the whole process group, as from a terminal.
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -73,7 +73,7 @@ def test_ctrl_c_is_one_line_and_the_same_command_goes_on(long_input, tmp_path, w
 
 def test_a_killed_worker_is_one_line(long_input, tmp_path):
     process = start(long_input, tmp_path / "out", 2)
-    # What the workers of the first pipeline write first, seconds before its end.
+    # The first files of the workers of the first pipeline, seconds before its end.
     wait_for("out/unfinished/*/*", tmp_path, process)
     children = subprocess.run(
         ["pgrep", "-s", str(process.pid), "-f", "sdk_worker_main"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Worker processes of the embedded engine that end too early, and what is left when the main process ends."""
+"""Test worker processes of the embedded engine that end too early, or whose main process ends."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def text(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(text, tmp_path_factory) -> dict[str, str]:
-    """SHA-256 of the files of a build that nothing happens to, by name."""
+    """The SHA-256 of each file of an uninterrupted build, by name."""
     output = tmp_path_factory.mktemp("undisturbed") / "out"
     assert beambert.main(["build", "--input", str(text), "--output", str(output), *FLAGS]) == 0
     return hashes(output)
@@ -43,7 +43,7 @@ def hashes(output: Path) -> dict[str, str]:
 
 
 class Build:
-    """A build with two worker processes, in a session and with a directory for temporary files of its own."""
+    """A build with two worker processes, in its own session and with its own directory for temporary files."""
 
     def __init__(self, text: Path, folder: Path) -> None:
         self.output, self.temporary, self.log = folder / "out", folder / "temporary", folder / "log"
@@ -63,12 +63,12 @@ class Build:
             )
 
     def workers(self) -> list[int]:
-        """Process ids of the rest of the session."""
+        """Return the process IDs of the rest of the session."""
         found = subprocess.run(["pgrep", "-s", str(self.process.pid)], capture_output=True, text=True, check=False)
         return [int(word) for word in found.stdout.split() if int(word) != self.process.pid and is_running(int(word))]
 
     def wait_for_workers(self, stage: str) -> list[int]:
-        """Process ids as soon as there are any, and files that match `stage`, if it is not empty."""
+        """Wait for workers, and for files that match `stage` if it is not empty; return the process IDs."""
         deadline = time.monotonic() + 120
         while not (self.workers() and (not stage or any(self.output.glob(stage)))):
             assert self.process.poll() is None, self.log.read_text()
@@ -77,7 +77,7 @@ class Build:
         return self.workers()
 
     def ends(self) -> tuple[int, list[str]]:
-        """The exit code, and what is on standard error but progress. Nothing is left of the job."""
+        """Return the exit code, and standard error without progress; check that nothing of the job is left."""
         try:
             code = self.process.wait(60)
         except subprocess.TimeoutExpired:
@@ -136,7 +136,7 @@ def test_a_worker_that_a_signal_ends_is_named_with_the_signal(build, number):
 def test_workers_end_with_the_main_process(build, stage):
     workers = build.wait_for_workers(stage)
     if stage:
-        # It cannot even read that its starter is gone.
+        # A stopped worker cannot even detect that the main process has ended.
         os.kill(workers[0], signal.SIGSTOP)
     build.process.kill()
     code, lines = build.ends()
@@ -183,7 +183,7 @@ def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
     argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
-    # As the console script does: the current directory is not among the places of modules.
+    # As with the console script, the current directory is not in the module search path.
     program = f"import sys; sys.path[0] = {str(Path(beambert.__file__).parent)!r}; import beambert; beambert.main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *argv], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""`BertTokenize` gives the ids of the tokenizer, also from an artifact, and refuses another vocabulary."""
+"""Test that `BertTokenize` gives the IDs of the tokenizer, also from an artifact, and rejects a changed vocabulary."""
 
 import apache_beam as beam
 import pytest

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the public transforms run and print what they say."""
+"""Test that the examples in the docstrings of the public transforms run and print the output shown."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""Pipelines of public transforms give the files of the commands, and mistakes are one line."""
+"""Test pipelines of public transforms: they write the files of the commands, and errors are one line."""
 
 import dataclasses
 import hashlib
@@ -50,7 +50,7 @@ WORDS = "cat sat mat while dogs ran birds sang over green hills far away from to
 
 
 def story(number: int) -> str:
-    """A document of paragraphs, some with markup, an HTML tag, or nothing to keep."""
+    """Return a document of paragraphs, some with markup, an HTML tag, or nothing to keep."""
     sentences = []
     for i in range(2 + number % 6):
         words = [WORDS[(number * 7 + 3 * i + i * j) % len(WORDS)] for j in range(5 + (number + i) % 9)]
@@ -61,7 +61,7 @@ def story(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory) -> Path:
-    """Two files; one document is in both."""
+    """A directory with two input files, which share one document, and an evaluation file."""
     folder = tmp_path_factory.mktemp("texts")
     (folder / "a.jsonl").write_text("".join(_line(number) for number in range(150)), encoding="utf-8")
     (folder / "b.jsonl").write_text("".join(_line(number) for number in range(149, 220)), encoding="utf-8")
@@ -135,7 +135,7 @@ def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
 
 @pytest.mark.parametrize("file_format", ["parquet", "array_record"])
 def test_a_corpus_is_read_back(built, tmp_path, file_format):
-    """Through a runner that serializes every element, and with the file format chosen at the end."""
+    """Test with a runner that serializes every element, and with the file format chosen at the end."""
     if file_format == "array_record":
         pytest.importorskip("array_record")
     with beam.Pipeline() as pipeline:
@@ -281,8 +281,8 @@ def test_a_document_of_a_record_gives_the_same_record(sentences):
     assert record.paragraph_texts() == ["\n".join(paragraph) for paragraph in sentences]
 
 
-def test_a_step_of_ones_own_between_ours(texts, built, tmp_path):
-    """Sentences changed by a user get a new ID if the old one is cleared."""
+def test_user_defined_step_between_transforms(texts, built, tmp_path):
+    """Test that sentences changed by a user get a new ID if the old one is cleared."""
 
     def upper(document):
         if document.rejected:

@@ -1,4 +1,4 @@
-"""The rule by which words are left out: the same whatever the order of parts and of merging."""
+"""Test the rule that excludes words from learning; it does not depend on the order of shards and of merging."""
 
 import random
 from collections import Counter
@@ -30,7 +30,7 @@ TEXTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12).map(" ".join
 
 
 def merged(parts: list[list[str]], split: str, num_groups: int, seed: int) -> dict[int, tuple[dict[str, int], int]]:
-    """What the engine makes of the parts: batches in any order, combined in any number of accumulators."""
+    """Merge the word counts of shards as the engine does: batches in any order, in any number of accumulators."""
     draw = random.Random(seed)
     combine = MergeWordCounts()
     accumulators: dict[int, list[tuple[dict[str, int], int]]] = {}
@@ -49,7 +49,7 @@ def merged(parts: list[list[str]], split: str, num_groups: int, seed: int) -> di
 
 
 @given(parts=st.lists(TEXTS, max_size=5), seed=st.integers(0, 99))
-def test_words_of_parts_add_up_whatever_the_order(parts: list[list[str]], seed: int) -> None:
+def test_word_counts_add_up_in_any_order(parts: list[list[str]], seed: int) -> None:
     groups = merged(parts, "train", 4, seed)
     total = {word: count for counts, _ in groups.values() for word, count in counts.items()}
     assert total == Counter(word for texts in parts for text in texts for word in text.split())
@@ -58,7 +58,7 @@ def test_words_of_parts_add_up_whatever_the_order(parts: list[list[str]], seed: 
 
 
 @given(parts=st.lists(TEXTS, max_size=5), seed=st.integers(0, 99))
-def test_a_part_passes_on_its_most_frequent_words(parts: list[list[str]], seed: int) -> None:
+def test_only_the_most_frequent_words_of_a_shard_are_counted(parts: list[list[str]], seed: int) -> None:
     expected: Counter[str] = Counter()
     withheld = 0
     for texts in parts:
@@ -71,7 +71,7 @@ def test_a_part_passes_on_its_most_frequent_words(parts: list[list[str]], seed: 
         groups = merged(parts, "train", 4, seed)
         assert {word: count for counts, _ in groups.values() for word, count in counts.items()} == expected
         assert sum(left_out for _, left_out in groups.values()) == withheld
-        # Held-out text is measured as a whole.
+        # All words of the validation split are measured.
         assert not any(left_out for _, left_out in merged(parts, "validation", 4, seed).values())
 
 
@@ -90,7 +90,7 @@ def test_a_group_keeps_its_most_frequent_words() -> None:
     assert prune_group(({"a": 2, "b": 3}, 0), limit=2, min_count=3).words == {"b": 3}
 
 
-def test_what_held_out_parts_withhold_is_unknown() -> None:
+def test_dropped_words_of_the_validation_split_are_unknown() -> None:
     vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"))
     other = Vocabulary((*vocab.tokens, "ab"))
     counts = ({"a": 2, "ab": 1, "x": 1}, 3)
@@ -103,7 +103,7 @@ def test_number_of_groups() -> None:
     assert [num_word_groups(partitions) for partitions in (1, 64, 65, 1024, 160_000)] == [64, 64, 65, 1024, 1024]
 
 
-def test_a_vocabulary_that_is_taken_over_needs_no_training_words() -> None:
+def test_given_vocabulary_needs_no_training_words() -> None:
     options = VocabularyOptions(**{**OPTIONS.__dict__, "vocab_size": 0, "vocab_file": "vocab.txt"})
     assert not list(word_batches("train", ["a b"], options, 4))
     assert list(word_batches("validation", ["a b"], options, 1)) == [(("validation", "", 0), ("a b", [1, 1], 0))]
@@ -127,7 +127,7 @@ def test_weights_scale_counts() -> None:
     assert group == ("train", "de", 0)
     assert dict(zip(batch[0].split(), batch[1], strict=True)) == {"a": 8, "b": 2}
     counts = scale_language_counts((("train", "de", 3), ({"a": 8, "b": 2, "c": 1}, 4)), {"en": 75, "de": 25}, 0.0)
-    # A quarter becomes a half.
+    # A share of a quarter becomes a half.
     assert counts == (("train", "", 3), ("a b c", [16, 4, 2], 8))
     counts = scale_language_counts((("train", "en", 3), ({"a": 3, "c": 1}, 1)), {"en": 95, "de": 5}, 0.0)
     assert counts == (("train", "", 3), ("a c", [2, 1], 1))
