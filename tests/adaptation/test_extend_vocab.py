@@ -27,7 +27,7 @@ def release(tmp_path):
 
 
 def extend(capsys, *argv):
-    """Exit code, standard output and standard error of the command."""
+    """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
     code = beambert.main(["extend-vocab", *map(str, argv)])
     return code, *capsys.readouterr()
@@ -78,7 +78,7 @@ def test_the_words_that_are_split_most_are_added(release, tmp_path, capsys):
     assert Tokenizer.load(tmp_path / "new").tokenize("ABB bab ba") == ["abb", "bab", "b", "##a"]
 
 
-def test_slots_are_filled_and_the_size_stays(tmp_path, capsys):
+def test_unused_tokens_are_replaced_and_the_size_stays(tmp_path, capsys):
     write_release(tmp_path / "uncased")
     tokens = [*PIECES[:5], "[unused7]", "[unused0]", *PIECES[7:]]
     (tmp_path / "uncased" / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_hugging_face_model_with_rows_without_tokens(tmp_path, capsys):
         [[best]] = fill_masks(tmp_path / kind, ["a [MASK] tea"], top_k=len(tokens) + 2)
         assert {filling.token for filling in best} == set(vocabulary(tmp_path / kind))
         assert sum(filling.probability for filling in best) == pytest.approx(1)
-    # Through `convert`, as well.
+    # `convert` keeps the rows too.
     for source, kind in (("native", "tf1"), ("tf1", "huggingface"), ("huggingface", "native")):
         assert beambert.main(["convert", str(tmp_path / source), str(tmp_path / f"{kind}2"), "--to", kind]) == 0
         assert stored(tmp_path / f"{kind}2")[1][WORDS].tobytes() == values[WORDS].tobytes()

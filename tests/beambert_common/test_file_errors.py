@@ -1,4 +1,4 @@
-"""Errors of the file system as libraries really raise them, each as one line with file, reason and remedy."""
+"""Test file system errors as libraries really raise them: one line each, with file, reason and remedy."""
 
 import contextlib
 import errno
@@ -16,7 +16,7 @@ from beambert_common import file_errors
 
 @contextlib.contextmanager
 def files_of_ten_bytes():
-    """Let no file grow beyond ten bytes, as a quota does. (Some libraries would replace /dev/full by a file.)"""
+    """Limit files to ten bytes, as a quota does; some libraries would replace /dev/full by a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
     try:
@@ -62,7 +62,7 @@ WRITERS = [with_python, with_safetensors, with_parquet, with_zip, with_tensorflo
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_file_that_cannot_be_written_by_every_library(write, tmp_path):
+def test_a_file_that_is_too_large_is_the_same_error_for_every_library(write, tmp_path):
     with (
         files_of_ten_bytes(),
         pytest.raises(file_errors.FileError) as caught,
@@ -98,7 +98,7 @@ def test_every_number_has_a_reason_and_a_remedy(name):
     assert "rrno" not in line
     assert file_errors.write_line("f", error).startswith("f cannot be written (")
     assert file_errors.read_line("f", error).startswith("f ")
-    # What a worker process prints of it.
+    # A worker process prints the error as text, in which the number is found.
     assert file_errors.errno_in(f"x: {error} [while running 'y']") == NUMBERS[name]
 
 
@@ -133,7 +133,7 @@ def test_numbers_are_taken_out_of_messages(text, expected):
         (".hidden/a.unfinished", ".hidden/a.unfinished"),
     ],
 )
-def test_temporary_names_are_those_the_user_knows(temporary, name):
+def test_temporary_names_become_those_the_user_knows(temporary, name):
     assert file_errors.without_temporary_suffix(temporary) == name
 
 

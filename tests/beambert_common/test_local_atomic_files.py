@@ -1,4 +1,4 @@
-"""Local files that several processes write at once: complete, by one of them, and no leftovers."""
+"""Test local files that several processes write at once: one complete version, and no temporary files."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(t
             os.kill(os.getpid(), 9)
 
     assert run_at_once(2, killed) == [-9, -9]
-    # Of a person, and of a command that writes a file of its own here.
+    # Files with similar names, of a user and of a command that writes files of its own here.
     others = [".a.json.unfinished", ".b.txt.0123456789ab.unfinished", "unfinished", "x.0123456789abcdef.unfinished"]
     for name in others:
         (tmp_path / name).write_text("")
@@ -43,7 +43,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_stays(t
     assert (tmp_path / "b.json").read_bytes() == b"whole"
 
 
-def test_an_error_leaves_nothing_and_what_was_there(tmp_path):
+def test_an_error_leaves_the_previous_file_and_no_temporary_file(tmp_path):
     write_atomic(tmp_path / "file", b"before")
     with pytest.raises(TypeError), open_atomic(tmp_path / "file") as file:
         file.writelines([b"half", "no bytes"])

@@ -1,4 +1,4 @@
-"""Packages that cannot be imported: each line names the package and the extra of beambert that installs it."""
+"""Test errors about packages that cannot be imported, which name the package and the extra that installs it."""
 
 import ast
 import functools
@@ -19,12 +19,12 @@ from beambert_common import optional_packages
 from tests.conftest import ROOT
 
 OURS = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
-# The base dependencies and what they need, by the names of their folders.
+# The base dependencies and their own dependencies, by the names of their folders.
 BASE = ("msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
 
 
 def third_party_modules() -> dict[str, str]:
-    """Every module that beambert's code imports from elsewhere, with a file that does."""
+    """Return every third-party module that beambert's code imports, with a file that imports it."""
     files = [ROOT / "beambert.py", *(path for name in OURS for path in (ROOT / name).rglob("*.py"))]
     modules = {}
     for path in files:
@@ -42,7 +42,10 @@ def third_party_modules() -> dict[str, str]:
 
 
 def installed_by(extra: str) -> set[str]:
-    """Names of all distributions that `pip install beambert[extra]` brings, from the metadata of those here."""
+    """Return the names of all distributions that `pip install beambert[extra]` installs.
+
+    They are read from the metadata of the installed distributions.
+    """
     seen: set[tuple[str, str]] = set()
     waiting = [("beambert", extra)]
     while waiting:
@@ -61,7 +64,7 @@ def installed_by(extra: str) -> set[str]:
 
 
 def package_of(module: str) -> str:
-    """The part of a module's name that one distribution has to itself; `google` is shared by many."""
+    """Return the part of a module's name that only one distribution uses; `google` is shared by many."""
     return ".".join(
         module.split(".")[: 3 if module.startswith("google.cloud.") else 2 if module.startswith("google.") else 1]
     )
@@ -69,7 +72,7 @@ def package_of(module: str) -> str:
 
 @functools.cache
 def owners() -> dict[str, set[str]]:
-    """Package, as of `package_of`, to the installed distributions that have a file of it, by their lists of files."""
+    """Return, by package as of `package_of`, the installed distributions whose lists of files have a file of it."""
     result: dict[str, set[str]] = {}
     for distribution in importlib.metadata.distributions():
         name = canonicalize_name(distribution.name)
@@ -118,7 +121,7 @@ def test_without_metadata_the_lists_of_setup_py_are_read(monkeypatch):
         optional_packages.requirements.cache_clear()
 
 
-# Real imports, in an environment that has the base dependencies alone
+# Real imports, in an environment with the base dependencies only
 
 
 # A training command that imports a package when it runs.
@@ -161,7 +164,7 @@ def run(tmp_path):
 def test_a_missing_package_is_named_with_its_extra(run, tmp_path):
     (tmp_path / "t.txt").write_text("Some text. And more of it.\n")
     build = ("build", "--input", "t.txt", "--output", "o")
-    # Whichever of its packages a command imports first.
+    # The error names the package that the command imports first, which is not fixed.
     line = r"beambert build: error: package [\w-]+ is not installed; pip install 'beambert\[data\]'"
     assert re.fullmatch(line, run(*build))
     assert run("probe") == "beambert probe: error: package keras is not installed; pip install 'beambert[train]'"

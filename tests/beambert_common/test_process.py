@@ -1,4 +1,4 @@
-"""Ctrl-C before a command runs, and the end of the process of a command."""
+"""Test Ctrl-C before a command runs, and the end of a command's process."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ WAITS = "import sys, time\nprint('ready', file=sys.__stdout__, flush=True)\ntime
 
 
 def start(argv, modules: Path, **options) -> subprocess.Popen:
-    """Start Python with modules that go before all others."""
+    """Start Python with modules that take precedence over all others."""
     paths = os.pathsep.join([str(modules), str(ROOT)])
     return subprocess.Popen(
         [sys.executable, *argv],
@@ -29,7 +29,7 @@ def start(argv, modules: Path, **options) -> subprocess.Popen:
 
 
 def interrupted(process: subprocess.Popen) -> tuple[int, str]:
-    """Exit code and standard error after Ctrl-C at the moment that the process says it is ready."""
+    """Send Ctrl-C as soon as the process prints "ready", and return its exit code and standard error."""
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -99,7 +99,7 @@ sys.exit(main())
 
 
 def test_an_interrupt_within_a_destructor_is_not_lost():
-    """Python prints a KeyboardInterrupt that is raised there, and goes on."""
+    """Interrupt a destructor, where Python only prints a KeyboardInterrupt and continues."""
     done = run_program("""
 import signal, sys, time
 # A shell that starts programs in the background has them ignore Ctrl-C.

@@ -1,4 +1,4 @@
-"""Messages compared with those of the protobuf library."""
+"""Test the encoding of protobuf messages against the protobuf library."""
 
 import itertools
 import math

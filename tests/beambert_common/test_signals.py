@@ -1,4 +1,4 @@
-"""Signals handled while a block runs, and the policies on top of that."""
+"""Test the handling of signals while a block runs, and the policies that use it."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from beambert_common.signals import cleanup_on_signals, handled_signals, interru
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_interrupts_like_ctrl_c_and_what_was_there_comes_back(number):
+def test_a_signal_interrupts_like_ctrl_c_and_the_previous_handler_is_restored(number):
     def there(number, frame):
         raise AssertionError
 
@@ -36,7 +36,7 @@ def test_under_nohup_the_end_of_the_terminal_is_ignored():
 
 @pytest.fixture
 def own_handlers():
-    """Handlers of SIGTERM and SIGHUP as a process has them that was started by nobody in particular."""
+    """Default handlers of SIGTERM and SIGHUP, regardless of how the tests were started."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
@@ -58,7 +58,7 @@ def test_ignored_signals_and_other_handlers_are_left_alone():
     signal.signal(signal.SIGHUP, other)
     with handled_signals((signal.SIGTERM, signal.SIGHUP), lambda *_: None, unless_handled=True) as handled:
         assert handled == (signal.SIGTERM,)
-        # What is installed for good stays.
+        # A handler that the body installs permanently is kept.
         signal.signal(signal.SIGTERM, other)
     assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is other
 

@@ -1,4 +1,4 @@
-"""Errors on a terminal: one line of at most 400 printable characters; streams that are closed, full or not read."""
+"""Test errors on a terminal (one line of at most 400 printable characters), and closed, full and unread streams."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from beambert_common import terminal
 from tests.conftest import ROOT
 
 BEAMBERT = f"{sys.executable} -m beambert"
-# What a name on a Linux file system may decode to, with bytes that are no UTF-8.
+# Decoded file names of Linux, including names with bytes that are not UTF-8.
 NAMES = st.binary(max_size=3000).map(os.fsdecode) | st.text(max_size=3000)
 
 
@@ -101,7 +101,7 @@ def test_stdout_on_a_full_disk_is_one_line(command, buffering, corpus):
 
 
 @pytest.mark.parametrize("command", ["--help", "pretrain --help", "build --help"])
-def test_a_reader_that_has_seen_enough_ends_the_command_quietly(command):
+def test_a_reader_that_closes_the_pipe_ends_the_command_without_an_error(command):
     for filter_ in ("true", "head -n 1"):
         result = shell(f"{BEAMBERT} {command} | {filter_}")
         assert result.stderr == ""
@@ -126,7 +126,7 @@ def test_closed_streams(redirection):
 def test_names_that_cannot_be_encoded_are_escaped(variables):
     for name in ("$'/no/fr\\xe9d'", "$'/no/\\xf0\\x9f\\x98\\x80'", "$'/no/a\\nb\\x1b[31mc\\x07'"):
         result = shell(f"{BEAMBERT} predict {name} text", **variables)
-        # Whether the bytes are a name depends on the encoding of the environment.
+        # The encoding of the environment decides whether the bytes are a valid name.
         assert result.returncode in (1, 2)
         assert result.stderr.count("\n") == 1
         assert any(reason in result.stderr for reason in ("does not exist", "is not valid UTF-8"))

@@ -1,4 +1,4 @@
-"""The garbage collector is suspended during imports, and only then."""
+"""Test that the garbage collector is suspended during imports, and only then."""
 
 import gc
 

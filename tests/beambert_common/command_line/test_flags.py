@@ -1,4 +1,4 @@
-"""The types of flags: what each takes, and that its message says what it would take."""
+"""Test the types of flags: the values that each accepts, and an error message that states them."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""What libraries print on the terminal of a command."""
+"""Test the warnings of libraries on the terminal of a command."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The old spelling of a renamed flag works for one release, and only the command line knows it."""
+"""Test the old spellings of renamed flags, which the command line accepts for one release but does not show."""
 
 import contextlib
 import io
@@ -48,7 +48,7 @@ def test_the_old_spelling_means_the_same(command, new, old, values, wrong):
     first, last = values
     for argv in ([f"{old}={first}"], [old, first]):
         assert value_of(command, argv, new) == value_of(command, [new, first], new)
-    # Of several the last one counts, whatever its spelling.
+    # The last of several flags counts, in either spelling.
     assert value_of(command, [old, first, new, last], new) == value_of(command, [new, last], new)
     assert value_of(command, [new, first, old, last], new) == value_of(command, [new, last], new)
 

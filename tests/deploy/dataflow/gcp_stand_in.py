@@ -1,8 +1,8 @@
-"""A stand-in for Google Cloud on this machine: Cloud Storage, and a Dataflow that runs what was staged for it.
+"""A stand-in for Google Cloud on this machine: Cloud Storage, and a Dataflow service that runs the staged files.
 
-Storage is the package gcp-storage-emulator. Dataflow is an HTTP server that takes the requests of Beam's client, each
-parsed strictly into Google's own message types, and runs a job as the service would: from the staged pipeline and the
-staged packages alone, by `staged_job.py` in a process of its own that knows nothing of this one.
+Storage is the package gcp-storage-emulator. Dataflow is an HTTP server that accepts the requests of Beam's client and
+parses each strictly into Google's own message types. Like the service, it runs a job from only the staged pipeline and
+the staged packages. `staged_job.py` does this in a separate process, which shares no state with this one.
 """
 
 import base64
@@ -34,16 +34,16 @@ REGION = "us-central1"
 
 
 class StandIn:
-    """The services, while they run.
+    """The running services.
 
     Attributes:
         endpoint: address of Dataflow.
-        folder: where keys, jobs' own folders and their logs lie.
+        folder: directory of the key, and of the jobs' directories and logs.
         requests: (method, path, content) of every request to Dataflow.
-        jobs: by ID, what was asked for, its state and what it said.
-        refuse_with: HTTP status and message to answer every new job with.
-        keep_waiting: jobs are not started while this is set.
-        fail_with: what jobs say before they fail, instead of being run.
+        jobs: request, state, messages and metrics of each job, by ID.
+        refuse_with: HTTP status and message of the answer to every new job.
+        keep_waiting: whether new jobs stay pending.
+        fail_with: error messages with which jobs fail instead of running.
     """
 
     def __init__(self, folder: Path, storage_port: int) -> None:
@@ -58,7 +58,7 @@ class StandIn:
 
     @property
     def flags(self) -> list[str]:
-        """What `beambert submit dataflow` needs to reach the stand-in."""
+        """Return the flags with which `beambert submit dataflow` reaches the stand-in."""
         return [
             f"--project={PROJECT}",
             f"--region={REGION}",
@@ -69,7 +69,7 @@ class StandIn:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to reach the stand-in."""
+        """Return the environment variables with which a process reaches the stand-in."""
         return {
             "STORAGE_EMULATOR_HOST": self.storage,
             "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "key.json"),
@@ -78,28 +78,28 @@ class StandIn:
         }
 
     def bucket(self, name: str = BUCKET) -> storage.Bucket:
-        """A bucket, whether it is there or not."""
+        """Return a bucket, which may not exist."""
         client = storage.Client.create_anonymous_client()
         return client.bucket(name)
 
     def make_bucket(self, name: str) -> None:
-        """Makes another bucket."""
+        """Create another bucket."""
         storage.Client.create_anonymous_client().create_bucket(name, project=PROJECT)
 
     def upload(self, folder: Path, prefix: str) -> None:
-        """Puts the files of a folder into the bucket."""
+        """Upload the files of a folder to the bucket."""
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 self.bucket().blob(f"{prefix}/{path.relative_to(folder)}").upload_from_filename(path)
 
     def contents(self, folder: str, bucket: str = BUCKET) -> dict[str, bytes]:
-        """Every object below a folder, or in a whole bucket, by the rest of its name."""
+        """Return every object in a folder, or in a whole bucket, by its name relative to the folder."""
         prefix = f"{folder}/" if folder else ""
         blobs = self.bucket(bucket).list_blobs(prefix=prefix)
         return {blob.name.removeprefix(prefix): blob.download_as_bytes() for blob in blobs}
 
     def create(self, request: dict) -> tuple[int, dict]:
-        """A job from a request, or an error as Google writes it."""
+        """Create a job from a request; return the status, and the job or an error in Google's format."""
         if self.refuse_with:
             code, message = self.refuse_with
             return code, {"error": {"code": code, "message": message}}
@@ -114,7 +114,7 @@ class StandIn:
         return 200, self.describe(number)
 
     def describe(self, number: str) -> dict:
-        """A job as the service tells of it."""
+        """Return a job as the service describes it."""
         job = self.jobs[number]
         return {
             "id": number,
@@ -127,7 +127,7 @@ class StandIn:
         }
 
     def say(self, number: str, importance: str, text: str) -> None:
-        """Adds a message to a job."""
+        """Add a message to a job."""
         messages = self.jobs[number]["messages"]
         moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         messages.append(
@@ -135,7 +135,7 @@ class StandIn:
         )
 
     def cancel(self, number: str) -> None:
-        """What the service does when it is asked to cancel."""
+        """Cancel a job, as the service does on request."""
         job = self.jobs[number]
         job["state"] = "JOB_STATE_CANCELLED"
         if "process" in job:
@@ -156,7 +156,7 @@ class StandIn:
         folder.mkdir()
         (folder / "request.json").write_text(json.dumps(job["request"]))
         environment = {**os.environ, **self.environment}
-        # The workers have what is staged and what is installed, and nothing of this checkout.
+        # The workers have the staged and the installed packages, but not this checkout.
         environment.pop("PYTHONPATH", None)
         command = [sys.executable, str(Path(__file__).with_name("staged_job.py")), str(folder)]
         with (folder / "log").open("w") as log:
@@ -176,10 +176,10 @@ class StandIn:
 
 
 class _StorageHandler(RequestHandler):
-    """The emulator's answers, a thread a connection.
+    """The emulator's request handler, with one thread per connection.
 
-    In its own server, which has one thread, a connection that says nothing holds up all others. What a request has to
-    say is read before the lock is taken, for its storage is not made for threads.
+    The emulator's own server has one thread, so that an idle connection blocks all others. Its storage is not
+    thread-safe, so that requests need a lock. The content of a request is read before the lock is taken.
     """
 
     _lock = threading.Lock()
@@ -197,16 +197,16 @@ class _StorageHandler(RequestHandler):
                 getattr(super(), f"do_{self.command}")()
 
     def _is_other_generation(self, content: bytes) -> bool:
-        """Whether the request asks for another generation than the object's, which the emulator does not look at."""
+        """Return whether a request is for another generation than the object's, which the emulator does not check."""
         address = urlsplit(self.path)
         query = parse_qs(address.query)
-        # The first request of a resumable upload was looked at already.
+        # The first request of a resumable upload was checked already.
         if "ifGenerationMatch" not in query or "upload_id" in query:
             return False
         bucket, _, name = address.path.partition("/b/")[2].partition("/o")
         name = unquote(name.removeprefix("/")) or query.get("name", [""])[0]
         if not name:
-            # An upload: the first part, or all, of its content is the object's description.
+            # The first part of an upload's content, or all of it, is the object's description.
             name = json.loads(b'"%s"' % re.search(rb'"name": *"((?:[^"\\]|\\.)*)"', content)[1])
         there = self.storage.objects.get(bucket, {}).get(name, {})
         return str(there.get("generation", 0)) != query["ifGenerationMatch"][0]
@@ -227,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
     stand_in: StandIn
 
     def log_message(self, *args) -> None:
-        """Says nothing."""
+        """Suppress the log of requests."""
 
     def _answer(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
@@ -235,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         here = self.stand_in
         if path == "/token":
-            # What Google's own token service says.
+            # The answer of Google's own token service.
             self._send(200, {"access_token": "stand-in", "expires_in": 3600, "token_type": "Bearer"})
             return
         content = json.loads(body) if body else {}
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _write_key(path: Path, token_uri: str) -> None:
-    """A service account's key, made here, that only the stand-in takes."""
+    """Write a new key of a service account, which only the stand-in accepts."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -292,8 +292,8 @@ def _write_key(path: Path, token_uri: str) -> None:
 
 @contextmanager
 def stand_in(folder: Path):
-    """Runs the services while the body runs; this process must have `environment` to reach them."""
-    # It warns of every answer that it makes of text.
+    """Run the services while the body runs; a process needs the variables in `environment` to reach them."""
+    # The emulator logs a warning for every answer that it composes from strings.
     logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
     emulator = create_server("localhost", 0, in_memory=True, default_bucket=BUCKET)
     files = ThreadingHTTPServer(("localhost", 0), functools.partial(_StorageHandler, emulator._storage))
@@ -305,7 +305,7 @@ def stand_in(folder: Path):
     here.endpoint = f"http://localhost:{server.server_port}"
     _write_key(folder / "key.json", f"{here.endpoint}/token")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    # Beam keeps the credentials of a process. Those of an earlier stand-in cannot be renewed after their hour.
+    # Beam caches the credentials in a process. Those of an earlier stand-in cannot be renewed after an hour.
     auth._Credentials._credentials_init = False
     try:
         yield here

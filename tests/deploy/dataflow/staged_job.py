@@ -1,8 +1,8 @@
-"""Runs one job of the stand-in for Dataflow from what was staged for it, as its workers would.
+"""Run one job of the stand-in for Dataflow from its staged files, as Dataflow workers would.
 
-In the folder given it finds request.json; it fetches the pipeline and the packages from the staging location, checks
-them by the hashes that the request and the pipeline name, installs the packages into the folder, and runs the pipeline
-on Beam's embedded runner in worker processes that import beambert from there. It leaves result.json.
+The argument is a folder with request.json. The program fetches the pipeline and the packages from the staging location
+and checks them against the hashes in the request and in the pipeline. It installs beambert next to the folder, and runs
+the pipeline on Beam's embedded runner. The worker processes import beambert from there. The program writes result.json.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 
 def fetch(url: str, sha256: str) -> bytes:
-    """A staged file, if it is what it should be."""
+    """Return the content of a staged file after checking its hash."""
     with FileSystems.open(url, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         content = file.read()
     assert hashlib.sha256(content).hexdigest() == sha256, f"{url} is another file than was staged"
@@ -31,7 +31,7 @@ def fetch(url: str, sha256: str) -> bytes:
 
 
 def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> Path:
-    """Fetches what the pipeline's environments name and installs beambert; returns where that lies."""
+    """Fetch the dependencies of the pipeline's environments, install beambert, and return its installation folder."""
     site = folder / "nothing"
     for environment in proto.components.environments.values():
         assert environment.urn == common_urns.environments.DOCKER.urn, environment.urn
@@ -41,7 +41,7 @@ def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> Path:
             role = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
             (folder / role.staged_name).write_bytes(fetch(place.url, place.sha256))
             if role.staged_name.startswith("beambert-"):
-                # The same package, compiled for one job, serves the next.
+                # Jobs with the same package share one installation, which is compiled once.
                 site = folder.parent / f"site-{place.sha256}"
                 if not site.exists():
                     install_package(folder / role.staged_name, site)
@@ -49,13 +49,13 @@ def install(proto: beam_runner_api_pb2.Pipeline, folder: Path) -> Path:
 
 
 def install_package(package: Path, site: Path) -> None:
-    """Compiles and installs beambert; what requirements.txt names beside it is in this environment already."""
+    """Compile and install beambert; this environment already has the other packages of requirements.txt."""
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--no-build-isolation", "--target", str(site), str(package)], check=True)
 
 
 def as_metrics(result) -> list[dict]:
-    """The counters of a run as Dataflow tells of them: each attempted and committed."""
+    """Return a run's counters in Dataflow's format: the attempted and the committed value of each."""
     metrics = []
     for counter in result.metrics().query()["counters"]:
         for tentative in ("true", None):
@@ -70,7 +70,7 @@ def as_metrics(result) -> list[dict]:
 
 
 def main(folder: Path) -> None:
-    """Runs the job and writes result.json."""
+    """Run the job and write result.json."""
     environment = json.loads((folder / "request.json").read_text())["environment"]
     asked = environment["sdkPipelineOptions"]["options"]
     proto = beam_runner_api_pb2.Pipeline.FromString(fetch(asked["pipelineUrl"], asked["pipelineProtoHash"]))
@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
         each.urn = python_urns.SUBPROCESS_SDK
         each.payload = f"env {path} {shlex.join(command)}".encode()
         del each.dependencies[:]
-    # Workers see the options that the request has for them, and nothing else.
+    # Workers receive only options that are in the request.
     options = PipelineOptions.from_dictionary({"project": asked["project"], "temp_location": asked["temp_location"]})
     options.view_as(DirectOptions).direct_num_workers = 2
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())

@@ -1,4 +1,4 @@
-"""`beambert submit dataflow` against a stand-in for Google Cloud that runs what is staged for it."""
+"""Test `beambert submit dataflow` against a stand-in for Google Cloud that runs the staged files."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def cloud(articles, tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Looks at jobs at once."""
+    """Shorten the intervals at which jobs are polled."""
     monkeypatch.setattr(dataflow_job, "_FIRST_SECONDS", 0.05)
     monkeypatch.setattr(dataflow_job, "_MOST_SECONDS", 0.05)
     monkeypatch.setattr(dataflow_job, "_SECONDS_FOR_THE_REASON", 0.5)
@@ -64,7 +64,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     assert objects.keys() == files.keys()
     assert {name for name in files if objects[name] != files[name]} == set()
 
-    # What was said meanwhile.
+    # The output names both jobs with their console URLs, their final state and their counters.
     numbers = list(cloud.jobs)[here:]
     assert len(numbers) == 2
     for number in numbers:
@@ -78,7 +78,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     )
     assert "examples written" in submitted.stdout
 
-    # What was asked for.
+    # The requests to the service have the expected job type, labels, workers, network and experiments.
     for number in numbers:
         request = json_format.ParseDict(cloud.jobs[number]["request"], dataflow.Job.pb(dataflow.Job()))
         assert request.type_ == dataflow.JobType.JOB_TYPE_BATCH
@@ -94,7 +94,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
         assert not {"enable_streaming_engine", "enable_windmill_service"} & set(request.environment.experiments)
         assert len(json.dumps(cloud.jobs[number]["request"])) < 100_000
 
-    # What was staged, and that no key was: neither there nor in what the service was told.
+    # Exactly these files are staged. Neither they nor the requests contain the private key.
     staged = cloud.contents("temp")
     assert {name.split("/")[-1] for name in staged} == {
         "beambert-0.1.0.tar.gz",
@@ -107,7 +107,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     for secret in (key["private_key"].splitlines()[1], key["private_key_id"]):
         assert not any(secret.encode() in content for content in told)
 
-    # The same again has nothing to do.
+    # The same command again submits no job.
     capsys.readouterr()
     assert submit(cloud, "build", "--input", TEXT, "--output", output, *SMALL) == 0
     told = capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_ctrl_c_cancels_the_job_and_frees_the_output(cloud, has_reader):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Where the tests are run in the background, Ctrl-C is ignored and children inherit that.
+        # If the tests run in the background, they ignore Ctrl-C, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
@@ -208,7 +208,7 @@ def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch, said, e
     errors = capsys.readouterr().err
     assert expected in errors.splitlines()[-1]
     assert "Traceback" not in errors
-    # Told once, however often it was tried.
+    # The error is printed once although the service repeats it at each attempt, and once more in the final message.
     assert sum("byte 0xe9" in line for line in errors.splitlines()) in (0, 2)
     assert cloud.contents("failed") == {}
 
@@ -221,7 +221,7 @@ def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch, said, e
         ((429, "Quota exceeded for quota metric"), "a quota is exhausted"),
     ],
 )
-def test_a_service_that_refuses_is_one_line(cloud, quick, capsys, monkeypatch, answer, expected):
+def test_a_request_that_the_service_rejects_is_one_line(cloud, quick, capsys, monkeypatch, answer, expected):
     monkeypatch.setattr(cloud, "refuse_with", answer)
     argv = ["corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/refused", "--vocab_size", "2000"]
     assert submit(cloud, *argv) == 1
@@ -232,7 +232,7 @@ def test_a_service_that_refuses_is_one_line(cloud, quick, capsys, monkeypatch, a
 
 
 def test_a_second_job_at_the_same_output_is_refused_by_the_service_itself(cloud, quick, capsys):
-    """As when the first one's process was killed, its lock removed, and its job goes on."""
+    """Submit while the job of a killed process still runs, after the lock of that process was removed."""
     output = f"gs://{BUCKET}/twice"
     cloud.jobs["running"] = {
         "request": {"name": dataflow_flags.job_name_of(output)},
@@ -281,7 +281,7 @@ def test_a_second_job_at_the_same_output_is_refused_by_the_service_itself(cloud,
         ),
     ],
 )
-def test_what_workers_cannot_see_is_named_before_anything_else(cloud, capsys, argv, expected):
+def test_arguments_that_workers_cannot_use_are_named_before_any_request(cloud, capsys, argv, expected):
     asked = len(cloud.requests)
     assert submit(cloud, *argv) == 1
     assert expected in capsys.readouterr().err
@@ -344,9 +344,9 @@ def test_machines_have_the_memory_of_a_partition():
     assert choose_machine_type(None, bucket) == "n2-standard-4"
     assert choose_machine_type(None, 300 << 20) == "n2-highmem-4"
     assert peak_memory(300 << 20, 1) / 1e9 > 0.7 * (4 - 0.25)
-    # Two cores share what the system takes, so that each has less.
+    # Only two cores share the memory that the system takes, so that each process has less.
     assert choose_machine_type("n1-standard-2", bucket) == "n1-standard-2"
-    # Nothing is known of a machine of one's own shape.
+    # The memory of a custom machine type is unknown.
     assert choose_machine_type("custom-4-8192", 10**12) == "custom-4-8192"
     with pytest.raises(SubmitError, match=r"a partition of 67 MB of text needs about .*, and n2-highcpu-8 has"):
         choose_machine_type("n2-highcpu-8", bucket)
@@ -363,7 +363,7 @@ def test_a_job_name_is_that_of_its_output():
         assert dataflow_flags.job_name(dataflow_flags.job_name_of(output))
 
 
-def test_counters_are_told_in_words():
+def test_counters_are_described_in_words():
     def metric(origin, name, scalar, **context):
         return SimpleNamespace(name=SimpleNamespace(origin=origin, name=name, context=context), scalar=scalar)
 
@@ -379,8 +379,11 @@ def test_counters_are_told_in_words():
     assert dataflow_job.describe_metrics([]) == ""
 
 
-def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, capsys):
-    """As Google's launcher runs it: the workers' image has all, so that the image needs no right to write."""
+def test_a_flex_template_writes_the_job_without_packages_to_install(cloud, capsys):
+    """Launch with the parameters that Google's launcher passes.
+
+    The workers' image has every package. So no package is staged, and the launcher's image needs no write permission.
+    """
     jobs = len(cloud.jobs)
     parameters = [
         "--runner=DataflowRunner",
@@ -410,7 +413,7 @@ def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, caps
     content = made[options["pipelineUrl"].removeprefix(f"gs://{BUCKET}/template/")]
     assert hashlib.sha256(content).hexdigest() == options["pipelineProtoHash"]
 
-    # A mistake is a line, and an output that is in use is one.
+    # An invalid parameter and an output with files of an earlier job are errors.
     assert launcher.main("corpus", [*parameters, "--fix_mojibake=yes"]) == 1
     assert "invalid --fix_mojibake 'yes': must be true or false" in capsys.readouterr().err
     cloud.bucket().blob("templated/corpus/left.parquet").upload_from_string(b"x")
@@ -419,7 +422,7 @@ def test_a_flex_template_writes_the_job_down_with_nothing_to_install(cloud, caps
 
 
 def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):
-    """The oracle itself: a staged file that is not what the pipeline says is refused."""
+    """Check the oracle itself: it rejects a staged file whose hash is not the one in the pipeline."""
     from tests.deploy.dataflow.staged_job import fetch
 
     cloud.bucket().blob("oracle/file.tar.gz").upload_from_string(b"content")
@@ -429,7 +432,7 @@ def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):
         fetch(f"gs://{BUCKET}/oracle/file.tar.gz", hashlib.sha256(b"other").hexdigest())
 
 
-def test_workers_install_the_package_that_extracts_a_dump_and_only_then(cloud, tmp_path):
+def test_wikiextractor_is_installed_for_its_flag_only(cloud, tmp_path):
     pytest.importorskip("wikiextractor", reason="the extra [wikiextractor] is not installed")
     words = ["Dog", "Cat", "Bird", "House", "Road", "Light", "Water", "Tree", "Fish", "Star"]
     generator = random.Random(0)

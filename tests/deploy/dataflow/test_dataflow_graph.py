@@ -1,6 +1,6 @@
-"""What breaks on Dataflow and nowhere else, looked for in the graphs that are submitted.
+"""Test the submitted graphs for faults that break a job on Dataflow only.
 
-Every check is a function from a graph to its faults; each is shown a graph that has the fault.
+Each check is a function that returns the faults of a graph. Each is also tested on a graph that has the fault.
 """
 
 import argparse
@@ -41,7 +41,7 @@ FLAGS = [
     "--job_name=job",
     *FOR_EVERY_JOB,
 ]
-# Every step there can be.
+# Flags that add every optional step.
 EVERYTHING = [
     "--drop_near_duplicates",
     "--drop_repeated_paragraphs",
@@ -50,8 +50,8 @@ EVERYTHING = [
     f"--compare_vocab=gs://{BUCKET}/text/vocab.txt",
 ]
 
-# Every group that the service makes, and why one never outgrows a worker. A step that is not here is a fault: say why
-# its groups are bounded, then name it.
+# Every step that groups by key, and why a group always fits a worker's memory. A step that is missing here is a fault.
+# To add one, give the reason why its groups are bounded.
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
 BOUNDED_GROUPS = {
     "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
@@ -70,7 +70,7 @@ BOUNDED_GROUPS = {
     "SumStatistics/GroupByKey": "combined before it is shuffled: the statistics of a split, of fixed size",
     "UnionOfOverlaps/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of held-out sentences",
 }
-# Everything that a step reads whole beside its input, and how large that gets.
+# Every step with side inputs, which it reads completely, and how large they become.
 SMALL_SIDE_INPUTS = {
     "Learn": "2 million words and their counts at most, whatever the corpus",
     "Measure": "the vocabularies",
@@ -83,7 +83,7 @@ SMALL_SIDE_INPUTS = {
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """The graphs of both jobs of a build that has every step, by name."""
+    """Graphs of both jobs of a build with every optional step, by the name of the job."""
     with stand_in(tmp_path_factory.mktemp("cloud")) as here, pytest.MonkeyPatch.context() as patch:
         for name, value in here.environment.items():
             patch.setenv(name, value)
@@ -115,7 +115,7 @@ def pardos(proto) -> Iterator[tuple[str, beam_runner_api_pb2.ParDoPayload]]:
 
 
 def groups(proto) -> Iterator[tuple[str, str]]:
-    """Name and input of every group that is made."""
+    """Yield the name and the input collection of every step that groups by key."""
     for transform in proto.components.transforms.values():
         if transform.spec.urn == common_urns.primitives.GROUP_BY_KEY.urn:
             (collection,) = transform.inputs.values()
@@ -123,7 +123,7 @@ def groups(proto) -> Iterator[tuple[str, str]]:
 
 
 def strings(pickled: bytes) -> Iterator[str]:
-    """Every text in a pickle, those inside of byte strings that are pickles themselves included."""
+    """Yield every string in a pickle, including those in byte strings that are pickles themselves."""
     for _, argument, _ in pickletools.genops(pickled):
         if isinstance(argument, str):
             yield argument
@@ -132,16 +132,16 @@ def strings(pickled: bytes) -> Iterator[str]:
 
 
 def unpacked(payload: bytes) -> bytes:
-    """The pickle that Beam has compressed and written in base64."""
+    """Return the pickle that Beam has compressed and encoded in base64."""
     packed = base64.b64decode(payload)
     return bz2.decompress(packed) if packed.startswith(b"BZh") else zlib.decompress(packed)
 
 
-# The checks.
+# Checks
 
 
 def unpicklable(proto) -> list[str]:
-    """Steps that a worker could not make again from what is sent."""
+    """Return the steps that a worker could not unpickle."""
     faults = []
     for name, payload in pardos(proto):
         if payload.do_fn.urn == "beam:dofn:pickled_python_info:v1":
@@ -153,7 +153,7 @@ def unpicklable(proto) -> list[str]:
 
 
 def of_the_main_module(proto) -> list[str]:
-    """Steps that name what lies in the submitting process's own module, which a worker has not."""
+    """Return the steps that refer to the `__main__` module of the submitting process, which a worker does not have."""
     return [
         name
         for name, payload in pardos(proto)
@@ -162,12 +162,15 @@ def of_the_main_module(proto) -> list[str]:
 
 
 def main_session(proto) -> list[str]:
-    """What is staged of the globals of the submitting process."""
+    """Return the staged files with globals of the submitting process."""
     return [file.name for file in dataflow_graph.staged(proto) if "main_session" in file.name]
 
 
 def local_paths(proto) -> list[str]:
-    """Steps that carry a path of this machine; where a function's source lies, which is only told, does not count."""
+    """Return the steps that contain a path of this machine.
+
+    Paths of source files do not count, since they are information only.
+    """
     faults = []
     for name, payload in pardos(proto):
         for text in strings(unpacked(payload.do_fn.payload)) if payload.do_fn.payload else ():
@@ -177,7 +180,7 @@ def local_paths(proto) -> list[str]:
 
 
 def keys_without_order(proto) -> list[str]:
-    """Groups whose keys are written in bytes that may differ from worker to worker."""
+    """Return the steps that group by keys without a deterministic encoding, whose bytes may differ between workers."""
     context = PipelineContext(proto.components)
     faults = []
     for name, collection in groups(proto):
@@ -212,7 +215,7 @@ def test_neither_job_has_the_fault(check, everything):
 
 
 def test_every_step_of_the_lists_exists(everything):
-    """What is said of a step that is gone goes too."""
+    """Check that the lists name no step that was removed from the pipelines."""
     made = {name for proto in everything.values() for name, _ in groups(proto)}
     read = {name for proto in everything.values() for name, payload in pardos(proto) if payload.side_inputs}
     assert made == BOUNDED_GROUPS.keys()
@@ -224,7 +227,10 @@ def _of_a_module(name):
 
 
 def _of_a_module_that_is_not_packed():
-    """Beam itself refuses what cannot be pickled here; what a worker lacks shows only there."""
+    """Return a graph with a DoFn from a module that workers do not have.
+
+    Beam itself rejects objects that cannot be pickled. A module that is missing on a worker causes an error only there.
+    """
     module = types.ModuleType("scripts_of_mine")
     module.Made = _of_a_module("scripts_of_mine")
     sys.modules["scripts_of_mine"] = module
@@ -258,7 +264,7 @@ def test_a_module_that_is_not_packed_is_found():
 
 def test_a_main_session_is_found():
     flags = [flag for flag in FLAGS if flag != "--no_save_main_session"]
-    # What a user's own script would have: globals in a module that is run.
+    # A user's own script would have globals in its `__main__` module.
     import __main__
 
     __main__.lookup = {"a": 1}
@@ -268,8 +274,8 @@ def test_a_main_session_is_found():
         del __main__.lookup
 
 
-def test_keys_in_no_order_are_found(everything):
-    """Beam refuses most itself; a coder put in by hand shows what is left."""
+def test_keys_without_a_deterministic_coder_are_found(everything):
+    """Replace the coders of the keys by hand, since Beam itself rejects most nondeterministic keys."""
     proto = beam_runner_api_pb2.Pipeline()
     proto.CopyFrom(everything["corpus"])
     assert keys_without_order(proto) == []
@@ -278,14 +284,14 @@ def test_keys_in_no_order_are_found(everything):
     keys = [proto.components.coders[pair].component_coder_ids[0] for pair in pairs]
     kinds = {type(context.coders.get_by_id(key)) for key in keys}
     for pair in pairs:
-        # The value's coder, which is any pickle, in the place of the key's.
+        # The coder of the values, which pickles any object, replaces the coder of the keys.
         proto.components.coders[pair].component_coder_ids[0] = proto.components.coders[pair].component_coder_ids[1]
     assert kinds == {StrUtf8Coder, VarIntCoder, TupleCoder, DeterministicFastPrimitivesCoderV2}
     assert keys_without_order(proto)
 
 
 def test_the_request_stays_small_however_many_files_there_are(tmp_path):
-    """The graph is staged, not sent: a request is of the same size for 1 file and for 2,000."""
+    """Check that a request has the same size for 1 file and for 2,000, since the graph is staged and not sent."""
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.dataflow.internal.apiclient import Environment
 
@@ -309,7 +315,7 @@ def test_the_request_stays_small_however_many_files_there_are(tmp_path):
         )
         environment = Environment([], PipelineOptions(FLAGS), "8", "gs://bucket/temp/pipeline.pb", proto, "0" * 64)
         sizes[number] = (len(type(environment.proto).to_json(environment.proto)), len(proto.SerializeToString()))
-    # Dataflow takes 20 MB of JSON (https://cloud.google.com/dataflow/quotas, 2025).
+    # Dataflow accepts at most 20 MB of JSON (https://cloud.google.com/dataflow/quotas, 2025).
     assert sizes[1][0] == sizes[2_000][0] < 100_000
-    # What is staged has each file's name in it, twice and compressed.
+    # The staged graph contains the name of each file twice, compressed.
     assert sizes[2_000][1] < 300_000

@@ -1,4 +1,4 @@
-"""A larger build on the stand-in for Dataflow, by hand: `make test-dataflow`."""
+"""Test a larger build on the stand-in for Dataflow; only `make test-dataflow` runs it."""
 
 import os
 import time

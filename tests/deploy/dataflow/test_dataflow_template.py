@@ -1,4 +1,4 @@
-"""The flex templates' parameters against the commands' flags and Google's own message types; the images' parts."""
+"""Test the flex templates' parameters against the commands' flags and Google's own message types, and the images."""
 
 import argparse
 import re
@@ -23,7 +23,7 @@ def test_the_stored_file_is_what_the_flags_say(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_google_reads_the_specification(command):
-    """Field names and values, strictly, by the messages of Google's client."""
+    """Parse field names and values strictly, with the message types of Google's client."""
     spec = container_spec(command, "us-docker.pkg.dev/p/r/beambert-corpus:0.1.0", "us-docker.pkg.dev/p/r/w:0.1.0")
     read = json_format.ParseDict(spec, dataflow.ContainerSpec.pb(dataflow.ContainerSpec()))
     assert len(read.metadata.parameters) == len(parameters_of(command))
@@ -46,7 +46,7 @@ def test_every_flag_is_a_parameter_whose_rule_takes_its_default(command):
             assert re.fullmatch(parameter["regexes"][0], parameter["defaultValue"]), name
 
 
-# What each kind of flag takes, and what it does not.
+# Valid and invalid values for each kind of flag.
 VALUES = {
     "input": (
         ["gs://bucket/a.txt", "gs://bucket/*.gz gs://other/b"],
@@ -76,7 +76,7 @@ def test_rules_take_what_the_command_takes_and_nothing_else(name):
 
 
 def test_parameters_become_flags():
-    """Of every parameter with a default, that default says nothing new."""
+    """Check that parameters at their defaults give the same arguments as omitted flags."""
     parser = argparse.ArgumentParser()
     COMMANDS["corpus"].add_arguments(parser)
     defaults = [f"--{p['name']}={p['defaultValue']}" for p in metadata("corpus")["parameters"] if "defaultValue" in p]
@@ -93,7 +93,7 @@ def pins(path) -> set[tuple[str, str]]:
 
 
 def test_the_image_has_what_the_lock_has_and_no_tensorflow():
-    """Where they differ: make lock."""
+    """Compare the pinned packages; `make lock` corrects a difference."""
     image, lock = pins(IMAGES / "requirements.txt"), pins(ROOT / "requirements.lock")
     assert image <= lock
     names = {name for name, _ in image}
@@ -103,28 +103,28 @@ def test_the_image_has_what_the_lock_has_and_no_tensorflow():
     assert text.count("--hash=sha256:") >= len(image)
 
 
-def test_the_images_are_pinned_and_run_as_nobody_in_particular():
+def test_the_images_are_pinned_and_run_as_unprivileged_users():
     text = (IMAGES / "Dockerfile").read_text(encoding="utf-8")
     bases = re.findall(r"^ARG \w+_IMAGE=(\S+)$", text, re.MULTILINE)
     assert len(bases) == 3
     for base in bases:
-        # A whole version, or a digest.
+        # A full version or a digest.
         assert re.search(r":\d+(\.\d+\.\d+|\d+_RC\d+)|@sha256:", base), base
     beam = dict(pins(IMAGES / "requirements.txt"))["apache-beam"]
     assert f"apache/beam_python3.11_sdk:{beam}" in text
-    # The last word on the user, in each image that is shipped.
+    # The last USER instruction of each published image, or else that of its base, is effective.
     stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
     users = {}
     for stage in stages:
         base, name = re.match(r"(\S+)(?: AS (\S+))?", stage).groups()
         users[name] = (re.findall(r"^USER (\S+)", stage, re.MULTILINE) or [users.get(base, "0")])[-1]
     assert {users[name] for name in ("worker", "corpus", "pretraining-data", None)} == {"10001"}
-    # As Flink's own image has it, for the volume that both write to.
+    # Flink's own image has this user ID too, since both images write to one volume.
     assert users["flink"] == "9999"
 
 
 def test_the_images_hold_every_package_and_module_of_ours():
-    """What setup.py packs is copied, and let through by the ignore file."""
+    """Check that the Dockerfile copies what setup.py packs, and that the ignore file does not exclude it."""
     text, ignored = ((IMAGES / name).read_text() for name in ("Dockerfile", "Dockerfile.dockerignore"))
     text = text.replace("\\\n", " ")
     for name in (

@@ -1,4 +1,4 @@
-"""The dry run of the tutorial `laptop-to-dataflow.md`, with a bucket of the stand-in for Google Cloud."""
+"""Test the dry run of the tutorial `laptop-to-dataflow.md` with a bucket of the stand-in for Google Cloud."""
 
 import pytest
 

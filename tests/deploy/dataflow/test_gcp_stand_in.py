@@ -12,5 +12,5 @@ def test_a_stand_in_has_credentials_of_its_own(tmp_path, monkeypatch):
             for variable, value in here.environment.items():
                 monkeypatch.setenv(variable, value)
             credentials = auth.get_service_credentials(PipelineOptions()).get_google_auth_credentials()
-            # Where an access token is renewed after an hour.
+            # The credentials renew an access token at this address after an hour.
             assert credentials._token_uri == f"{here.endpoint}/token"

@@ -1,4 +1,4 @@
-"""Files that flags of Beam name: the description of a job never replaces a file."""
+"""Test output files of Beam's flags: a job description never replaces an existing file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The packages that Dataflow workers install, by the format of the shards."""
+"""Test the packages that Dataflow workers install for each format of the shards."""
 
 import importlib.metadata
 
@@ -20,7 +20,7 @@ def cloud(built, tmp_path, monkeypatch):
 
 
 def test_array_record_is_installed_for_its_format_only(cloud, tmp_path):
-    """Workers that install what is staged write the shards of a local job."""
+    """Check that workers with the staged packages write the same shards as a local job."""
     pytest.importorskip("array_record")
     package = f"array-record=={importlib.metadata.version('array-record')}"
     assert package not in workers.requirements()

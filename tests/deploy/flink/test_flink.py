@@ -1,4 +1,4 @@
-"""`beambert submit flink` before and after the job itself: against a stand-in for Flink's REST interface."""
+"""Test `beambert submit flink` before and after the job itself, against a stand-in for Flink's REST API."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from pipelines.runner.flink_rest import FlinkCluster, error_line
 
 
 class StandIn:
-    """Answers as a Flink of one job does; what it was asked to cancel is kept."""
+    """A server that answers like a Flink cluster, and keeps the requests to cancel a job."""
 
     def __init__(self) -> None:
         self.answers = {
@@ -70,7 +70,7 @@ def cluster() -> Iterator[StandIn]:
 
 @pytest.fixture
 def submit(cluster, tmp_path, capsys):
-    """Submits a build with some more flags; returns the one line it fails with."""
+    """A function that submits a build with more flags and returns the one-line error with which it fails."""
 
     def run(*flags: str, master: str = cluster.address, build: tuple[str, ...] = ()) -> str:
         argv = ["submit", "flink", "--flink_master", master, *flags]
@@ -84,7 +84,7 @@ def submit(cluster, tmp_path, capsys):
     return run
 
 
-# A port that something listens on stands for a pool of workers.
+# Any port with a listener passes for a pool of workers.
 def pool(cluster: StandIn) -> str:
     return f"--environment_config={cluster.address}"
 
@@ -114,7 +114,7 @@ def test_no_worker_pool(submit):
 
 
 def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
-    # The same machine under a name that does not say so.
+    # The same machine under a name that is not recognized as local.
     master = cluster.address.replace("localhost", "localhost.localdomain")
     cluster_there = FlinkCluster(master)
     assert cluster_there.host == "localhost.localdomain"
@@ -162,11 +162,11 @@ def test_a_job_that_still_writes_the_same_output(cluster, submit, tmp_path):
     assert "--java no-such-java is not in PATH" in submit(pool(cluster), "--java=no-such-java")
 
 
-def test_flags_of_beams_that_are_ours(submit):
+def test_beam_flags_that_submit_sets_are_refused_after_the_command(submit):
     assert "--runner is a flag of submit flink: put it before build" in submit(build=("--runner=FlinkRunner",))
 
 
-def test_a_warning_where_nothing_is_tried_again(cluster, capsys, tmp_path):
+def test_a_cluster_without_restarts_is_a_warning(cluster, capsys, tmp_path):
     cluster.answers["/jobmanager/config"] = []
     config = _config("--flink_master", cluster.address, pool(cluster))
     command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
@@ -184,7 +184,7 @@ def test_the_name_of_a_job_is_that_of_its_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert flink.job_name("out") == flink.job_name(str(tmp_path / "out"))
     assert flink.job_name("out") != flink.job_name("gs://bucket/out")
-    # What Flink and Beam take for a name.
+    # Flink and Beam accept such names.
     assert flink.job_name("gs://bucket/out").replace("-", "").isalnum()
 
 
@@ -282,7 +282,7 @@ def test_the_command_line_of_a_job_server(tmp_path):
 
 def test_a_job_server_is_ended_with_the_body(tmp_path):
     java = tmp_path / "java"
-    # Listens as a job server does, on the port it is told.
+    # A program that listens on the given port, as a job server does.
     java.write_text(
         "#!/bin/sh\nwhile [ $# -gt 0 ]; do [ $1 = --job-port ] && port=$2; shift; done\n"
         f"echo $$ > {tmp_path}/pid\nexec python3 -m http.server --bind localhost $port\n"
@@ -327,7 +327,7 @@ def test_the_published_job_server(maven, tmp_path):
     maven.answers |= {path: b"server", f"{path}.sha1": hashlib.sha1(b"server").hexdigest().encode()}
     jar = published_job_server("2.2", "2.77.0", tmp_path)
     assert jar.read_bytes() == b"server"
-    # Once there it is not asked for again.
+    # A file that is there is not downloaded again.
     maven.answers.clear()
     assert published_job_server("2.2", "2.77.0", tmp_path) == jar
 

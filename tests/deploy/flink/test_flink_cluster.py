@@ -1,7 +1,7 @@
-"""A whole build on a real Flink cluster: a JobManager, two TaskManagers and their Python workers on this machine.
+"""Test builds on a real Flink cluster: a JobManager, two TaskManagers and their Python workers on this machine.
 
-Needs Java and fetches Flink (about 290 MB, kept in ~/.cache/beambert). Without them the tests are skipped;
-BEAMBERT_REQUIRE_FLINK=1 makes that a failure.
+The tests require Java and download Flink (about 290 MB, cached in ~/.cache/beambert). Without them the tests are
+skipped, or fail if BEAMBERT_REQUIRE_FLINK=1 is set.
 """
 
 import bz2
@@ -28,7 +28,7 @@ from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster
 from tests.conftest import ROOT
 
-# Two files of Wikipedia, 20 MB of text, and the articles of each that a test reads where all would only take longer.
+# Two files of Wikipedia, 20 MB of text. Tests that would only take longer with all articles read this number per file.
 FILES = "enwiki-2015-0[01].bz2"
 ARTICLES = 250
 FLAGS = ["--vocab_size", "4000", "--dupe_factor", "1"]
@@ -51,7 +51,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 
 
 def built_here(texts: str, output: Path) -> Path:
-    """What the embedded engine makes of texts."""
+    """Build the texts with the embedded engine, and return the output."""
     assert beambert.main(["build", "--input", texts, "--output", str(output), *FLAGS, "--direct_num_workers", "2"]) == 0
     return output
 
@@ -78,13 +78,13 @@ def reference(shared_data, tmp_path_factory) -> Path:
 
 
 def digests(output: Path) -> dict[str, str]:
-    """Every file there is, whatever it is."""
+    """Return the SHA-256 of every file, by relative path."""
     files = [path for path in output.rglob("*") if path.is_file()]
     return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def submission(cluster: LocalCluster, *argv: object) -> list[str]:
-    """The command line that submits a command to the cluster."""
+    """Return the command line that submits a command to the cluster."""
     flags = ["--flink_master", cluster.master, "--environment_config", cluster.worker_pool]
     flags += ["--job_server_jar", str(fetch_job_server())]
     return [sys.executable, "-m", "beambert", "submit", "flink", *flags, *map(str, argv)]
@@ -96,7 +96,7 @@ def start(cluster: LocalCluster, *argv: object) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # The suite itself may run where Ctrl-C is ignored, and that is inherited.
+        # The tests may run where Ctrl-C is ignored, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
@@ -138,14 +138,14 @@ def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, ref
     assert process.returncode == 0, err
     assert "Contents of" in out
     assert "Traceback" not in err
-    # Each job was tried again.
+    # Each of the two jobs was restarted.
     assert err.count("Flink: RUNNING") >= 4, err
     assert digests(output) == digests(reference)
 
 
 @pytest.fixture(scope="module")
 def beam_flags(cluster, tmp_path_factory) -> Iterator[list[str]]:
-    """Beam's flags that run a pipeline of one's own on the cluster."""
+    """Beam flags that run a custom pipeline on the cluster."""
     folder = tmp_path_factory.mktemp("server")
     with job_server(find_java("java"), fetch_job_server(), cluster.master, folder) as endpoint:
         flags = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL"]
@@ -167,7 +167,7 @@ def examples_of(output: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_a_pipeline_of_ones_own(cluster, beam_flags, shared_data, tmp_path):
-    """Its shards are those that the same pipeline writes on this machine."""
+    """Check that its shards are those that the same pipeline writes without the cluster."""
     with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
         texts = [article.partition(">")[2] for article in file.read().split("</doc>")]
     table = pyarrow.table({"text": texts, "title": list(map(str, range(len(texts))))})
@@ -194,7 +194,7 @@ def test_a_model_in_a_pipeline(cluster, beam_flags, reference, tmp_path):
 
 @pytest.mark.slow
 def test_beam_yaml(cluster, beam_flags, reference, shared_data, tmp_path):
-    """With the bytes of the command."""
+    """Compare the bytes of the shards with those of `beambert build`."""
     pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
     pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")
     partitions = json.loads((reference / "corpus.json").read_text())["options"]["num_partitions"]
@@ -231,7 +231,7 @@ def test_ctrl_c_cancels_the_job(cluster, few, tmp_path):
     assert "Traceback" not in err
     rest = FlinkCluster(cluster.master)
     assert rest.overview()["jobs-running"] == 0
-    # Nothing writes any more.
+    # After the cancellation, nothing is written.
     before = digests(output)
     assert "dataset.json" not in before
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""The Kubernetes manifests for Flink: what a cluster would refuse, or take and then be unsafe or wait for ever."""
+"""Test the Kubernetes manifests for Flink for faults that a cluster rejects, or that make it insecure or hang."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 FOLDER = ROOT / "deploy/kubernetes/flink"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
-# Each kind with the fields that it cannot do without.
+# Each kind with its required fields.
 KINDS = {
     ("flink.apache.org/v1beta1", "FlinkDeployment"): {"image", "flinkVersion", "serviceAccount", "jobManager"},
     ("batch/v1", "Job"): {"template"},
@@ -31,7 +31,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 def walk(value: Any) -> list[dict[str, Any]]:
-    """All mappings inside a value."""
+    """Return all mappings inside a value."""
     if isinstance(value, list):
         return [found for each in value for found in walk(each)]
     if not isinstance(value, dict):
@@ -40,7 +40,7 @@ def walk(value: Any) -> list[dict[str, Any]]:
 
 
 def faults(document: dict[str, Any]) -> list[str]:
-    """What is wrong with a manifest."""
+    """Return the faults of a manifest."""
     kind = document.get("apiVersion"), document.get("kind")
     if kind not in KINDS:
         return [f"kind {kind} is not known"]
@@ -50,7 +50,7 @@ def faults(document: dict[str, Any]) -> list[str]:
     mappings = walk(document["spec"])
     for mapping in mappings:
         image = mapping.get("image")
-        # A version or a digest: what runs today runs tomorrow.
+        # A version or a digest, so that the same image runs later.
         if image and not re.fullmatch(r"[^:@]+(:\d+\.[\w.-]+|@sha256:[0-9a-f]{64})", image):
             found.append(f"image {image} is not pinned")
     pods = [mapping for mapping in mappings if "containers" in mapping]
@@ -62,7 +62,7 @@ def faults(document: dict[str, Any]) -> list[str]:
         name = container["name"]
         if container.get("securityContext", {}).get("allowPrivilegeEscalation") is not False:
             found.append(f"{name} may gain privileges")
-        # The operator writes those of Flink's own container.
+        # The operator sets the resources of Flink's own container.
         if name != "flink-main-container":
             resources = container.get("resources", {})
             found += [
@@ -120,7 +120,7 @@ def deployment() -> dict[str, Any]:
 
 
 def submission() -> tuple[str, Command, flink.FlinkConfig]:
-    """The pod of the submission: its image, the command it runs, and its configuration of Flink."""
+    """Return the image of the submission's pod, the command it runs, and its configuration of Flink."""
     pod = documents(FOLDER / "submit.yaml")[0]["spec"]["template"]["spec"]
     words = pod["containers"][0]["command"]
     assert words[:3] == ["beambert", "submit", "flink"]
@@ -133,14 +133,14 @@ def test_the_parts_fit_together():
     cluster = deployment()["spec"]
     image, command, config = submission()
     worker = cluster["taskManager"]["podTemplate"]["spec"]["containers"][0]
-    # The bytes of shards hang on versions: one image for both.
+    # The bytes of shards depend on package versions, so both pods have the same image.
     assert worker["image"] == image
     port = worker["ports"][0]["containerPort"]
     assert config.environment_type == "EXTERNAL"
     assert config.environment_config == f"localhost:{port}" == f"localhost:{DEFAULT_PORT}"
     assert f"--port={port}" in worker["command"]
     assert worker["command"][:3] == ["python", "-m", "deploy.flink.worker_pool"]
-    # The service that the operator makes for the REST interface.
+    # The service that the operator creates for the REST API.
     assert config.flink_master == f"{deployment()['metadata']['name']}-rest:8081"
     slots = int(cluster["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])
     assert config.parallelism == cluster["taskManager"]["replicas"] * slots
@@ -162,7 +162,7 @@ def test_the_version_of_flink_is_the_one_that_was_tried():
     assert cluster["flinkVersion"] == f"v{FLINK_VERSION.rsplit('.', 1)[0].replace('.', '_')}"
 
 
-def test_who_reaches_the_cluster():
+def test_the_network_policy_admits_the_submission_but_not_every_pod():
     policy = documents(FOLDER / "network-policy.yaml")[0]["spec"]
     assert policy["podSelector"]["matchLabels"]["app"] == deployment()["metadata"]["name"]
     submit = documents(FOLDER / "submit.yaml")[0]["spec"]["template"]["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""Pools of Python workers, with Beam's own engine in the place of a TaskManager."""
+"""Test pools of Python workers, with Beam's embedded engine in place of a TaskManager."""
 
 import os
 import queue
@@ -27,7 +27,7 @@ from deploy.flink.worker import environment
 from pipelines.runner.flink_rest import listens
 from tests.conftest import ROOT
 
-# A pipeline on the embedded engine that asks a pool for its workers, as a TaskManager does.
+# A pipeline on the embedded engine that requests its workers from a pool, as a TaskManager does.
 PIPELINE = """
 import os, sys, time
 import apache_beam as beam
@@ -60,13 +60,13 @@ with beam.Pipeline(runner=runner, options=options) as pipeline:
 
 @pytest.fixture(scope="module")
 def says(tmp_path_factory) -> Path:
-    """Where a worker says who it is."""
+    """Path of the file to which a worker writes its process ID, its Python and an option."""
     return tmp_path_factory.mktemp("pool") / "worker"
 
 
 @pytest.fixture(scope="module")
 def pool(says) -> Iterator[str]:
-    """A pool in a process of its own; its address."""
+    """Address of a pool in a separate process."""
     address = f"localhost:{free_port()}"
     # Another python comes first in PATH, as on many machines.
     wrong = says.parent / "bin"
@@ -98,13 +98,13 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_worker_is_of_this_python_has_the_options_and_may_print(pool, says):
+def test_a_worker_runs_this_python_has_the_options_and_may_print(pool, says):
     code = [sys.executable, "-c", textwrap.dedent(PIPELINE), pool, "0"]
     result = subprocess.run(code, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     pid, executable, region = says.read_text().split()
     assert (executable, region) == (sys.executable, "told")
-    # Beam's engine does not ask for its end; it goes with the connection.
+    # Beam's engine does not stop the worker, which ends when the connection is closed.
     wait_until(lambda: not alive(int(pid)))
 
 
@@ -120,7 +120,7 @@ def test_a_worker_ends_in_the_middle_of_its_work_when_its_runner_is_killed(pool,
 
 
 class Runner(beam_fn_api_pb2_grpc.BeamFnLoggingServicer, beam_provision_api_pb2_grpc.ProvisionServiceServicer):
-    """What a worker meets first of a runner; it keeps who sends log records."""
+    """The services of a runner that a worker calls first; the worker IDs of senders of log records are kept."""
 
     def __init__(self) -> None:
         self.senders: queue.Queue[str | None] = queue.Queue()
@@ -136,7 +136,7 @@ class Runner(beam_fn_api_pb2_grpc.BeamFnLoggingServicer, beam_provision_api_pb2_
 
 
 def test_log_records_say_which_worker_sends_them(pool):
-    """Beam's Prism refuses those that do not."""
+    """Check the worker ID of log records, since Beam's Prism rejects records without it."""
     runner = Runner()
     server = grpc.server(ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(runner, server)
@@ -157,7 +157,7 @@ def test_log_records_say_which_worker_sends_them(pool):
 
 
 def test_two_task_managers_that_number_their_workers_alike(pool):
-    """They share a pool; the end of one's worker is not that of the other's."""
+    """Check that in a shared pool, stopping the worker of one TaskManager does not stop that of the other."""
     nowhere = endpoints_pb2.ApiServiceDescriptor(url="localhost:1")
     request = beam_fn_api_pb2.StartWorkerRequest(
         worker_id="1-1", control_endpoint=nowhere, logging_endpoint=nowhere, provision_endpoint=nowhere
@@ -168,7 +168,7 @@ def test_two_task_managers_that_number_their_workers_alike(pool):
                                capture_output=True, text=True, check=False)  # fmt: skip
         return {int(pid) for pid in found.stdout.split()}
 
-    # Without it two channels of one process share a connection.
+    # Without this option, two channels of one process share a connection.
     own = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(pool, own) as one, grpc.insecure_channel(pool, own) as other:
         stubs = [beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel) for channel in (one, other)]
@@ -199,7 +199,7 @@ def test_a_port_that_is_taken(pool):
     assert "Traceback" not in result.stderr
 
 
-def test_what_a_worker_is_told():
+def test_the_environment_of_a_worker():
     info = beam_provision_api_pb2.ProvisionInfo(runner_capabilities=["a", "b"])
     json_format.ParseDict({"beam:option:job_name:v1": 'x"y'}, info.pipeline_options)
     told = environment("1-2", "logs:1", "control:2", info)
@@ -208,6 +208,6 @@ def test_what_a_worker_is_told():
     assert told["PIPELINE_OPTIONS"] == '{"beam:option:job_name:v1": "x\\"y"}'
     assert told["LOGGING_API_SERVICE_DESCRIPTOR"].strip() == 'url: "logs:1"'
     assert told["CONTROL_API_SERVICE_DESCRIPTOR"].strip() == 'url: "control:2"'
-    # Where the runner tells otherwise later on, that counts.
+    # An endpoint in the runner's provision info takes precedence over the argument.
     info.control_endpoint.url = "control:3"
     assert "control:3" in environment("1-2", "logs:1", "control:2", info)["CONTROL_API_SERVICE_DESCRIPTOR"]

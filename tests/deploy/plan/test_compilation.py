@@ -1,4 +1,4 @@
-"""`beambert plan --compile`: the features of a step, and the lines and warnings of compiled steps."""
+"""Test `beambert plan --compile`: the features of a step, and the lines and warnings of compiled steps."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from trainers.config.pretrain_config import PretrainConfig
 from trainers.data.pipeline import train_batches
 from trainers.optimization.schedule import Stage
 
-# What the process of the compiler printed for base at 128 positions in bfloat16 on 16 chips of v5e, on 2026-11-23.
+# Output of the compiler process for the preset base at 128 positions in bfloat16 on 16 chips of v5e, on 2026-11-23.
 RECORDED = json.loads(Path(__file__).with_name("compiled_steps.json").read_text())
 BASE = BertConfig.preset("base", 30_522)
 
@@ -72,7 +72,7 @@ def test_the_features_are_those_of_the_input_pipeline(tmp_path, options):
 
 
 def test_the_lines_of_base_on_v5e():
-    """The table and the time of docs/benchmarks/tpu-compile.md, which other programs of the same compiler gave."""
+    """Compare with docs/benchmarks/tpu-compile.md: its table and time are from other programs of the same compiler."""
     target = target_of("v5litepod-16")
     lines = compilation_lines(estimates(128), target, 1, BASE)
     values = json.loads(as_json(lines, []))["TPU compiler"]
@@ -119,7 +119,7 @@ def test_a_step_that_does_not_fit_names_the_flags_and_the_largest_batch():
     assert line.how.endswith("does not fit")
 
 
-def test_a_batch_that_no_chip_holds_has_a_warning_without_one():
+def test_a_step_too_large_at_any_batch_has_a_warning_without_a_batch_size():
     (estimate,) = estimates(128)
     step = dataclasses.replace(estimate.step, fits=False)
     (warning,) = compilation_warnings([estimate._replace(step=step, largest=0)], target_of("v5e-16"), 1)
@@ -132,7 +132,7 @@ def test_float32_is_a_warning():
 
 
 def test_the_command_prints_the_section_and_its_progress(capsys, monkeypatch):
-    """The command itself, with the recorded results in place of the process of the compiler."""
+    """Run the command itself, with the recorded results in place of the compiler process."""
     monkeypatch.setattr(compiler_process, "_PACKAGES", ())
     monkeypatch.setattr(command, "compile_step", recorded_step)
     flags = ["--words", "3.3e9", "--vocab_size", "30522", "--train_batch_size", "2048", "--precision", "bfloat16"]

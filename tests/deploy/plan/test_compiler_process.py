@@ -1,4 +1,4 @@
-"""The process of the TPU compiler: what it reads and writes, and one line for each way in which it fails."""
+"""Test the process of the TPU compiler: its input and output, and a one-line error for each kind of failure."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ REQUEST = StepRequest(
     features={"input_ids": 128},
     examples=16,
 )
-# Output of the process for tiny at 128 positions on 2026-11-23.
+# Output of the process for the preset tiny at 128 positions on 2026-11-23.
 RECORDED = (
     '{"compiler": "JAX 0.10.2, libtpu 0.0.42.1", "fits": true, "required_bytes": 280328960, '
     '"available_bytes": 33554432000, "state_bytes": 53309976, "collectives": 2, "collective_bytes": 17770020, '

@@ -1,4 +1,4 @@
-"""The slices of `beambert plan --compile`: devices and topologies by name, and the names that are refused."""
+"""Test the slices of `beambert plan --compile`: devices and topologies by name, and the names that are rejected."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import beambert
 from deploy.plan.tpu_compiler.compiler_target import target_of
 from pipelines.errors import SubmitError
 
-# Chips, JAX devices, and the topology in the compiler's words.
+# Type, chips, JAX devices, and the compiler's name of the topology.
 TARGETS = [
     ("v5litepod-16", 16, 16, "v5e:4x4"),
     ("v5e-8", 8, 8, "v5e:2x4"),
@@ -30,7 +30,10 @@ def test_devices_and_topology(name, chips, devices, topology):
     [("v5e-4", 1.503, False), ("v5p-8", 1.751, False), ("v6e-4", 1.751, True), ("tpu7x-8", 2.2, True)],
 )
 def test_the_clock_follows_from_peak_and_matrix_units(name, gigahertz, is_assumed):
-    """By hand: 197 / (4 x 128^2 x 2), 459 / (8 x 128^2 x 2), 918 / (4 x 256^2 x 2) and 1153.5 / (4 x 256^2 x 2)."""
+    """Compare with values calculated by hand.
+
+    They are 197 / (4 x 128^2 x 2), 459 / (8 x 128^2 x 2), 918 / (4 x 256^2 x 2) and 1153.5 / (4 x 256^2 x 2).
+    """
     target = target_of(name)
     assert target.clock == pytest.approx(gigahertz * 1e9, rel=1e-3)
     assert target.is_assumed == is_assumed

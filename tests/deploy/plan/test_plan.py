@@ -1,4 +1,4 @@
-"""A build and a training on paper: held against the paper's figures, against builds that were made, and by hand."""
+"""Test the estimates of `beambert plan` against figures of the BERT paper, actual builds and manual calculations."""
 
 import json
 import math
@@ -18,13 +18,13 @@ PAPER += ["--num_train_steps", "1000000", "--max_seq_length", "512"]
 
 
 def plan(capsys, *flags: str) -> dict:
-    """The numbers that `beambert plan` prints."""
+    """Return the numbers that `beambert plan --json` prints."""
     assert beambert.main(["plan", "--json", *map(str, flags)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def refused(capsys, *flags: str) -> str:
-    """The one line with which a mistake is refused."""
+    """Return the one-line error of flags that are rejected."""
     assert beambert.main(["plan", *map(str, flags)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -32,7 +32,7 @@ def refused(capsys, *flags: str) -> str:
 
 
 # Devlin et al. 2018, appendix A.2: "256 sequences (256 sequences * 512 tokens = 128,000 tokens/batch) for 1,000,000
-# steps, which is approximately 40 epochs over the 3.3 billion word corpus"; base took 4 days on 16 TPU chips.
+# steps, which is approximately 40 epochs over the 3.3 billion word corpus". Base took 4 days on 16 TPU chips.
 
 
 def test_the_papers_forty_epochs(capsys):
@@ -41,14 +41,14 @@ def test_the_papers_forty_epochs(capsys):
     assert round(training["positions a word"]) == 40
 
 
-def test_the_papers_four_days_imply_the_share_of_the_peak_that_the_documents_tell(capsys):
+def test_the_papers_four_days_imply_the_documented_utilization(capsys):
     chips = find_accelerator("v2-32", 1, None)
     assert (chips.units, chips.flops) == (16, 16 * 45e12)
     config = BertConfig.preset("base", 30_522)
     whole = run_cost(config, plan_stages(1_000_000, [512], None, 256, None), [512], [77])
     four_days = chips.flops * 96 * 3600
     assert whole.flops / four_days == pytest.approx(0.31, abs=0.005)
-    # Nine updates of ten at 128 positions, as the appendix says.
+    # Nine of ten steps have 128 positions, according to the appendix.
     assert recipe_cost("paper-base").flops / four_days == pytest.approx(0.096, abs=0.0005)
     assert plan(capsys, *PAPER, "--accelerator", "v2-32", "--mfu", "0.31")["Training"]["hours"] == pytest.approx(
         96, 0.02
@@ -62,28 +62,29 @@ def test_a_tpu7x_chip_has_two_devices():
 
 
 def test_the_readmes_two_weeks_and_five_hundred_dollars(capsys):
-    # README of 2018: base on one preemptible Cloud TPU v2 takes about 2 weeks and about $500 (October 2018; a
-    # preemptible v2-8 was $1.35 an hour then, as it is now).
+    # README of 2018: base on one preemptible Cloud TPU v2 takes about 2 weeks and about $500 (October 2018). A
+    # preemptible v2-8 was $1.35 an hour then, as it is now.
     found = plan(capsys, *PAPER, "--accelerator", "v2-8", "--mfu", "0.33", "--spot")
     assert found["Training"]["hours"] / 24 == pytest.approx(14, rel=0.1)
     assert found["The bill"]["accelerator"] == pytest.approx(500, rel=0.1)
 
 
-# Builds of 2026-11-21: bytes of text, documents, pieces, instances of a copy, bytes and number of all shards.
+# Builds of 2026-11-21. Given: bytes of text, documents, vocabulary size, positions, copies, objective and masking.
+# Built: tokens, instances per copy, bytes of all shards and number of shards.
 BUILDS = [
-    # Wikipedia, 60 MB, 30,000 pieces, 128 positions, 5 copies.
+    # Wikipedia, 60 MB, vocabulary of 30,000 tokens, 128 positions, 5 copies.
     ((61_168_879, 3_956, 30_000, 128, 5, "nsp", "token"), (12_315_021, 663_623 / 5, 667_433_767, 81)),
-    # Likewise, 8,000 pieces, 10 copies.
+    # The same text, vocabulary of 8,000 tokens, 10 copies.
     ((61_168_879, 3_956, 8_000, 128, 10, "nsp", "token"), (14_422_754, 1_497_270 / 10, 1_280_196_048, 161)),
-    # Likewise, 64 positions, without pairs and masks.
+    # The same text and vocabulary size, 64 positions, without sentence pairs and masks.
     ((61_168_879, 3_956, 8_000, 64, 1, "mlm", "dynamic"), (14_422_754, 321_336, 111_461_844, 17)),
-    # With 53 books.
+    # The same text and 53 books.
     ((79_044_230, 4_007, 8_000, 64, 1, "mlm", "dynamic"), (19_410_231, 431_466, 149_069_148, 17)),
 ]
 
 
 @pytest.mark.parametrize(("given", "built"), BUILDS)
-def test_builds_that_were_made(capsys, given, built):
+def test_estimates_are_close_to_actual_builds(capsys, given, built):
     size, documents, vocab_size, length, copies, objective, masking = given
     flags = ["--corpus_bytes", size, "--document_bytes", size / documents, "--vocab_size", vocab_size]
     flags += ["--max_seq_length", length, "--dupe_factor", copies, "--objective", objective, "--masking", masking]
@@ -106,7 +107,8 @@ def test_every_line_follows_from_those_before(capsys):
     assert training["operations"] == pytest.approx(training["hours"] * 3600 * 0.5 * 8 * 197e12)
     assert training["epochs"] == pytest.approx(256e6 / data["rows"])
     assert cloud["vCPU hours"] == pytest.approx(cloud["hours"] * 40)
-    # Written and read; 0.45 bytes a byte of text were measured for articles (docs/benchmarks/scale.md).
+    # The shuffle is written and read. For articles, 0.45 bytes per byte of text were measured
+    # (docs/benchmarks/scale.md).
     assert cloud["shuffle"] == pytest.approx(2 * 0.45e11, rel=0.06)
     assert bill["shuffle"] == pytest.approx(cloud["shuffle"] / 1e9 * 0.011)
     assert bill["vCPUs"] == pytest.approx(cloud["vCPU hours"] * 0.056)
@@ -120,7 +122,7 @@ def test_ten_times_the_text_is_ten_times_the_data(capsys):
         assert large[name] == pytest.approx(10 * small[name], rel=1e-6)
 
 
-def test_for_people_every_number_has_its_arithmetic(capsys):
+def test_the_text_output_has_the_arithmetic_of_every_number(capsys):
     assert beambert.main(["plan", "--words", "3.3e9", "--schedule", "128x0.9,512x0.1"]) == 0
     told = capsys.readouterr().out
     for section in ("Input", "Data", "Dataflow", "Training", "Cost"):
@@ -159,7 +161,7 @@ def test_a_poor_plan_is_warned_of(capsys, flags, warning):
     assert any(warning in line for line in plan(capsys, *flags)["Warnings"])
 
 
-def test_a_good_plan_is_not(capsys):
+def test_a_good_plan_has_no_warnings(capsys):
     flags = ["--words", "3.3e9", "--masking", "dynamic", "--dupe_factor", "5", "--pack", "--num_train_steps", "900000"]
     assert plan(capsys, *flags)["Warnings"] == []
 
@@ -192,7 +194,7 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
     flags = ["--words", "1e9", "--accelerator", "abacus", "--peak_tflops", "100", "--prices", mine]
     found = plan(capsys, *flags, "--num_accelerators", "2")
     assert found["The bill"]["accelerator"] == pytest.approx(found["Training"]["hours"] * 2 * 3)
-    # What is not for sale as spot is not in the sum.
+    # An accelerator without a spot price has no cost, and is not in the sum.
     assert plan(capsys, *flags, "--spot")["The bill"]["accelerator"] is None
 
 
@@ -207,7 +209,7 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
         ("[dataflow.vcpu_hour]", "[dataflow.vcpu_hour", "cannot be read"),
     ],
 )
-def test_a_damaged_table_of_prices_names_its_line(capsys, tmp_path, old, new, message):
+def test_an_invalid_table_of_prices_is_one_line(capsys, tmp_path, old, new, message):
     text = (Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml").read_text()
     assert old in text
     (tmp_path / "prices.toml").write_text(text.replace(old, new, 1))

@@ -1,4 +1,4 @@
-"""Looking into files for a plan: held against what builds of the same files counted."""
+"""Test the samples of files for `beambert plan` against the counts of all files and of a build."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ def look(*patterns: object, vocab_file: str | None = None):
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """2,000 documents of very different lengths, no two alike."""
+    """2,000 documents of very different lengths, without duplicates."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnoprstuvw", k=rng.randint(2, 9))) for _ in range(5000)]
     return [
@@ -37,7 +37,7 @@ def test_files_read_whole_are_counted(tmp_path, lines):
     write_json(tmp_path / "a.jsonl", lines[:300])
     write_json(tmp_path / "b.jsonl", lines[300:400] + lines[:50])
     text = look(tmp_path / "*.jsonl")
-    # The 50 that stand in both files are told apart only where both are read.
+    # The 50 documents that are in both files are detected as duplicates only if both files are read.
     assert text.documents == 400
     assert text.words == sum(len(line.split()) for line in lines[:400])
     assert text.files == 2
@@ -61,7 +61,7 @@ def test_parquet_and_a_single_large_document_are_read_to_their_end(tmp_path, lin
     assert look(tmp_path / "b.txt").documents == 1
 
 
-def test_kinds_of_files_are_reckoned_up_apart(tmp_path, lines, monkeypatch):
+def test_each_kind_of_file_is_extrapolated_separately(tmp_path, lines, monkeypatch):
     monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 100_000)
     for number in range(6):
         some = lines[number * 300 : number * 300 + 300]
@@ -74,7 +74,7 @@ def test_kinds_of_files_are_reckoned_up_apart(tmp_path, lines, monkeypatch):
     assert text.words == pytest.approx(read, rel=0.05)
 
 
-def test_a_vocabulary_counts_its_own_pieces(tmp_path, lines):
+def test_a_vocabulary_file_determines_the_number_of_tokens(tmp_path, lines):
     write_json(tmp_path / "a.jsonl", lines[:300])
     alphabet = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *alphabet, *(f"##{letter}" for letter in alphabet)]
@@ -83,7 +83,7 @@ def test_a_vocabulary_counts_its_own_pieces(tmp_path, lines):
     assert text.tokens == sum(len(line.replace(" ", "")) for line in lines[:300])
 
 
-def test_mistakes_are_said(tmp_path):
+def test_invalid_inputs_are_errors(tmp_path):
     with pytest.raises(SourceError, match="matches no files"):
         look(tmp_path / "*.jsonl")
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
@@ -94,7 +94,7 @@ def test_mistakes_are_said(tmp_path):
 
 
 def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
-    """One of six files is read. The counts are those of `beambert build --dupe_factor 5` of all six."""
+    """Sample one of six files, and compare with the counts of `beambert build --dupe_factor 5` of all six."""
     monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 5_000_000)
     flags = ["--input", f"{shared_data}/wiki-extracted/*.bz2", "--dupe_factor", "5", "--json"]
     assert beambert.main(["plan", *flags]) == 0

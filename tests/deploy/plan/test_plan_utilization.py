@@ -1,4 +1,4 @@
-"""`beambert plan` says of the accelerator's utilization whether it is a goal or the user's own figure."""
+"""Test that `beambert plan` states whether the accelerator's utilization is assumed or from --mfu."""
 
 import json
 import re
@@ -15,7 +15,7 @@ def printed(capsys, *flags: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_default_is_called_a_goal_and_the_flag_is_named(capsys):
+def test_the_default_is_called_assumed_and_the_flag_is_named(capsys):
     (line,) = re.findall(r"^  utilization .*$", printed(capsys), re.MULTILINE)
     assert "0.45" in line
     assert "assumed, not measured" in line
@@ -23,13 +23,13 @@ def test_the_default_is_called_a_goal_and_the_flag_is_named(capsys):
 
 
 @pytest.mark.parametrize("share", ["0.3", "0.45"])
-def test_a_share_that_was_given_is_not(capsys, share):
+def test_a_utilization_from_the_flag_is_not_called_assumed(capsys, share):
     text = printed(capsys, "--mfu", share)
     assert "assumed" not in text
     assert re.search(rf"^  utilization +{share} +fraction of the accelerator's peak, from --mfu$", text, re.MULTILINE)
 
 
-def test_the_default_is_what_the_line_says(capsys):
+def test_the_default_is_the_printed_utilization(capsys):
     by_default, given = (json.loads(printed(capsys, "--json", *flags))["Training"] for flags in ((), ("--mfu", "0.45")))
     assert by_default == given
     assert by_default["utilization"] == 0.45

@@ -1,4 +1,4 @@
-"""The search for the largest batch and the extrapolation of cycles, with functions in place of the compiler."""
+"""Test the search for the largest batch and the extrapolation of cycles, with functions in place of the compiler."""
 
 import dataclasses
 import json
@@ -25,10 +25,12 @@ def request(examples: int, *, layers: int = 12, accumulation: int = 1) -> StepRe
 
 
 class Compiler:
-    """A chip of 16 GiB whose memory is 2 GiB and a function of the micro-batch; it records what it compiled.
+    """A compiler for a chip of 16 GiB that records its requests.
+
+    A step requires 2 GiB and, in addition, a function of the micro-batch.
 
     Args:
-        memory: bytes of a micro-batch.
+        memory: function from the examples of a micro-batch to bytes.
     """
 
     def __init__(self, memory) -> None:
@@ -55,7 +57,7 @@ def linear(rows: float) -> float:
 
 
 def plateau(rows: float) -> float:
-    """Return the memory of a step of which the compiler discards and computes again more and more parts."""
+    """Return the memory of a step in which the compiler rematerializes more and more values as the batch grows."""
     return 32e6 * min(rows, 420) + 1e5 * max(rows - 420, 0) if rows < 620 else 25e6 * rows
 
 
@@ -78,7 +80,7 @@ def test_the_largest_batch_is_found_with_few_compilations(memory, accumulation, 
     assert not any(each.cycles for each in compiler.requests)
 
 
-def test_a_step_of_linear_memory_needs_three_compilations():
+def test_a_step_of_linear_memory_needs_at_most_four_compilations():
     compiler = Compiler(linear)
     estimate = estimate_step(request(128), compiler, lambda line: None, with_time=False)
     # 14 GiB / 30 MB are 501 examples.

@@ -1,4 +1,4 @@
-"""A stand-in of the Cloud TPU service, with the package that workers install."""
+"""Fixtures: a stand-in of the Cloud TPU service, and the wheel that workers install."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""`beambert submit tpu` against a stand-in of gcloud and the cloud: what it creates, waits for, shows and leaves.
+"""Test `beambert submit tpu` against a stand-in of gcloud and the cloud: requests, waiting, log, restarts and deletion.
 
-In place of beambert's training a few lines of Python run on the machine; test_tpu_training.py has the real thing.
+On the machine, a few lines of Python run in place of beambert's training; test_tpu_training.py runs real training.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.deploy.tpu.tpu_cloud import NAME, until
 
 PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
 DELETE = f"gcloud compute tpus queued-resources delete {NAME} --force --project=p --zone=us-west4-a --quiet"
-# Writes what it was called with, and ends.
+# A program that writes its arguments to a file.
 SHOW = """
 import json, pathlib, sys
 output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
@@ -25,7 +25,7 @@ output.mkdir(parents=True, exist_ok=True)
 (output / "argv.json").write_text(json.dumps(sys.argv[1:]))
 print("trained")
 """
-# Counts up a file in its output, for ever or to a number, and saves when it is asked to end.
+# A program that increments a count in its output up to --num_train_steps, and saves when it receives SIGTERM.
 COUNT = """
 import pathlib, signal, sys, time
 output = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
@@ -77,7 +77,7 @@ def test_a_straight_run_creates_installs_runs_shows_the_log_and_deletes(cloud):
     for state in ("WAITING_FOR_RESOURCES", "PROVISIONING"):
         assert f"{NAME}: {state}" in result.stdout
     assert "trained" in result.stdout.splitlines()
-    # Whoever must delete it by hand is told how before it is there.
+    # The command that deletes the TPU by hand is printed before the TPU exists.
     assert result.stdout.index(DELETE) < result.stdout.index("PROVISIONING")
     argv = json.loads((cloud.bucket("gs://bucket/run") / "argv.json").read_text())
     assert argv[:7] == [
@@ -94,7 +94,7 @@ def test_the_exit_code_is_the_commands(cloud):
 
 
 def test_no_argument_is_read_by_a_shell(cloud):
-    # A value of --best_metric is whatever one types; only the command itself may judge it.
+    # --best_metric accepts any text; only the command itself may check the value.
     flags = tuple(f"--best_metric={text}" for text in HOSTILE)
     result = cloud.submit(command=(*PRETRAIN, *flags))
     assert result.returncode == 0, result.stderr
@@ -106,7 +106,7 @@ def test_no_argument_is_read_by_a_shell(cloud):
         assert re.fullmatch(r"python3 beambert-job/tpu_worker\.py (install|start|follow \d+|stop)", sent)
 
 
-def test_a_place_with_odd_characters_arrives(cloud):
+def test_a_bucket_path_with_special_characters_is_passed_on(cloud):
     place = cloud.bucket("gs://bucket/a b'$(touch pwned);\"c")
     place.mkdir()
     (place / "dataset.json").write_text("{}")
@@ -129,7 +129,7 @@ def test_a_machine_that_is_taken_away_is_replaced_and_the_run_goes_on(cloud):
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=300)
     assert "preempted" in said
-    # The second machine counts on from what had reached the bucket. The last lines of the first are lost with it.
+    # The second machine continues from the count in the bucket. The last log lines of the first machine are lost.
     first, going_on, second = said.partition("Resuming from gs://bucket/run")
     assert going_on
     shown, shown_then = (
@@ -151,7 +151,7 @@ def test_no_more_restarts_than_allowed(cloud):
     assert cloud.left == []
 
 
-def test_what_somebody_else_deletes_is_not_created_again(cloud):
+def test_a_request_that_another_process_deletes_is_not_created_again(cloud):
     cloud.command("import time; time.sleep(600)")
     cloud.plan(states=[["ACTIVE", {"state": "SUSPENDING", "stateInitiator": "USER"}]])
     result = cloud.submit(command=PRETRAIN)
@@ -161,7 +161,7 @@ def test_what_somebody_else_deletes_is_not_created_again(cloud):
     assert cloud.left == []
 
 
-# As the service words it: github.com/marin-community/marin pull request 1612 and issue 87,
+# Error messages of the service, from github.com/marin-community/marin pull request 1612 and issue 87, and from
 # github.com/hashicorp/terraform-provider-google issue 21243.
 @pytest.mark.parametrize(
     ("words", "expected"),
@@ -244,7 +244,7 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
     until(reached[phase])
     process.send_signal(number)
     said, _ = process.communicate(timeout=300)
-    # What is finished when the signal comes stays finished.
+    # A run that finished before the signal counts as finished.
     assert process.returncode == (0 if phase == "delete" else 128 + number), said
     assert "Traceback" not in said
     assert cloud.left == [], said
@@ -262,9 +262,9 @@ def test_without_a_reader_of_its_output_it_deletes(cloud, phase):
     cloud.command(COUNT if phase == "run" else SHOW)
     plans = {
         "run": {},
-        # As when a terminal is closed: a signal, and nowhere to print to.
+        # A closed terminal sends a signal, and nothing can be printed any longer.
         "wait": {"states": [["WAITING_FOR_RESOURCES"]]},
-        # The failure of the first try is the first line that cannot be printed.
+        # The failure of the first deletion is the first line that cannot be printed.
         "delete": {"delete_seconds": 2, "refuse_delete": ["UNAVAILABLE: The service is currently unavailable.", None]},
     }
     cloud.plan(**plans[phase])
@@ -291,7 +291,7 @@ def test_a_closed_terminal_saves_and_deletes(cloud):
     os.close(output)
     until(lambda: cloud.bucket("gs://bucket/run/count").exists())
     os.close(terminal)
-    # The test is not the session of the terminal, which would send it.
+    # A closed terminal sends SIGHUP only to its own session, to which the process does not belong.
     process.send_signal(signal.SIGHUP)
     assert process.wait(300) == 1
     assert cloud.left == []
@@ -322,7 +322,7 @@ def test_a_second_signal_does_not_wait_for_the_run(cloud):
     until(cloud.bucket("gs://bucket/run/count").exists)
     process.send_signal(signal.SIGINT)
     until(lambda: any("stop" in word for call in cloud.calls("ssh") for word in call))
-    # Within a second of the first it would count as the same.
+    # A signal within a second of the first would count as the same one.
     time.sleep(1.2)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=300)
@@ -337,7 +337,7 @@ def test_keep_leaves_it_and_says_how_to_delete_it(cloud):
     assert f"is kept and billed until it is deleted: {DELETE}" in result.stdout
 
 
-def test_keep_does_not_keep_what_was_taken_away(cloud):
+def test_keep_does_not_keep_a_preempted_tpu(cloud):
     cloud.plan(states=[["SUSPENDED"], ["ACTIVE"]])
     result = cloud.submit("--keep", command=PRETRAIN)
     assert result.returncode == 0, result.stderr
@@ -370,7 +370,7 @@ def test_a_connection_that_breaks_again_and_again_shows_every_line_once(cloud):
     assert shown == [f"line {n}" for n in range(60)]
 
 
-def test_a_machine_that_lets_nobody_in_is_deleted(cloud):
+def test_a_machine_that_ssh_cannot_reach_is_deleted(cloud):
     cloud.plan(ssh_fails=True)
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
@@ -378,7 +378,7 @@ def test_a_machine_that_lets_nobody_in_is_deleted(cloud):
     assert cloud.left == []
 
 
-def test_a_service_that_is_silent_for_a_while_stops_nothing(cloud):
+def test_a_temporary_error_of_the_service_is_retried(cloud):
     silence = "UNAVAILABLE: The service is currently unavailable."
     cloud.plan(describe_error=[silence, None])
     result = cloud.submit(command=PRETRAIN)
@@ -386,7 +386,7 @@ def test_a_service_that_is_silent_for_a_while_stops_nothing(cloud):
     assert "retrying" in result.stdout
 
 
-def test_an_output_that_cannot_be_read_is_not_begun_anew(cloud):
+def test_an_output_that_cannot_be_read_starts_no_run(cloud):
     cloud.plan(storage_fails="HTTPError 403: me@p.iam does not have storage.objects.list access")
     result = cloud.submit(command=PRETRAIN)
     assert result.returncode == 1
@@ -395,7 +395,7 @@ def test_an_output_that_cannot_be_read_is_not_begun_anew(cloud):
     assert cloud.left == []
 
 
-def test_without_gcloud_one_line_says_where_it_is_from(cloud, tmp_path, monkeypatch):
+def test_a_missing_gcloud_is_one_line(cloud, tmp_path, monkeypatch):
     (cloud.tools / "gcloud").unlink()
     monkeypatch.setenv("PATH", "")
     result = cloud.submit(command=PRETRAIN)

@@ -1,4 +1,4 @@
-"""TPU types against tables of Google's documentation and of xpk, and one-line errors for types that do not exist."""
+"""Test TPU types against tables of Google's documentation and of xpk, and the errors for types that do not exist."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_nodes_have_the_labels_and_machines_of_xpk(name, hosts, topology, label,
         label,
         machine,
     )
-    # The topology is that of the chips.
+    # The sides of the topology multiply to the number of chips.
     product = 1
     for side in topology.split("x"):
         product *= int(side)
@@ -77,7 +77,7 @@ def test_nodes_have_the_labels_and_machines_of_xpk(name, hosts, topology, label,
         ("v2-8", GKE, "not available with --engine gke: use --engine cloud-tpu"),
     ],
 )
-def test_a_type_that_does_not_exist_is_one_line_with_those_that_do(name, engine, message):
+def test_the_error_for_an_invalid_type_is_one_line_with_valid_types(name, engine, message):
     with pytest.raises(SubmitError) as caught:
         tpu_type(name, engine)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""`beambert submit tpu` without access: checked before anything is requested, and no false alarm after a refusal."""
+"""Test `beambert submit tpu` without access: checks before the request, and no false alarm after a rejection."""
 
 import shutil
 import subprocess
@@ -32,14 +32,14 @@ PRETRAIN = (
 
 @pytest.fixture
 def cloud(tmp_path):
-    # Never installed: nothing here gets a machine.
+    # The wheel is never installed, because no test of this file gets a machine.
     wheel = tmp_path / "beambert-0.1.0-py3-none-any.whl"
     wheel.touch()
     return Cloud(tmp_path, wheel)
 
 
 def refused(cloud: Cloud, *flags: str) -> tuple[str, str]:
-    """What a submission that fails prints, and the one line of its error."""
+    """Return the standard output of a submission that fails, and its one-line error."""
     result = cloud.submit(*flags, command=PRETRAIN)
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
@@ -65,7 +65,7 @@ def refused(cloud: Cloud, *flags: str) -> tuple[str, str]:
     ],
 )
 def test_without_access_nothing_is_requested(cloud, words, expected):
-    # What gcloud would say to every other question too.
+    # gcloud would fail with the same message for the other commands.
     cloud.plan(refuse_list=words, refuse=words, refuse_delete=words)
     out, line = refused(cloud)
     assert expected in line
@@ -96,7 +96,7 @@ def test_an_agent_without_gclouds_key_is_found_before_anything_is_requested(clou
     for path in (key, key.with_name("another")):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    # Without an agent gcloud uses the file.
+    # Without an agent, gcloud uses the key file.
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     require_ssh_key()
     socket = tmp_path / "agent"
@@ -132,7 +132,7 @@ def test_a_request_that_certainly_made_nothing_is_not_deleted(cloud, words):
 
 
 @pytest.mark.parametrize("flags", [(), ("--keep",)])
-def test_a_request_that_may_have_been_made_is_not_said_to_cost(cloud, flags):
+def test_a_request_that_may_have_been_made_is_not_reported_as_billed(cloud, flags):
     cloud.plan(refuse=UNAVAILABLE, refuse_delete=UNAVAILABLE)
     out, line = refused(cloud, *flags)
     assert "the request for a TPU was rejected: UNAVAILABLE" in line
@@ -143,7 +143,7 @@ def test_a_request_that_may_have_been_made_is_not_said_to_cost(cloud, flags):
     assert len(cloud.calls("delete")) > 1
 
 
-def test_a_machine_that_exists_is_still_said_to_cost(cloud):
+def test_a_machine_that_exists_is_still_reported_as_billed(cloud):
     failed = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": "There is no more capacity"}}}
     cloud.plan(states=[["WAITING_FOR_RESOURCES", failed]], refuse_delete=DENIED)
     out, _ = refused(cloud)

@@ -1,6 +1,6 @@
-"""The real gcloud, where it is installed, against a local server that answers as the Cloud TPU API does.
+"""Test with the real gcloud, where it is installed, against a local server that answers like the Cloud TPU API.
 
-So the flags that `beambert submit tpu` gives are gcloud's own, and its answers and errors are read as it writes them.
+So gcloud itself checks the flags of `beambert submit tpu`, and the answers and errors that are parsed are its own.
 No account is used and nothing leaves this machine.
 """
 
@@ -25,7 +25,7 @@ QUOTA = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been ex
 
 @pytest.fixture
 def service(tmp_path, monkeypatch):
-    """A list of (status, content), an answer a call, and the calls that were made."""
+    """A list of (status, content) with one answer per call, and the list of calls that were made."""
     answers, calls = [], []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ def service(tmp_path, monkeypatch):
     settings = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://localhost:{server.server_port}/",
         "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-        # No settings or accounts of whoever runs the tests.
+        # The user's own settings and accounts of gcloud are not used.
         "CLOUDSDK_CONFIG": str(tmp_path),
         "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
         "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
@@ -109,7 +109,7 @@ def test_several_slices_are_one_request_with_a_prefix_for_their_nodes(service):
 
 
 def test_a_step_on_all_hosts_is_a_command_of_gcloud(service, tmp_path, monkeypatch):
-    """gcloud reads the flags, asks for the node, and prints what it would run, for every worker."""
+    """Check that gcloud accepts the flags, requests the node, and prints the command it would run on every worker."""
     tpu = Tpu("p", "us-west4-a", "mine", internal_ip=True, slices=2, hosts=2)
     node = {"name": "mine-1", "state": "READY", "health": "HEALTHY", "apiVersion": "V2"}
     node["networkEndpoints"] = [{"ipAddress": f"10.0.0.{number}"} for number in (7, 8)]
@@ -137,7 +137,7 @@ def test_refusals_are_told_apart(service, tpu):
         SubmitError, match=r"TPUV6EPreemptiblePerProjectPerRegionForTPUAPI, Limit: 0 in region us-east5\)"
     ):
         tpu.create(create)
-    # What was refused for any other reason may yet have been made.
+    # Unlike a name in use, an exhausted quota does not prove that nothing was created.
     assert tpu.may_exist
     answers.append(error(409, "ALREADY_EXISTS", f"Resource '{REQUEST}' already exists"))
     with pytest.raises(SubmitError, match="in use by another request"):
@@ -145,7 +145,7 @@ def test_refusals_are_told_apart(service, tpu):
     assert not tpu.may_exist
 
 
-def test_what_is_not_there_is_deleted_already(service, tpu):
+def test_a_request_that_does_not_exist_counts_as_deleted(service, tpu):
     answers, _ = service
     tpu.may_exist = True
     answers.append(error(404, "NOT_FOUND", f"Resource '{REQUEST}' was not found"))
@@ -153,7 +153,7 @@ def test_what_is_not_there_is_deleted_already(service, tpu):
     assert not tpu.may_exist
 
 
-def test_access_is_checked_with_a_question_that_changes_nothing(service, tpu):
+def test_access_is_checked_with_a_read_only_call(service, tpu):
     answers, calls = service
     answers.append((200, {}))
     require_access(tpu)
@@ -183,7 +183,7 @@ DENIED = (
     ],
 )
 def test_a_project_that_cannot_be_used_says_why(service, tpu, answer, expected):
-    # gcloud asks a second time after 401.
+    # gcloud sends a request a second time after status 401.
     service[0].extend([answer] * 3)
     with pytest.raises(SubmitError) as caught:
         require_access(tpu)

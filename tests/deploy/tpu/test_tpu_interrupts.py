@@ -1,4 +1,4 @@
-"""A signal in the middle of the log does not split its lines."""
+"""Test that a signal while the log is printed does not split a line."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from deploy.tpu.interrupts import Interrupted, Signals, print_line
 
 
 class InterruptedOutput(io.StringIO):
-    """Text, after whose first write a signal arrives."""
+    """A text stream after whose first write the process receives SIGTERM."""
 
     def write(self, text):
         first = not self.getvalue()

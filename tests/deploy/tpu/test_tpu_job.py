@@ -1,4 +1,4 @@
-"""What runs on a TPU's machine: the rewritten command, what is refused, and copies of an output that grows."""
+"""Test the job on a TPU VM: the rewritten command, rejected flags, and copies of an output that grows."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_a_strategy_that_is_given_stays():
     assert job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--strategy=single")).argv.count("--strategy") == 0
 
 
-def test_every_path_of_a_fine_tuning_is_brought_there():
+def test_every_input_of_finetune_is_copied_to_the_vm():
     flags = (
         "squad --train_file gs://b/t.json --predict_file gs://b/p.json --init_checkpoint gs://b/m.zip --output gs://b/r"
     )
@@ -48,7 +48,7 @@ def test_every_path_of_a_fine_tuning_is_brought_there():
     assert job.argv[:4] == ["finetune", "squad", "--train_file", "places/b/t.json"]
 
 
-def test_a_shape_in_a_file_is_brought_there_and_a_name_is_not():
+def test_a_model_config_file_is_an_input_and_a_preset_is_not():
     assert job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--model=tiny")).inputs == [
         ("gs://b/d", "places/b/d")
     ]
@@ -76,7 +76,7 @@ def test_a_shape_in_a_file_is_brought_there_and_a_name_is_not():
         (("--data", "gs://b/d", "--output", "gs://b/r", "--process_id", "1"), r"--process_id does not apply"),
     ],
 )
-def test_what_cannot_work_there_is_refused_in_one_line(flags, message):
+def test_paths_and_flags_that_cannot_work_on_a_vm_are_one_line(flags, message):
     with pytest.raises(SubmitError, match=message) as caught:
         job_of(pretrain(*flags))
     assert "\n" not in str(caught.value)
@@ -96,7 +96,7 @@ def test_a_wheel_says_which_python_it_is_for():
             python_of(Path(name))
 
 
-def test_the_front_door_needs_neither_beam_nor_tensorflow_to_plan_a_run(capsys):
+def test_a_dry_run_prints_the_request_and_the_command(capsys):
     own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v6e-8", "--spot", "--dry_run"]
     run = ["pretrain", "--data=gs://b/d", "--output=gs://b/r"]
     assert beambert.main(["submit", "tpu", *own, *run]) == 0
@@ -119,7 +119,7 @@ def test_a_snapshot_has_whole_checkpoints_and_nothing_half_written(tmp_path):
     output = tmp_path / "run"
     make_checkpoint(output / "checkpoints", 10)
     make_checkpoint(output / "seed-2/checkpoints", 7)
-    # A checkpoint that is being removed, one being written, a file being written, and what is never without a name.
+    # A checkpoint being removed, a checkpoint being written, a file being written, and a file that is appended to.
     (output / "checkpoints/model.ckpt-5.data-00000-of-00001").touch()
     make_checkpoint(output / "checkpoints/.unfinished", 20)
     (output / ".run.json.unfinished").touch()
@@ -132,7 +132,7 @@ def test_a_snapshot_has_whole_checkpoints_and_nothing_half_written(tmp_path):
     }
     assert files(without) == data
     assert files(whole) == {*data, "checkpoints/model.ckpt-10.index", "seed-2/checkpoints/model.ckpt-7.index"}
-    # What is written on meanwhile stays as it was.
+    # A file in the snapshot does not change when the original grows.
     with (output / "metrics.jsonl").open("a") as metrics:
         metrics.write("more")
     assert (whole / "metrics.jsonl").read_text() == "{}\n"
@@ -204,8 +204,8 @@ def test_a_file_that_changes_twice_in_a_second_is_copied_again(tmp_path, monkeyp
         assert (tmp_path / "bucket/best.json").read_text() == str(number)
 
 
-def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
-    """Plays a transfer that stops after any number of files: what has arrived by then is a run to go on from."""
+def test_an_index_is_uploaded_after_the_files_it_refers_to(tmp_path, monkeypatch):
+    """Check after each file of a transfer that the bucket contains a run that can be resumed."""
     output, place = tmp_path / "run", tmp_path / "bucket"
     checkpoints_seen = []
 
@@ -237,7 +237,7 @@ def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
         (output / "metrics.jsonl").write_text(json.dumps({"step": step}))
         (output / f"model.ckpt-{step - 1}.index").unlink()
         assert bucket_sync.upload(output, str(place), tmp_path / "snapshot")
-    # There is one to go on from at every moment after the first is there.
+    # After the first checkpoint has arrived, there is always one to resume from.
     assert set(checkpoints_seen[checkpoints_seen.index(2) :]) == {2, 3}
     assert files(place) == {
         "metrics.jsonl",
@@ -246,7 +246,7 @@ def test_an_index_arrives_after_all_that_it_speaks_of(tmp_path, monkeypatch):
 
 
 def on_host(tmp_path, monkeypatch, program, **changed):
-    """Runs a job in a directory, with the stand-in of gcloud, a program in place of beambert, and no bucket yet."""
+    """Return a stand-in of the cloud without an output, and a job's directory with a program in place of beambert."""
     cloud = Cloud(tmp_path, tmp_path / "wheel")
     for name, value in cloud.environment.items():
         monkeypatch.setenv(name, value)
@@ -262,7 +262,7 @@ def on_host(tmp_path, monkeypatch, program, **changed):
 
 
 def in_process(folder, step, *, meanwhile=None):
-    """A step in a process of its own, and what it printed."""
+    """Run a step of the job in a separate process; return its output and exit code."""
     (folder.path / "job.json").write_text(json.dumps(folder.job))
     code = (
         f"import sys; from pathlib import Path; from deploy.tpu import worker; "
@@ -289,7 +289,7 @@ def test_the_metadata_server_gives_the_number_of_the_host(tmp_path, monkeypatch)
     monkeypatch.setenv("GCE_METADATA_HOST", f"{os.environ['TPU_METADATA']}/3")
     assert worker.host(folder.job) == worker.Host(2, 3)
     assert not worker.host(folder.job).is_chief
-    # In GKE the environment has both numbers.
+    # In GKE, environment variables contain both numbers.
     monkeypatch.setenv("TPU_WORKER_ID", "0")
     assert not worker.host(folder.job).is_chief
     monkeypatch.setenv("MEGASCALE_SLICE_ID", "0")

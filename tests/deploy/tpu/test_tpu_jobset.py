@@ -1,4 +1,7 @@
-"""The manifests and the image for TPUs in Kubernetes, against the schema of JobSet: none has run in a cluster."""
+"""Test the manifests and the image for TPUs in Kubernetes against the schema of JobSet.
+
+None of them has run in a cluster.
+"""
 
 import http.server
 import json
@@ -30,7 +33,7 @@ PRETRAIN = ("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train")
 
 
 def write(name="run", accelerator="v6e-16", command=PRETRAIN, **flags):
-    """The documents of a manifest by kind, as a library reads them."""
+    """Return the documents of a manifest by kind, as a YAML library parses them."""
     config = TpuConfig(accelerator_type=accelerator, engine=GKE, image=IMAGE, dry_run=True, **flags)
     job = job_of(beambert.read_command(command[0], [*command[1:]]))
     text = manifest_text(config, tpu_type(accelerator, GKE), job, name)
@@ -38,7 +41,7 @@ def write(name="run", accelerator="v6e-16", command=PRETRAIN, **flags):
 
 
 def errors_of(value, schema, path="$"):
-    """What is wrong with a value by a schema of Kubernetes: also a field that the schema does not have."""
+    """Yield the errors of a value by a schema of Kubernetes, including fields that the schema does not have."""
     if schema.get("x-kubernetes-int-or-string") and isinstance(value, int | str):
         return
     types = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "number": float}
@@ -51,7 +54,7 @@ def errors_of(value, schema, path="$"):
         yield from (f"{path}: {name} is missing" for name in schema.get("required", []) if name not in value)
         for name, content in value.items():
             inner = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
-            # Kubernetes checks the metadata of every object by itself.
+            # Kubernetes checks the metadata of every object separately.
             if inner is None and not (schema == {"type": "object"} and path.endswith(".metadata")):
                 yield f"{path}: {name} does not exist"
             elif inner is not None:
@@ -66,7 +69,7 @@ def pod_of(documents):
     return job["template"]["spec"]["template"]["spec"]
 
 
-# Node label, topology, chips of a host and hosts of a slice, from the tables of GKE: "Plan TPUs in GKE".
+# Node label, topology, chips per host and hosts per slice, from the tables of GKE's page "Plan TPUs in GKE".
 @pytest.mark.parametrize(
     ("accelerator", "label", "topology", "chips", "hosts"),
     [
@@ -92,10 +95,10 @@ def test_a_slice_is_a_job_and_a_host_a_pod(accelerator, label, topology, chips, 
     assert jobs["replicas"] == slices
     assert jobs["template"]["spec"]["parallelism"] == jobs["template"]["spec"]["completions"] == hosts
     assert jobs["template"]["spec"]["completionMode"] == "Indexed"
-    # A pod that fails fails the slice, and JobSet restarts all slices.
+    # A failed pod fails its slice, and JobSet then restarts all slices.
     assert jobs["template"]["spec"]["backoffLimit"] == 0
     assert documents["JobSet"]["spec"]["failurePolicy"] == {"maxRestarts": 7}
-    # The headless service, by which the hosts find the coordinator before it is ready.
+    # Through the headless service, the hosts find the coordinator before it is ready.
     assert documents["JobSet"]["spec"]["network"] == {"enableDNSHostnames": True, "publishNotReadyAddresses": True}
     annotations = documents["JobSet"]["metadata"].get("annotations", {})
     exclusive = annotations.get("alpha.jobset.sigs.k8s.io/exclusive-topology")
@@ -175,7 +178,7 @@ def test_the_pod_reads_the_job_where_it_is_mounted_and_writes_where_it_may():
     assert name in documents["ConfigMap"]["data"]
     for path in (container["workingDir"], container["env"][0]["value"]):
         assert volumes[mounts[path]["name"]] == {"name": mounts[path]["name"], "emptyDir": {}}
-    # The command is killed, and its output copied, before the pod is.
+    # The command is killed and its output is copied before Kubernetes kills the pod.
     job = json.loads(documents["ConfigMap"]["data"]["job.json"])
     assert job["stop_seconds"] < pod["terminationGracePeriodSeconds"]
 
@@ -255,7 +258,7 @@ def test_images_are_named_by_digest():
 
 @pytest.fixture
 def api_server():
-    """What kubectl asks a server before it reads a file: the kinds that exist."""
+    """URL of a server that lists the existing kinds, which kubectl requests before it reads a file."""
     kinds = {
         "/api": {"kind": "APIVersions", "versions": ["v1"]},
         "/apis": {

@@ -1,6 +1,6 @@
-"""`beambert submit tpu` on slices of several hosts: every host a process, its own directory, and the chief's log shown.
+"""Test `beambert submit tpu` on slices of several hosts: a process and a directory per host, and the chief's log.
 
-In place of beambert's training a few lines of Python run on each host, which wait for each other as training does.
+On each host, a few lines of Python run in place of beambert's training. The hosts wait for each other as in training.
 """
 
 import json
@@ -25,8 +25,9 @@ PRETRAIN = (
     "5",
 )
 FOREVER = (*PRETRAIN[:-1], "100000")
-# Steps that every host makes together: after each it waits until the others have made it too, and ends with 1 where one
-# of them stays away. SIGTERM to one stops all after the step; the chief saves the step.
+# A program whose hosts run each step together. After a step, a host waits until all others have finished it, and exits
+# with 1 if one of them does not. SIGTERM to one host stops all after the step; the saved step of the chief reaches the
+# bucket.
 LOCKSTEP = """
 import json, os, pathlib, re, signal, sys, time
 node, worker = re.search(r"machines/([^/]+)/w-(\\d+)", os.getcwd()).groups()
@@ -76,7 +77,7 @@ def cloud(cloud_with_data):
 
 
 def logs(cloud, start=0):
-    """The logs of the hosts in the bucket, by name."""
+    """Return the logs of the hosts in the bucket, by name."""
     (submission,) = cloud.bucket("gs://bucket/run-worker-logs").iterdir()
     return {path.name: path.read_text() for path in (submission / f"start-{start}").iterdir()}
 
@@ -95,7 +96,7 @@ def test_every_host_of_every_slice_runs_the_command_and_the_chief_writes(cloud):
     for verb in ("scp", "ssh"):
         calls = [call for call in cloud.calls(verb) if "--worker=all" in call]
         assert {node for node in NODES for call in calls if any(word.startswith(node) for word in call)} == {*NODES}
-    # The chief's log on the terminal, and the log of every host in the bucket.
+    # The terminal shows the chief's log, and the bucket has the log of every host.
     assert steps(result.stdout) == [1, 2, 3, 4, 5]
     expected = {
         f"slice-{slice_id}-worker-{worker}.log": f"I am {NAME}-{slice_id}-{worker}"
@@ -116,7 +117,7 @@ def test_every_host_of_every_slice_runs_the_command_and_the_chief_writes(cloud):
             "MEGASCALE_NUM_SLICES": "2",
             "MEGASCALE_SLICE_ID": name.split("-")[1],
         }
-        # And its place among all hosts, slice by slice.
+        # Each host has its number among all hosts, counted slice by slice.
         process = 2 * int(name.split("-")[1]) + int(name[-5])
         group = f"flags --coordinator_address 127.0.0.1:8482 --num_processes 4 --process_id {process}"
         assert group in text.splitlines()
@@ -135,20 +136,20 @@ def test_one_slice_of_several_hosts_has_one_node_and_no_multislice_variables(clo
 
 REASONS = {
     "host": f"the TPU was preempted (the TPU VM {NODES[1]} is PREEMPTED)",
-    # The service does not know of it yet.
+    # The service does not report the loss yet.
     "lost host": f"1 of 2 hosts of {NODES[1]} answer, and the run failed",
     "stopped host": "the run was stopped by SIGTERM on a TPU VM",
     "slice": "the TPU was preempted (the request is SUSPEND",
 }
 
 
-# They end in the same way as "lost host".
+# These cases end in the same way as "lost host".
 SLOW = ("host", "slice", "stopped host")
 
 
 @pytest.mark.parametrize("taken", with_slow(REASONS, SLOW))
 def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
-    # Hosts that wait for a lost one longer than it takes to see that it was preempted, and shorter.
+    # The time for which hosts wait for a lost one: shorter or longer than the detection of a preemption takes.
     cloud.command(LOCKSTEP.replace("WAIT", "1" if "lost" in taken else "60"))
     process = cloud.begin(*SLICES, "--spot", command=FOREVER)
     count = cloud.bucket("gs://bucket/run/count")
@@ -215,7 +216,7 @@ FINETUNE = ("mrpc", "--data_dir=gs://b/d", "--init_checkpoint=gs://b/m", "--outp
     ],
 )
 @pytest.mark.parametrize("engine", [("--project=p", "--zone=us-west4-a"), ("--engine=gke", "--image=i")])
-def test_what_several_hosts_cannot_run_is_one_line(command, message, engine, capsys):
+def test_a_command_that_several_hosts_cannot_run_is_one_line(command, message, engine, capsys):
     assert beambert.main(["submit", "tpu", *engine, "--accelerator_type=v5p-16", "--dry_run", *command]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -1,4 +1,4 @@
-"""Real training with JAX on stand-ins of TPU hosts, one of which is preempted: the bytes of a run that never was."""
+"""Test training with JAX on stand-ins of TPU hosts: a preempted run ends with the bytes of an uninterrupted run."""
 
 import json
 
@@ -36,7 +36,7 @@ def cloud(tmp_path, built, wheel):
 
 
 def lasting(run):
-    """The files of a run that must not depend on interruptions: not times, and what shows them."""
+    """Return the contents of a run's files that must not depend on interruptions: without logs and times."""
     found = {}
     for path in sorted(run.rglob("*")):
         name = str(path.relative_to(run))

@@ -22,7 +22,7 @@ NAME = "mine"
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):
-    """The metadata server of a machine, whose path starts with the number of the worker."""
+    """A metadata server for TPU machines; the path of a request starts with the number of the worker."""
 
     def do_GET(self) -> None:
         worker, _, path = self.path.lstrip("/").partition("/")
@@ -39,11 +39,11 @@ class Metadata(http.server.BaseHTTPRequestHandler):
 
 
 class Cloud:
-    """A cloud of its own for a test.
+    """A separate cloud for a test.
 
     Args:
-        folder: new.
-        wheel: of beambert.
+        folder: directory without an earlier cloud.
+        wheel: wheel of beambert.
     """
 
     def __init__(self, folder: Path, wheel: Path) -> None:
@@ -61,27 +61,30 @@ class Cloud:
         self.plan()
 
     def plan(self, **what: Any) -> None:
-        """What goes wrong.
+        """Set failures, delays and states by name.
 
-        refuse, refuse_list, refuse_delete, describe_error, storage_fails: errors, in gcloud's words; refuse_delete and
-        others may be lists, an answer a call. create_seconds, delete_seconds, storage_seconds: how long they take.
-        states: of each request in turn, the states it goes through. node_state: of a machine. ssh_fails: whether ssh
-        fails. cut_follow_after: lines after which the connection that shows the log breaks. unreachable: NODE/WORKER
-        to which ssh finds no way, separated by spaces.
+        refuse, refuse_list, refuse_delete, describe_error, storage_fails: error messages, as gcloud words them.
+            refuse_delete and others may be lists, with one answer per call.
+        create_seconds, delete_seconds, storage_seconds: durations.
+        states: for each request in turn, the states it goes through.
+        node_state: state of a machine.
+        ssh_fails: whether ssh fails.
+        cut_follow_after: number of lines after which the connection that shows the log breaks.
+        unreachable: names NODE/WORKER, separated by spaces, that ssh cannot reach.
         """
         (self.state / "script.json").write_text(json.dumps(what))
 
     def command(self, code: str) -> None:
-        """Python that takes the place of beambert on the machine."""
+        """Set the Python code that runs in place of beambert on the machine."""
         (self.state / "command.py").write_text(code)
 
     def bucket(self, place: str) -> Path:
-        """Where a gs:// place lies."""
+        """Return the local path of a gs:// path."""
         return self.state / "buckets" / place.removeprefix("gs://")
 
     @property
     def environment(self) -> dict[str, str]:
-        """In which gcloud is the stand-in."""
+        """Return environment variables with the stand-in as gcloud."""
         return {
             **os.environ,
             "PATH": f"{self.tools}:{os.environ['PATH']}",
@@ -91,13 +94,13 @@ class Cloud:
         }
 
     def argv(self, *flags: str, command: tuple[str, ...]) -> list[str]:
-        """`beambert submit tpu`, quick to ask."""
+        """Return the command line of `beambert submit tpu`, with short polling intervals."""
         own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v5litepod-8", f"--name={NAME}"]
         own += ["--poll_seconds=0.2", "--sync_seconds=0.3", f"--wheel={self._wheel}", *flags]
         return [sys.executable, "-m", "beambert", "submit", "tpu", *own, *command]
 
     def submit(self, *flags: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end, in this process."""
+        """Run the command in this process until it ends."""
         argv = self.argv(*flags, command=command)
         output, errors = io.StringIO(), io.StringIO()
         with (
@@ -111,19 +114,19 @@ class Cloud:
     def begin(
         self, *flags: str, command: tuple[str, ...], stdout: int = subprocess.PIPE, stderr: int = subprocess.STDOUT
     ) -> subprocess.Popen[str]:
-        """Begins it."""
+        """Start the command in a separate process."""
         return subprocess.Popen(
             self.argv(*flags, command=command),
             env=self.environment,
             stdout=stdout,
             stderr=stderr,
             text=True,
-            # The tests may run where signals are ignored, under nohup or in the background.
+            # The tests may run under nohup or in the background, where these signals are ignored.
             preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
         )
 
     def preempt(self) -> None:
-        """Takes the machine away, as the service does."""
+        """Preempt the machines of the request, as the service does."""
         request = self.state / "requests" / f"{NAME}.json"
         content = json.loads(request.read_text())
         request.write_text(json.dumps({**content, "states": ["SUSPENDING", "SUSPENDED"]}))
@@ -131,16 +134,16 @@ class Cloud:
             self._stand_in(f"t.take_away('{node}')")
 
     def preempt_worker(self, node: str, worker: int) -> None:
-        """Takes one worker of a node away: the node is preempted, the other workers run on."""
+        """Preempt a node by removing one of its workers; the other workers continue to run."""
         self.lose_worker(node, worker)
         (self.state / "nodes" / node).write_text("PREEMPTED")
 
     def lose_worker(self, node: str, worker: int) -> None:
-        """Takes one worker of a node away, before the service knows of it."""
+        """Remove one worker of a node before the service reports it."""
         self._stand_in(f"t.take_away('{node}', {worker})")
 
     def stop_worker(self, node: str, worker: int) -> None:
-        """Asks what runs on a worker to end, as a machine does that shuts down."""
+        """Send SIGTERM to the job on a worker, as a machine does that shuts down."""
         home = self.state / "machines" / node / f"w-{worker}" / "beambert-job"
         os.kill(int((home / "work.pid").read_text()), signal.SIGTERM)
 
@@ -149,19 +152,19 @@ class Cloud:
         subprocess.run([sys.executable, "-c", code], env=self.environment, check=True)
 
     def calls(self, verb: str) -> list[list[str]]:
-        """The calls of `gcloud compute tpus queued-resources VERB` so far, or of tpu-vm."""
+        """Return the calls of `gcloud compute tpus queued-resources VERB`, or of tpu-vm, so far."""
         path = self.state / "calls.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [call for call in map(json.loads, lines) if call[3:4] == [verb]]
 
     @property
     def left(self) -> list[str]:
-        """Requests and machines that are still there."""
+        """Return the requests and machines that still exist."""
         return sorted(path.stem for name in ("requests", "machines") for path in (self.state / name).iterdir())
 
 
 def until(condition: Callable[[], Any], seconds: float = 300.0) -> None:
-    """Waits until something is so."""
+    """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to that"

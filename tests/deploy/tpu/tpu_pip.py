@@ -1,6 +1,7 @@
-"""What the machine of `tpu_stand_in.py` has for pip and uv: it installs the wheel and takes the lock as installed.
+"""A stand-in for pip and uv on the machine of `tpu_stand_in.py`.
 
-Its packages are those of the Python that runs the tests.
+It installs the wheel and treats the packages of the lock as installed. The available packages are those of the Python
+that runs the tests.
 """
 
 import json

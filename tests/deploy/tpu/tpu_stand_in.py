@@ -1,15 +1,15 @@
-"""A `gcloud` for tests: knows what `beambert submit tpu` asks, keeps its state in a directory, and is the cloud too.
+"""A `gcloud` for tests that implements the commands of `beambert submit tpu`, and the cloud, in a directory.
 
-    requests/NAME.json    a request for a TPU: its state, answers still to be given
-    machines/NODE/        the machine of a node: a directory in which the commands that come over ssh really run;
-                          machines/NODE/w-N/ where the node has several workers
+    requests/NAME.json    a request for a TPU: its nodes, and its current and later states
+    machines/NODE/        the machine of a node: a directory in which the commands sent over ssh are run;
+                          machines/NODE/w-N/ if the node has several workers
     nodes/NODE            the state of a node whose machines were taken away
     buckets/BUCKET/...    Cloud Storage
-    script.json           what goes wrong, by name; see `Cloud.plan` in tpu_cloud.py
+    script.json           failures, delays and states by name; see `Cloud.plan` in tpu_cloud.py
     calls.jsonl           every call, as a list of words
 
-The directory is named by the environment variable TPU_STAND_IN. Errors are worded as the service and gcloud 528 word
-them. It refuses a flag that gcloud 528 does not have.
+The environment variable TPU_STAND_IN names the directory. Errors are worded as the service and gcloud 528 word them.
+Flags that gcloud 528 does not have are rejected.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from pathlib import Path
 
 STATE = Path(os.environ["TPU_STAND_IN"])
 HERE = Path(__file__).resolve()
-# Of the types that the tests request, from the pages "TPU v5e" and "TPU v5p" of cloud.google.com/tpu/docs.
+# Workers of the types that the tests request, from the pages "TPU v5e" and "TPU v5p" of cloud.google.com/tpu/docs.
 WORKERS = {"v5litepod-8": 1, "v5p-8": 1, "v5p-16": 2, "v5litepod-16": 4}
 CREATE_FLAGS = {
     "--node-id",
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def script(name: str, default=None):
-    """What is to go wrong by that name; of a list the first, which is used up."""
+    """Return the value of a name in script.json; from a list, remove and return the first item."""
     with (STATE / "script.json").open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         content = json.load(file)
@@ -100,7 +100,7 @@ def machine(node: str, worker: int | None = None) -> Path:
 
 
 def workers(node: str) -> list[int | None]:
-    """The numbers of a node's workers; None for the only one."""
+    """Return the numbers of a node's workers; None stands for the only one."""
     numbers = [int(path.name[2:]) for path in machine(node).glob("w-*")]
     return sorted(numbers) or [None]
 
@@ -186,9 +186,9 @@ def delete(names: list[str], flags: dict[str, str]) -> int:
 
 
 def on_workers(node: str, flags: dict[str, str], run) -> int:
-    """Runs something on the workers that the flag names, at the same time, and gives the first exit code that is not 0.
+    """Run a function at the same time on the workers that the flag names, and return the first exit code other than 0.
 
-    As gcloud 528 does: other workers are waited for.
+    Like gcloud 528, it waits for all workers.
     """
     chosen = workers(node)
     if flags.get("--worker", "0") != "all":
@@ -213,7 +213,7 @@ def ssh(names: list[str], flags: dict[str, str]) -> int:
 
 
 def ssh_worker(node: str, worker: int | None, command: str) -> int:
-    # As gcloud does: what ssh itself could not do is tried again, ten times, the same command.
+    # Like gcloud, run the same command up to ten times if ssh itself fails.
     for _ in range(10):
         sys.stderr.write(f"SSH: Attempting to connect to worker {worker or 0}...\n")
         if script("ssh_fails") or not is_reachable(node, worker):
@@ -256,7 +256,7 @@ def scp(names: list[str], flags: dict[str, str]) -> int:
 
 
 def boot(node: str, worker: int | None = None) -> None:
-    """A machine as a TPU's is: gcloud, a Python with pip, nothing of ours."""
+    """Create a machine like that of a TPU: with gcloud and a Python with pip, but without beambert."""
     tools = machine(node, worker) / "bin"
     tools.mkdir(parents=True)
     start = f"#!/bin/sh\nexec {sys.executable} -I -S {HERE}"
@@ -274,11 +274,11 @@ def environment(node: str, worker: int | None) -> dict[str, str]:
         "PATH": f"{home}/bin:/usr/bin:/bin",
         "HOME": str(home),
         "TPU_STAND_IN": str(STATE),
-        # The test's metadata server, which answers by the start of the path.
+        # The test's metadata server, which takes the worker's number from the start of the path.
         "GCE_METADATA_HOST": f"{os.environ.get('TPU_METADATA', '')}/{worker or 0}",
         "OMP_NUM_THREADS": "1",
         "LANG": "C.UTF-8",
-        # Where the tests keep compiled programs.
+        # The cache in which the tests keep compiled programs.
         **{
             name: value
             for name, value in os.environ.items()
@@ -293,7 +293,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 def take_away(node: str, worker: int | None = None) -> None:
-    """Kills all that runs on a machine, and the machine with its disk; all of a node unless a worker is named."""
+    """Kill all processes on a machine and delete its disk; without a worker, on all machines of the node."""
     home = machine(node, worker)
     if not home.exists():
         return
@@ -307,7 +307,7 @@ def take_away(node: str, worker: int | None = None) -> None:
                     os.kill(int(process.name), signal.SIGKILL)
             except OSError:
                 continue
-    # A process may be writing its last.
+    # A killed process may still be writing files.
     for _ in range(20):
         shutil.rmtree(home, ignore_errors=True)
         if not home.exists():
@@ -332,7 +332,7 @@ def storage(verb: str, words: list[str]) -> int:
         return 0 if found else error("storage.ls", "One or more URLs matched no objects.")
     source, target = map(local, places)
     if verb == "cp" and not flags:
-        # One file, to a name.
+        # A single file is copied to the given name.
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
         return 0
@@ -341,7 +341,7 @@ def storage(verb: str, words: list[str]) -> int:
         assert places[1].endswith("/")
         if not source.exists():
             return error("storage.cp", f"The following URLs matched no objects or files:\n{places[0]}")
-        # A directory in a bucket is a name with something behind it.
+        # A bucket has no directories, only names with a common prefix, so `--recursive` also accepts a file.
         copy = shutil.copytree if source.is_dir() else shutil.copy
         copy(source, target / source.name)
         return 0
@@ -356,7 +356,7 @@ def rsync(source: Path, target: Path, deletes: bool, places: list[str]) -> int:
         return error("storage.rsync", f"Did not find existing container at: {places[0]}")
     wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
     there = {path.relative_to(target) for path in target.rglob("*") if path.is_file()} if target.exists() else set()
-    # In whatever order: nobody promises one.
+    # gcloud guarantees no order, so this one is arbitrary.
     for name in sorted(wanted, key=lambda name: str(name)[::-1]):
         old, new = target / name, source / name
         same = name in there and (old.stat().st_size, int(old.stat().st_mtime)) == (
