@@ -8,7 +8,7 @@ from tokenizer import normalization, tokenizer
 
 @pytest.fixture(scope="session")
 def encoders() -> list[bool]:
-    """What `compiled` can be here: the Python encoder always, the compiled one where it was built."""
+    """Possible values of `compiled`: always False (Python encoder), and True if the compiled encoder was built."""
     if tokenizer._native is None and os.environ.get("BEAMBERT_REQUIRE_COMPILED") == "1":
         pytest.fail("tokenizer._native was not built")
     return [False] if tokenizer._native is None else [False, True]
@@ -16,7 +16,7 @@ def encoders() -> list[bool]:
 
 @pytest.fixture
 def forgotten_characters() -> Iterator[None]:
-    """For tests that meet every character: the tables of the rules are emptied behind them."""
+    """Clear the tables of the rules after a test that processes every character."""
     yield
     for table in (
         *normalization._CLEANED.values(),

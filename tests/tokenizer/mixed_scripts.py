@@ -1,4 +1,4 @@
-"""How the Universal Declaration of Human Rights begins, in some thirty scripts; a few words added."""
+"""The beginning of the Universal Declaration of Human Rights in about thirty scripts, with a few words added."""
 
 ARTICLE_1 = {
     "Latin (English)": "All human beings are born free and equal in dignity and rights.",

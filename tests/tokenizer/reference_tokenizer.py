@@ -1,6 +1,6 @@
-"""The published rules (google-research/bert, tokenization.py) step by step, a character at a time; the oracle.
+"""Oracle of the tokenizer: the published rules (google-research/bert, tokenization.py), character by character.
 
-Shares nothing with the code under test.
+It shares no code with the code under test.
 """
 
 import unicodedata
@@ -9,7 +9,7 @@ import unicodedata
 def published_words(
     text: str, do_lower_case: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
 ) -> list[str]:
-    """BasicTokenizer, with the two options that transformers added."""
+    """Return the words of BasicTokenizer, with the two options that transformers added."""
     cleaned = ""
     for character in text:
         category = unicodedata.category(character)
@@ -43,7 +43,7 @@ def published_words(
 
 
 def published_pieces(word: str, vocabulary: set[str]) -> list[str]:
-    """WordpieceTokenizer, on one word."""
+    """Return the tokens of one word by WordpieceTokenizer."""
     if len(word) > 200:
         return ["[UNK]"]
     pieces: list[str] = []

@@ -1,4 +1,4 @@
-"""The comparison finds exactly the characters that another tokenizer treats in another way."""
+"""Test that the comparison finds exactly the characters that another tokenizer treats differently."""
 
 import numpy as np
 import pytest
@@ -15,13 +15,13 @@ VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "gro\u00df", "s", "\u00e4x", *MARKS, "
 
 
 def encoder(vocabulary: Vocabulary) -> Encode:
-    """The exact tokenizer with other rules for some characters."""
+    """Return the exact tokenizer with different rules for some characters."""
     exact = Tokenizer(vocabulary, False)
 
     def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         changed = []
         for text in texts:
-            # Everywhere, inside a word, twice, and between two spaces.
+            # Changes everywhere, inside a word, of doubled characters, of a token with a space, at the end of a text.
             text = text.replace("\u00df", "ss").replace("a\u1234a", "a \u1234a").replace("++", "s")
             text = text.replace("a\ue000a", "aa").replace("c d", "s")
             changed.append(text.removesuffix("ax") + "as" if text.endswith("ax") else text)
@@ -36,7 +36,7 @@ def test_changed_characters_are_found() -> None:
     assert found.num_assigned == 4
     assert found.in_vocabulary == (ord("x"), 0xDF)
     assert found.tokens == ("c d",)
-    # Cased text is not brought into NFD.
+    # Cased text is not converted to NFD.
     assert (found.num_mark_pairs, found.mark_pairs) == (0, ())
 
 
@@ -65,5 +65,5 @@ def test_the_vocabulary_of_characters() -> None:
     characters = character_vocabulary(Vocabulary((*SPECIAL_TOKENS, "b\u00df", "##c", "\u2028d", "e f")))
     assert characters.tokens[len(SPECIAL_TOKENS) :][:3] == ("#", "A", "C")
     assert {"a", "##a", "##\u00df", "\u00df", "[", "##f"} <= set(characters.tokens)
-    # A tokenizer would find white space where there is none.
+    # White space is in no word, so the vocabulary does not contain it.
     assert not {" ", "## ", "\u2028"} & set(characters.tokens)

@@ -1,4 +1,4 @@
-"""The words and the ids of every character, of generated and of real text, against the published rules spelt out."""
+"""Test words and ids of every character, of generated and of real text against an oracle of the published rules."""
 
 import bz2
 import json
@@ -34,7 +34,7 @@ CASES = pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
 def assert_same_words_and_ids(texts: list[str], rules: WordRules, encoders: list[bool]) -> None:
     expected = [published_words(text, *astuple(rules)) for text in texts]
     assert [split_words(text, rules) for text in texts] == expected
-    # A vocabulary of just these words, so that an id stands for a word and none is unknown.
+    # A vocabulary of exactly these words: each id is a word, and no word is unknown.
     words = dict.fromkeys(word for text in expected for word in text if len(word) <= 200)
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
     flat = [word if len(word) <= 200 else "[UNK]" for text in expected for word in text]
@@ -45,7 +45,7 @@ def assert_same_words_and_ids(texts: list[str], rules: WordRules, encoders: list
 
 
 def assert_same_offsets(texts: list[str], rules: WordRules, encoders: list[bool]) -> None:
-    """Offsets of the compiled encoder are those of the Python one; each word is what its place in the text makes."""
+    """Check that all encoders return the same offsets, and that the slice of each token gives its word."""
     words = [word for text in texts for word in published_words(text, *astuple(rules)) if len(word) <= 200]
     vocabulary = Vocabulary(tuple(dict.fromkeys((*SPECIAL_TOKENS, *words))))
     results = []
@@ -64,7 +64,7 @@ def assert_same_offsets(texts: list[str], rules: WordRules, encoders: list[bool]
             piece = vocabulary.tokens[piece_id]
             if piece == "[UNK]":
                 continue
-            # Not what looks beyond the slice: final sigma, and one character that falls apart into several words.
+            # The final sigma depends on text beyond the slice, so it is ignored. One character may give several words.
             made = published_words(text[start:end], *astuple(rules))
             assert piece.replace("\u03c2", "\u03c3") in [word.replace("\u03c2", "\u03c3") for word in made], text
 
@@ -74,11 +74,11 @@ def assert_same_offsets(texts: list[str], rules: WordRules, encoders: list[bool]
 def test_every_unicode_scalar_value(rules: WordRules, encoders: list[bool]) -> None:
     scalars = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
     assert len(scalars) == 1_112_064
-    # Between letters, where removing it joins and spacing it parts. Those that are assigned also at the start of a
-    # chunk, alone and doubled.
+    # Each character between letters: removal joins them, spacing separates them. Assigned characters also at the start
+    # of a chunk, alone and doubled.
     unassigned = {c for c in scalars if unicodedata.category(c) in ("Cn", "Co")}
     if rules != WordRules():
-        # A character without properties has the same words by all rules, except in a block of ideographs.
+        # Unassigned and private-use characters have the same words by all rules, except in blocks of ideographs.
         kept = {c for c in unassigned if is_cjk(c) or ord(c) % 64 == 0}
         scalars = [c for c in scalars if c not in unassigned or c in kept]
     places = [f"a{c}b" if c in unassigned else f"a{c}b {c}1 {c} {c}{c}" for c in scalars]
@@ -90,10 +90,10 @@ def test_every_unicode_scalar_value(rules: WordRules, encoders: list[bool]) -> N
 @pytest.mark.parametrize("rules", with_slow(RULES.values(), list(RULES.values())[2:]), ids=RULES.keys())
 @pytest.mark.usefixtures("forgotten_characters")
 def test_every_character_among_combining_ones(rules: WordRules, encoders: list[bool]) -> None:
-    """Accents of three classes out of order, a tone mark that is no accent (U+302E), sigma before and after."""
+    """Put each character next to accents of three classes out of order, a tone mark (U+302E, no accent), and sigmas."""
     assigned = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
     assert len(assigned) > 140_000
-    # All of them by the rules of the uncased models, which need every property; a fifth by the other rules.
+    # All characters for the rules of uncased models, which need every property; a fifth for the other rules.
     chosen = assigned if rules == WordRules() else assigned[::5]
     texts = [f"e{c}\u0301\u0327x \u302e{c}\u0345\u0f71 A\u03a3{c} {c}\u03a3\u0301" for c in chosen]
     for start in range(0, len(texts), 16384):
@@ -160,7 +160,7 @@ def test_real_text(rules: WordRules, encoders: list[bool], shared_data: Path) ->
     pieces=st.sets(st.text("abe\u03c3\u03c2#,c", min_size=1, max_size=4), max_size=30),
 )
 def test_generated_vocabularies(encoders: list[bool], text: str, pieces: set[str]) -> None:
-    # "#" makes pieces such as "##", "###" and "##a" of its own.
+    # The character "#" gives tokens such as "##", "###" and "##a".
     vocabulary = Vocabulary(
         tuple(dict.fromkeys([*SPECIAL_TOKENS, *sorted(pieces), *(f"##{p}" for p in sorted(pieces))]))
     )

@@ -1,4 +1,4 @@
-"""The tokenizer inside a TensorFlow graph against the exact one."""
+"""Test the tokenizer in a TensorFlow graph against the exact tokenizer."""
 
 import json
 import subprocess
@@ -22,7 +22,8 @@ from tokenizer.wordpiece import CONTINUATION
 
 CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 
-# Characters that act on each other. NFD moves some of MARKS (Mc with a combining class) and makes such of COMPOSED.
+# Characters that affect each other. NFD moves some of MARKS (Mc with a combining class), and decomposes COMPOSED into
+# such marks.
 SIGMAS = (
     "\u03a3\u03a3\u03a3\u03c3\u03c2aAb\u0391\u0130\u01c5\u02b0\u00aa'.:\u00ad\u0301\u0345\u200b\x01\u2160 -1\u4e00"
     "\u2028"
@@ -44,7 +45,10 @@ TEXT = st.one_of(
 
 
 def vocabulary_of(characters: Sequence[str], pieces: Sequence[str] = ()) -> Vocabulary:
-    """Each character as a piece of its own, at the start of a word and in it: ids tell all characters apart."""
+    """Return a vocabulary with each character as a token, at the start of a word and inside it.
+
+    All characters have different ids.
+    """
     continued = [CONTINUATION + character for character in characters]
     return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *characters, *continued, *pieces])))
 
@@ -84,16 +88,16 @@ def test_every_assigned_character(do_lower_case: bool) -> None:
     for part in (assigned[:size], assigned[size:]):
         text = "".join(part)
         vocabulary = vocabulary_of(sorted({*text, *unicodedata.normalize("NFD", text.lower())}))
-        # Alone, doubled, between letters, where removing it joins and spacing it parts, and at the start of a chunk.
+        # Alone, doubled, between letters (removal joins them, spacing separates them), and at the start of a chunk.
         texts = [" ".join(f"{c} {c}{c} a{c}b {c}1" for c in part[at : at + 32]) for at in range(0, size, 32)]
         assert_same_ids(*both(vocabulary, do_lower_case), texts)
 
 
 @CASES
 def test_every_other_character(do_lower_case: bool) -> None:
-    """Unassigned and private-use characters are letters: unknown to the vocabulary, they make their word [UNK].
+    """Check that unassigned and private-use characters are letters: outside the vocabulary, their word is [UNK].
 
-    The exact tokenizer is asked about some only; `test_every_character.py` asks it about all.
+    The exact tokenizer processes only some of them here; `test_every_character.py` tests it on all.
     """
     others = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cn", "Co")]
     ideographs = [c for c in others if is_cjk(c)]
@@ -129,7 +133,7 @@ def test_generated_text(
         ("\u03a3", "\u03c3"),
         ("\u0391 \u03a3", "\u03c3"),
         ("0\u03a3", "\u03c3"),
-        # What is case-ignorable, or removed, does not count on either side.
+        # Characters that are case-ignorable or removed do not count on either side.
         ("\u0391\u0301\u00ad\x01\u03a3\u0301\ufffd", "\u03c2"),
         ("\u0391.\u03a3", "\u03c2"),
     ],
@@ -138,7 +142,7 @@ def test_a_sigma_at_the_end_of_a_word(
     generated_text_tokenizers: dict[bool, tuple[InGraphTokenizer, Tokenizer]], text: str, sigma: str
 ) -> None:
     in_graph, exact = generated_text_tokenizers[True]
-    # Two texts side by side know nothing of each other.
+    # Adjacent texts of a batch do not affect each other.
     for texts in ([text], ["\u0391", text, "\u0391"]):
         row = in_graph(texts)[len(texts) // 2]
         assert exact.vocabulary.tokens[row[-1]][-1] == sigma
@@ -146,7 +150,7 @@ def test_a_sigma_at_the_end_of_a_word(
 
 def test_words_of_200_characters_and_more() -> None:
     in_graph, exact = both(vocabulary_of("ab,\u1112\u1161"), True)
-    # Counted as they are after normalisation: accents do not count, a syllable counts for two or three letters.
+    # Characters are counted after normalization: accents do not count, a syllable counts as two or three letters.
     words = ["a" * length for length in (199, 200, 201, 300)] + ["a\u0301" * 200, "\ud558" * 100, "\ud558" * 101]
     assert [len(exact.tokenize(word)) for word in words] == [199, 200, 1, 1, 200, 200, 1]
     assert_same_ids(in_graph, exact, words)
@@ -185,7 +189,7 @@ def test_real_text(do_lower_case: bool, shared_data: Path) -> None:
     assert sum(map(len, texts)) > 500_000
     released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
     assert_same_ids(*both(released, do_lower_case), texts)
-    # Most of the 23 languages are [UNK] to that one.
+    # Text in most of the 23 languages is [UNK] in the released vocabulary.
     characters = sorted({c for text in texts for word in split_words(text, WordRules(do_lower_case)) for c in word})
     assert_same_ids(*both(vocabulary_of(characters), do_lower_case), texts)
 
@@ -226,7 +230,7 @@ def test_encode_takes_the_longest_of_the_batch() -> None:
     assert in_graph.encode(tf.constant([], tf.string))[0].shape == (0, 2)
 
 
-def test_encode_refuses_what_it_cannot_do() -> None:
+def test_encode_refuses_invalid_arguments() -> None:
     in_graph, _ = both(vocabulary_of("abc"), True)
     with pytest.raises(ValueError, match="invalid max_seq_length 1: must be at least 2"):
         in_graph.encode(["a"], max_seq_length=1)

@@ -1,4 +1,4 @@
-"""Offsets in bytes and whole masks inside a TensorFlow graph, against the exact tokenizer."""
+"""Test byte offsets and whole [MASK] tokens in a TensorFlow graph against the exact tokenizer."""
 
 import pytest
 import tensorflow as tf
@@ -14,7 +14,7 @@ from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tokenizer.wordpiece import CONTINUATION
 
 CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
-# Accents, marks that NFD moves and what is composed with them, Hangul, what is removed, spaces, punctuation.
+# Accents, marks that NFD moves, characters composed with them, Hangul, removed characters, spaces, punctuation.
 CHARACTERS = (
     "abB \u00e9\u1e69\u0301\u0327\u0345\u302e\u302f\U0001d165\U0001d16d\U00016ff0\U0001d15e\U0001d160\ud558\ud55c"
     "\u0130\u03a3\u0391\u00df\x01\u200d\u00ad\t\u3000.,[]\u4e00\U0001f600\ue000MASK"
@@ -43,7 +43,7 @@ def assert_same_offsets(in_graph: InGraphTokenizer, exact: Tokenizer, texts: lis
     for text, row, row_ends, first, last in zip(
         texts, starts.to_list(), ends.to_list(), row_splits[:-1], row_splits[1:], strict=True
     ):
-        # Slices by bytes and by characters are of the same places, not only of the same content.
+        # Byte and character offsets have the same positions, not only slices of equal content.
         expected = [[len(text[:place].encode()) for place in pair] for pair in offsets[first:last].tolist()]
         assert [list(pair) for pair in zip(row, row_ends, strict=True)] == expected, ascii(text)
 
@@ -65,7 +65,7 @@ def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts=st.lists(MASKED, max_size=5))
-def test_masks_stand_for_themselves(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
+def test_masks_are_kept_whole(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
     in_graph, vocabulary, do_lower_case = tokenizers
     exact = Tokenizer(vocabulary, do_lower_case, never_split=["[MASK]"])
     ids, row_splits = exact.encode_batch(texts)

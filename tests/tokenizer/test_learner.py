@@ -1,4 +1,4 @@
-"""The learner against a slow one that counts and spells everything anew at each step."""
+"""Test the vocabulary learner against a slow one that counts and tokenizes everything again at each step."""
 
 import bz2
 import random
@@ -21,7 +21,7 @@ from tokenizer.wordpiece import split_word
 
 
 def recounted_merges(word_counts: dict[str, int]) -> list[str]:
-    """Byte-pair encoding that counts all pairs of all words anew before each merge."""
+    """Return the tokens of byte-pair encoding that counts all pairs of all words again before each merge."""
     spelt = {word: [word[0]] + ["##" + character for character in word[1:]] for word in word_counts}
     made = []
     while True:
@@ -42,7 +42,7 @@ def recounted_merges(word_counts: dict[str, int]) -> list[str]:
 
 
 def respelt_pruning(word_counts: dict[str, int], alphabet: list[str], candidates: list[str], keep: int) -> list[str]:
-    """Spells all words with all pieces but one, for every one, before each that is dropped."""
+    """Return the tokens kept if all words are tokenized again, without each token in turn, before each removal."""
     left = list(candidates)
     while len(left) > keep:
         costs = []
@@ -62,7 +62,7 @@ def respelt_pruning(word_counts: dict[str, int], alphabet: list[str], candidates
 
 
 def slow_learner(word_counts: dict[str, int], vocab_size: int, alphabet_limit: int) -> tuple[list[str], int]:
-    """The vocabulary (if the words can fill it), and how many pieces they can fill."""
+    """Return the vocabulary, empty if `vocab_size` is not possible, and the largest possible `vocab_size`."""
     word_counts = {word: count for word, count in word_counts.items() if len(word) <= 200}
     characters: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -93,7 +93,7 @@ def test_merges_against_recounting(word_counts: dict[str, int]) -> None:
 @settings(deadline=None)
 @given(word_counts=WORD_COUNTS, data=st.data())
 def test_pruning_against_respelling(word_counts: dict[str, int], data: st.DataObject) -> None:
-    """Of any candidates, not only of those that merging proposes: with those, a cost is seldom below 0."""
+    """Prune any candidates, not only those that merging proposes, whose costs are seldom below 0."""
     alphabet = [*"abc\u00e9", *("##" + character for character in "abc\u00e9")]
     parts = sorted(
         {
@@ -158,7 +158,7 @@ def test_fewer_pieces_than_merging_alone(shared_data: Path) -> None:
         merged.add(piece)
     ours, theirs = coverage(word_counts, set(learnt)), coverage(word_counts, merged)
     assert ours.unknown == theirs.unknown == 0
-    # Measured: 6.3 % fewer.
+    # Measured: 6.3 % fewer tokens.
     assert ours.tokens < 0.95 * theirs.tokens
 
 
@@ -174,7 +174,7 @@ def test_learnt_vocabulary_is_a_vocabulary_and_spells_the_text(shared_data: Path
     assert not any(spelling == ["[UNK]"] for spelling in spelt.values())
     frequent = [word for word, _ in word_counts.most_common(300)]
     assert all(spelt[word] == [word] for word in frequent)
-    # Behind the alphabet, the most used first.
+    # After the alphabet, tokens are in descending order of their uses.
     uses = Counter()
     for word, count in word_counts.items():
         uses.update(dict.fromkeys(spelt[word], 0))
@@ -192,7 +192,7 @@ def test_reserved_pieces_are_laid_out_as_released(shared_data: Path) -> None:
 
 
 def test_merges_by_hand() -> None:
-    # Pairs at first: (u ##n) 7, (##n ##t) 4, (f ##u) 2; then "un" takes the u's that start a word only.
+    # Initial pairs: (u ##n) 7, (##n ##t) 4, (f ##u) 2. Then "un" is merged only at the start of a word.
     spellings = [["u", "##n"], ["u", "##n", "##t"], ["f", "##u", "##n"], ["."]]
     assert list(islice(merge_pairs(spellings, [3, 4, 2, 9]), 3)) == ["un", "unt", "##un"]
     assert list(merge_pairs([["a", "##a", "##a", "##a"]], [1])) == ["##aa", "##aaa", "aaaa"]
@@ -202,17 +202,18 @@ def test_pruning_by_hand() -> None:
     def kept(candidates: list[str], keep: int) -> list[str]:
         return prune_tokens(["abcd", "ab"], [5, 1], ["a", "##b", "##c", "##d"], candidates, keep)
 
-    # "abcd" is abc ##d or, without abc, ab ##cd: neither abc nor the unused ##cd costs anything; the last goes.
+    # "abcd" is abc ##d or, without abc, ab ##cd. So neither abc nor the unused ##cd has a cost; the last is dropped.
     assert kept(["abc", "##cd", "ab"], 2) == ["abc", "ab"]
     assert kept(["##cd", "abc", "ab"], 2) == ["ab", "##cd"]
-    # Greedy abc leads to three pieces (abc ##d ##e), ab to two (ab ##cde): abc costs -5, and goes before all else.
+    # Greedy matching gives three tokens with abc (abc ##d ##e), and two with ab (ab ##cde). So abc costs -5 and is
+    # dropped first.
     assert prune_tokens(["abcde"], [5], ["a", "##b", "##c", "##d", "##e"], ["abc", "ab", "##cde"], 2) == [
         "##cde",
         "ab",
     ]
 
 
-def test_no_more_than_the_words_can_fill() -> None:
+def test_impossible_vocab_sizes_are_refused() -> None:
     with pytest.raises(VocabularyError, match=r"invalid --vocab_size 10: .* at most 9 tokens; lower --vocab_size to 9"):
         learn_vocabulary({"ab": 1, "b": 1}, 10)
     assert learn_vocabulary({"ab": 1, "b": 1}, 9) == [*SPECIAL_TOKENS, "a", "b", "##b", "ab"]
@@ -223,7 +224,7 @@ def test_no_more_than_the_words_can_fill() -> None:
 
 
 def test_words_left_out() -> None:
-    # "a" 5, "b" 5, "c" 4: the tie goes to the lower code point, and a word with "c" is not learnt from.
+    # "a" 5, "b" 5, "c" 4: a tie is decided by the lower code point, and words with "c" are ignored.
     assert learn_vocabulary({"ab": 5, "c": 4}, 8, alphabet_limit=2) == [*SPECIAL_TOKENS, "a", "##b", "ab"]
     assert learn_vocabulary({"b": 5, "a": 5}, 6, alphabet_limit=1) == [*SPECIAL_TOKENS, "a"]
     assert learn_vocabulary({"a" * 200: 1, "b" * 201: 1}, 7) == [*SPECIAL_TOKENS, "a", "##a"]

@@ -1,4 +1,4 @@
-"""Letters that lose a mark, against the definition; and the languages whose text is cased by default."""
+"""Test counts of letters that lose a mark against the definition, and the languages that are cased by default."""
 
 import unicodedata
 
@@ -34,7 +34,7 @@ def test_counts_of_parts_add_up_in_any_order(texts):
 @given(st.text(min_size=1, max_size=20))
 def test_a_word_that_loses_no_mark_keeps_its_letters(word):
     if not loses_mark(word):
-        # Decomposed and lower-cased, but every letter is there.
+        # The word is decomposed and lower-cased, but has every letter.
         kept = "".join(split_words(word, WordRules()))
         letters = [c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c)[0] == "L"]
         assert [c for c in kept if unicodedata.category(c)[0] == "L"] == letters or "\ufffd" in word
@@ -51,7 +51,7 @@ def test_the_most_frequent_word_is_the_example():
     [
         *((code, True) for code in ("en", "de", "fr", "el", "ru", "ar", "he", "fa", "ko", "zh", "und", "sr-Latn")),
         *((code, False) for code in ("hi", "ja", "th", "bn", "ta", "km", "my", "bo", "dv", "vi", "yo", "HI", "ja_JP")),
-        # A script that is named counts before the language.
+        # A script subtag has precedence over the language.
         ("hi-Latn", True),
         ("pa-Arab", True),
         ("sd-Deva", False),

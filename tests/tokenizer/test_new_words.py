@@ -13,7 +13,7 @@ LETTERS = ["a", "b", "c", "##a", "##b", "##c"]
 
 
 def slowly_selected(counts, tokens, num_words, min_count):
-    """The rule of `select_words`, with all costs computed again for each word."""
+    """Return the words chosen by the rule of `select_words`, with all costs computed again for each word."""
     known = set(tokens)
     refused, chosen = set(), []
 
@@ -64,7 +64,7 @@ def test_the_order_of_the_counts_has_no_effect():
 
 
 def test_words_that_start_with_an_added_word_cost_less_afterwards():
-    # Without the update, "abcab" (3 * 4) would be added before "cc" (5 * 1).
+    # Without updated costs, "abcab" (3 * 4) would be added before "ccc" (2 * 2).
     counts = {"abca": 9, "abcab": 3, "ccc": 2}
     assert [word.word for word in select_words(counts, LETTERS, 3)] == ["abca", "ccc", "abcab"]
 
@@ -86,7 +86,7 @@ def test_a_word_that_was_unknown_stays_known():
 
 
 def test_a_word_that_costs_more_than_it_saves_is_refused():
-    # "ab" saves 2 tokens, but "abcd" would become "ab ##c ##d" instead of "a ##bcd", as would the other two.
+    # "ab" saves 2 tokens, but "abcd" would become "ab ##c ##d" instead of "a ##bcd", and the other two words similarly.
     tokens = ["a", "##b", "##c", "##d", "##e", "##f", "##bcd", "##bce", "##bcf"]
     chosen = select_words({"ab": 2, "abcd": 1, "abce": 1, "abcf": 1}, tokens, 9)
     assert [word.word for word in chosen] == ["abcd", "abce", "abcf"]

@@ -1,4 +1,4 @@
-"""Hand-written cases of the published rules, most of them facts of google-research/bert's BasicTokenizer."""
+"""Test hand-written cases of the published rules, most of them results of google-research/bert's BasicTokenizer."""
 
 import hashlib
 
@@ -26,7 +26,7 @@ UNCASED = {
     "\u00bfQu\u00e9\u2026\u201d": ["\u00bf", "que", "\u2026", "\u201d"],
     # Symbols are not punctuation, except the ASCII ones.
     "5\u20ac+2\u00a3": ["5\u20ac", "+", "2\u00a3"],
-    # Removed, joining what they stood between: NUL, replacement character, vertical tab, NEL, zero-width space, soft
+    # Removed, which joins their neighbors: NUL, replacement character, vertical tab, NEL, zero-width space, soft
     # hyphen, byte-order mark, right-to-left mark.
     "a\0b\ufffdc\x0bd\x85e\u200bf\u00adg\ufeffh\u200fi": ["abcdefghi"],
     # Whitespace: no-break, em, ideographic space; carriage return.
@@ -35,14 +35,14 @@ UNCASED = {
     "a\u2028b\u2029c": ["a", "b", "c"],
     # Kept by the last release, removed by the first: private use, unassigned.
     "a\ue000b \u0378": ["a\ue000b", "\u0378"],
-    # Hangul and kana are written as words; NFD takes Hangul apart and strips the voicing mark of kana.
+    # Hangul and kana are not separated; NFD decomposes Hangul, and the voicing mark of kana is stripped.
     "\ud55c\uae00": ["\u1112\u1161\u11ab\u1100\u1173\u11af"],
     "\u304c\u30ab": ["\u304b\u30ab"],
     "\u1f44\u03c7\u03bf\u03a3 \u03a3\u0391": ["\u03bf\u03c7\u03bf\u03c2", "\u03c3\u03b1"],
     "\u0130stanbul Stra\u00dfe \ufb01": ["istanbul", "stra\u00dfe", "\ufb01"],
-    # NFD makes ASCII punctuation of these: greek question mark, varia, not-equal.
+    # NFD converts these to ASCII punctuation: Greek question mark, varia, not-equal.
     "a\u037eb\u1fefc\u2260d": ["a", ";", "b", "`", "c", "=", "d"],
-    # A compatibility ideograph is set apart before NFD replaces it.
+    # A compatibility ideograph is separated before NFD replaces it.
     "a\uf900b": ["a", "\u8c48", "b"],
     "\u0301 \u200b": [],
     "": [],
@@ -68,7 +68,7 @@ def test_cased(text: str, words: list[str]) -> None:
 
 
 def test_cjk_blocks_end_where_the_released_code_ends_them() -> None:
-    # First code point in, first out; the middle four blocks but one follow each other without a gap.
+    # First code point inside, and first after; three blocks from U+2A700 on follow each other without a gap.
     edges = [0x3400, 0x4DC0, 0x4E00, 0xA000, 0xF900, 0xFB00, 0x20000, 0x2A6E0, 0x2A700, 0x2CEB0, 0x2F800, 0x2FA20]
     inside = False
     for code in range(0x110000):
@@ -91,8 +91,8 @@ def test_ascii_classes() -> None:
 
 
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
-def test_the_name_of_the_rules_stands_for_them(do_lower_case: bool) -> None:
-    """The replacements of all code points, as Python 3.11.7, 3.12.1 and 3.13.0 gave them."""
+def test_the_name_of_the_rules_identifies_them(do_lower_case: bool) -> None:
+    """Compare the replacements of all code points with those recorded from Python 3.11.7, 3.12.1 and 3.13.0."""
     recorded = {
         ("Unicode 14.0.0", True): "b2e8886e43bdf3be",
         ("Unicode 14.0.0", False): "437882233c395ce8",

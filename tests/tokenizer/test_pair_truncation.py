@@ -1,4 +1,4 @@
-"""The lengths of a truncated pair against the published loop, which takes one token at a time."""
+"""Test the lengths of a truncated pair against the published loop, which removes one token at a time."""
 
 import numpy as np
 from hypothesis import given
@@ -8,7 +8,7 @@ from tokenizer.pair_truncation import truncated_lengths
 
 
 def one_token_at_a_time(first, second, room):
-    """`_truncate_seq_pair` of google-research/bert."""
+    """Return the lengths by `_truncate_seq_pair` of google-research/bert."""
     while first + second > room:
         if first > second:
             first -= 1

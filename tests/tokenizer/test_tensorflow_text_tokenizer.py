@@ -1,4 +1,4 @@
-"""The tokenizer of tensorflow_text in a graph: equal to the exact one but for the differences that are counted."""
+"""Test the tokenizer of tensorflow_text in a graph: equal to the exact one except for the counted differences."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,7 +30,7 @@ MASKED = st.lists(st.one_of(st.just("[MASK]"), st.just("[MASK"), TEXT), max_size
 
 
 class Compared:
-    """Both tokenizers of a vocabulary, and what was counted."""
+    """Both tokenizers of a vocabulary, and their counted differences."""
 
     def __init__(self, vocabulary: Vocabulary, do_lower_case: bool, differences: TokenizerDifferences | None = None):
         self.vocabulary = vocabulary
@@ -39,7 +39,7 @@ class Compared:
         self.differences = differences or find_differences(
             vocabulary, WordRules(do_lower_case), lambda v: TensorFlowTextTokenizer(v, do_lower_case).encode_batch
         )
-        # tensorflow_text does not sort marks: without the second marks of the pairs, nothing changes places.
+        # tensorflow_text does not sort marks. Without the second marks of the pairs, there is nothing to sort.
         unsorted = {second for _, second in self.differences.mark_pairs}
         self._dropped = dict.fromkeys({*self.differences.code_points, *unsorted})
 
@@ -87,7 +87,7 @@ def test_real_text_without_differing_code_points(do_lower_case: bool, shared_dat
     clean = both.without_differences(texts)
     assert sum(map(len, clean)) > 0.99 * sum(map(len, texts)) > 500_000
     both.assert_same_ids(clean)
-    # Most of the 23 languages are [UNK] to that one.
+    # Text in most of the 23 languages is [UNK] in the released vocabulary.
     characters = sorted({c for text in clean for word in split_words(text, WordRules(do_lower_case)) for c in word})
     Compared(vocabulary_of(characters), do_lower_case, both.differences).assert_same_ids(clean)
 
@@ -136,7 +136,7 @@ def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
 
 
 def assert_offsets(both: Compared, texts: list[str]) -> None:
-    """Starts are equal; an end may include characters that have no token."""
+    """Check that starts are equal; an end may include characters that have no token."""
     ids, row_splits, offsets = both.exact.encode_batch_with_offsets(texts)
     found, starts, ends = both.fast.with_offsets(tf.constant(texts, tf.string))
     assert found.row_splits.numpy().tolist() == row_splits.tolist()
@@ -180,7 +180,7 @@ def test_inputs_of_a_model(compared: dict[bool, Compared]) -> None:
 def test_long_words_and_bytes_that_are_not_utf_8() -> None:
     vocabulary = vocabulary_of("ab\u0e01")
     exact, fast = Tokenizer(vocabulary), TensorFlowTextTokenizer(vocabulary)
-    # No word that the exact tokenizer spells becomes [UNK].
+    # No word that the exact tokenizer splits into tokens becomes [UNK].
     for word in ("a" * 200, "\u0e01" * 200):
         assert len(exact.tokenize(word)) == len(fast.encode_batch([word])[0]) == 200
     assert len(exact.tokenize("a" * 201)) == 1

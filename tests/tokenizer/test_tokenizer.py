@@ -25,7 +25,7 @@ def released(shared_data: Path) -> Vocabulary:
 
 @pytest.fixture(scope="module")
 def sentences(shared_data: Path) -> list[str]:
-    """Some 2 MB of English Wikipedia."""
+    """Sentences of about 2 MB of English Wikipedia."""
     with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
         text = file.read(2_000_000)
     paragraphs = [line for line in text.split("\n") if line and not line.startswith("<")]
@@ -43,7 +43,7 @@ def rows(ids: np.ndarray, row_splits: np.ndarray) -> list[list[int]]:
 
 @pytest.fixture(params=[False, True], ids=["Python", "compiled"])
 def compiled(request: pytest.FixtureRequest, encoders: list[bool]) -> bool:
-    """Which encoder a test runs with; the compiled one where it was built."""
+    """Whether a test uses the compiled encoder; such tests are skipped if it was not built."""
     if request.param not in encoders:
         pytest.skip("tokenizer._native was not built: no C compiler when beambert was installed")
     return request.param
@@ -65,7 +65,7 @@ def test_batch_types_and_empty_texts(compiled: bool) -> None:
     ids, row_splits = tokenizer.encode_batch(["", "running", " \u200b ", "un, \x0b\u0301", ""])
     assert (ids.dtype, row_splits.dtype) == (np.int32, np.int64)
     assert rows(ids, row_splits) == [[], [10, 11], [], [9, 12], []]
-    ids[0] = 7  # The caller's own, to be written to.
+    ids[0] = 7  # The array belongs to the caller and is writable.
     assert tokenizer.tokenize("running") == ["runn", "##ing"]
     ids, row_splits = tokenizer.encode_batch([])
     assert (ids.dtype, ids.tolist(), row_splits.dtype, row_splits.tolist()) == (np.int32, [], np.int64, [0])
@@ -85,7 +85,7 @@ def test_real_text_with_released_vocabulary(
     assert rows(*Tokenizer(released, do_lower_case, compiled=compiled).encode_batch(sentences)) == expected
 
 
-def test_memory_is_bounded_and_has_no_influence(
+def test_cache_is_bounded_and_has_no_effect(
     released: Vocabulary, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Tokenizer(released).encode_batch(sentences)
@@ -95,7 +95,7 @@ def test_memory_is_bounded_and_has_no_influence(
     parts = []
     for start in range(0, len(sentences), 50):
         batch = sentences[start : start + 50]
-        # A long chunk that never comes again, and one with more words than the memory holds.
+        # A long chunk that is never repeated, and one with more words than the cache can contain.
         parts.append(bounded.encode_batch([f"http://{start}" * 20 + "z" * 70, *batch, f",{start}a" * 1200]))
         assert len(memory) <= 1000
         assert len(memory.words) <= 1000
@@ -104,7 +104,7 @@ def test_memory_is_bounded_and_has_no_influence(
     assert together == rows(*whole)
 
 
-def test_pickles_without_its_memory() -> None:
+def test_pickles_without_its_cache() -> None:
     tokenizer = Tokenizer(SMALL, do_lower_case=False)
     empty = len(pickle.dumps(tokenizer))
     tokenizer.encode_batch([f"{i} un" for i in range(10_000)])
@@ -128,13 +128,14 @@ def test_offsets_by_hand(compiled: bool) -> None:
         ("low", "low"),
         ("##est", "est"),
     ]
-    # Accents belong to the character they follow, also the last; what the rules remove is covered inside a piece only.
+    # Accents belong to the character that they follow, also at the end. Removed characters are covered only inside a
+    # token.
     assert places("u\u0301n\u0301\u0327 \u200bw\u00ada\u200b,\u0301") == [
         ("un", "u\u0301n\u0301\u0327"),
         ("wa", "w\u00ada"),
         (",", ",\u0301"),
     ]
-    # The whole word where it cannot be spelt, is too long to be looked at, or its characters changed places.
+    # [UNK] covers the whole word: without matching tokens, too long, or with characters that NFD reordered.
     assert places("low\u00cb\u0301 x" + "y" * 300 + " z") == [
         ("[UNK]", "low\u00cb\u0301"),
         ("[UNK]", "x" + "y" * 300),
@@ -167,14 +168,14 @@ def test_never_split(compiled: bool) -> None:
     assert slices == ["[MASK]", "un", "[MASK]", "[SEP]", "un", "un", "[SEP]", "low", "[MASK]"]
     assert [part.size for part in tokenizer.encode_batch_with_offsets([])] == [0, 1, 0]
     assert pickle.loads(pickle.dumps(tokenizer)).tokenize("[MASK]") == ["[MASK]"]
-    # The published rules, unless asked.
+    # By default, the published rules apply.
     assert Tokenizer(SMALL, compiled=compiled).tokenize("[MASK]") == ["[UNK]"] * 3
     with pytest.raises(VocabularyError, match=r"invalid never_split token '\[X\]': it is not in vocabulary"):
         Tokenizer(SMALL, never_split=("[X]",), compiled=compiled)
 
 
 def test_align_words() -> None:
-    """The example of google-research/bert's README, and a word of which nothing is left."""
+    """Align the example of google-research/bert's README, and a word of which normalization leaves nothing."""
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "john", "johan", "##son", "'", "s", "house"))
     ids, orig_to_tok_map = Tokenizer(vocabulary).align_words(["John", "Johanson", "'s", "\u200b", "house"])
     assert [vocabulary.tokens[i] for i in ids] == ["john", "johan", "##son", "'", "s", "house"]
@@ -192,7 +193,7 @@ def test_load(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path, never_split=["[MASK]"]).tokenize("[MASK]") == ["[MASK]"]
     (tmp_path / "vocab.txt").write_bytes(Vocabulary(cased).to_bytes())
     assert Tokenizer.load(tmp_path).tokenize("UN") == ["UN"]
-    # As Hugging Face writes it; it is believed before the pieces are looked at.
+    # The file that Hugging Face writes has precedence over the tokens of the vocabulary.
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     assert Tokenizer.load(tmp_path).tokenize("UN") == ["un"]
     (tmp_path / "tokenizer_config.json").write_text("{}")
@@ -211,7 +212,7 @@ def test_load(tmp_path: Path) -> None:
 
 
 def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
-    """Written by its own library, which newer versions of transformers save without a vocab.txt."""
+    """Load a file of Hugging Face's library `tokenizers`; newer transformers save it without a vocab.txt."""
     tokenizers = pytest.importorskip("tokenizers")
     pieces = (*SPECIAL_TOKENS, "un", "##want", "##ed", "\u00fcber")
     (tmp_path / "v.txt").write_bytes(Vocabulary(pieces).to_bytes())
@@ -247,7 +248,7 @@ def test_encode_single() -> None:
     )
     assert tokenizer.encode("un running", max_seq_length=4) == ([2, 9, 10, 3], [1] * 4, [0] * 4)
     assert tokenizer.encode("", max_seq_length=2) == ([2, 3], [1, 1], [0, 0])
-    # A pair of which nothing is left after cleaning is none.
+    # A second text of which cleaning leaves nothing is omitted.
     assert tokenizer.encode("un", "\u200b", max_seq_length=3) == ([2, 9, 3], [1] * 3, [0] * 3)
     with pytest.raises(ValueError, match="invalid max_seq_length 1: must be at least 2 "):
         tokenizer.encode("un", max_seq_length=1)
@@ -261,7 +262,7 @@ def test_encode_single() -> None:
         (3, 2, 9, (3, 2)),
         (3, 2, 8, (3, 2)),
         (3, 2, 7, (2, 2)),
-        # As long as each other: the second is cut.
+        # Of two texts of equal length, the second is truncated.
         (2, 2, 6, (2, 1)),
         (5, 1, 6, (2, 1)),
         (1, 5, 6, (1, 2)),
@@ -272,7 +273,7 @@ def test_encode_single() -> None:
 def test_encode_pair(first: int, second: int, max_seq_length: int, kept: tuple[int, int]) -> None:
     tokenizer = Tokenizer(SMALL)
     ids, mask, segments = tokenizer.encode("un " * first, "low " * second, max_seq_length)
-    # A second text that the cut emptied leaves no [SEP] behind.
+    # A second text that truncation empties has no [SEP].
     second_segment = [*[13] * kept[1], 3] if kept[1] else []
     whole = [2, *[9] * kept[0], 3, *second_segment]
     padding = [0] * (max_seq_length - len(whole))
@@ -302,7 +303,7 @@ def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_against_tensorflow_text(released: Vocabulary, sentences: list[str]) -> None:
-    """An independent library; it folds case and compatibility characters, which the released rules do not."""
+    """Compare with an independent library; unlike the released rules, it folds case and compatibility characters."""
     tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
     ordinary = [
         text

@@ -69,7 +69,7 @@ def test_only_newlines_end_a_piece() -> None:
 def test_refused(data: bytes, message: str) -> None:
     with pytest.raises(VocabularyError) as error:
         Vocabulary.from_bytes(data, "v.txt")
-    # One line: `.` matches no newline.
+    # The message is one line, since `.` matches no newline.
     assert re.fullmatch(message, str(error.value))
 
 

@@ -1,4 +1,4 @@
-"""Word rules other than the released ones: the tokenizer in a graph, the library `tokenizers`, and recorded rules."""
+"""Test word rules other than the released ones: in a graph, against the library `tokenizers`, and from files."""
 
 import json
 import pickle
@@ -148,17 +148,17 @@ def differing_cased() -> set[str]:
 
 @CASES
 @pytest.mark.usefixtures("forgotten_characters")
-def test_every_character_of_the_library(rules: WordRules, differing_cased: set[str]) -> None:
-    """The new rules add no difference to those of cased text, except marks that are younger than its Unicode."""
+def test_every_character_against_the_library(rules: WordRules, differing_cased: set[str]) -> None:
+    """Check that the rules add no difference to those of cased text, except marks newer than the library's Unicode."""
     different = differing(rules)
-    # Its range of ideographs starts at U+2B920 instead of U+2B820 (CJK Extension E).
+    # The library's range of ideographs starts at U+2B920 instead of U+2B820 (CJK Extension E).
     extension_e = {chr(code) for code in range(0x2B820, 0x2B920)}
     assert extension_e <= differing_cased
     assert different & extension_e == (extension_e if rules.tokenize_chinese_chars else set())
     marks = {c for c in different if unicodedata.category(c) in ("Mn", "Mc")} - differing_cased
     assert different - marks - extension_e == differing_cased - extension_e
     assert bool(marks) == rules.strips_accents
-    # Punctuation and format characters of later versions of Unicode; no letter.
+    # The rest are punctuation and format characters of later versions of Unicode, and no letters.
     rest = different - marks - extension_e
     assert not [c for c in rest if unicodedata.category(c)[0] in "LN"]
     assert len(rest) < 200
@@ -177,8 +177,8 @@ def test_every_character_of_the_library(rules: WordRules, differing_cased: set[s
     )
 )
 @pytest.mark.parametrize("rules", [KEPT, WORDS], ids=["kept", "words"])
-def test_generated_text_of_the_library(rules: WordRules, differing_cased: set[str], text: str) -> None:
-    # It lower-cases character by character, without the final sigma.
+def test_generated_text_against_the_library(rules: WordRules, differing_cased: set[str], text: str) -> None:
+    # The library lower-cases character by character, without the final sigma.
     text = text.translate(dict.fromkeys(map(ord, {*differing_cased, "\u03a3"})))
     assert split_words(text, rules) == next(words_of_library([text], rules))
 
@@ -209,7 +209,7 @@ RECORDS = {
 
 @pytest.mark.parametrize(("name", "content"), RECORDS.items())
 def test_recorded_rules_are_used(name: str, content: object, tmp_path: Path) -> None:
-    # The capital alone would make it cased.
+    # Without a record, the capital letter would make the rules cased.
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "A")).to_bytes())
     (tmp_path / name).write_text(json.dumps(content))
     assert Tokenizer.load(tmp_path).rules == KEPT

@@ -1,4 +1,4 @@
-"""Greedy longest-match-first, with the cases of google-research/bert's tokenization_test.py."""
+"""Test greedy longest-match-first tokenization with the cases of google-research/bert's tokenization_test.py."""
 
 from itertools import combinations
 
@@ -19,7 +19,7 @@ PIECES = dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa
         ("unwantedX", ["[UNK]"]),
         ("ed", ["[UNK]"]),
         ("wanted", ["want", "##ed"]),
-        # "wa" must not be taken where "want" matches, nor come back to after "want" leads nowhere.
+        # "wa" must not be used where "want" matches, nor tried after the rest of "want" does not match.
         ("wantx", ["[UNK]"]),
     ],
 )
@@ -27,7 +27,7 @@ def test_released_cases(word: str, pieces: list[str]) -> None:
     assert split_word(word, PIECES) == pieces
 
 
-def test_greedy_does_not_come_back() -> None:
+def test_greedy_does_not_backtrack() -> None:
     assert split_word("abc", {"ab": 0, "a": 1, "##bc": 2}) == ["[UNK]"]
 
 
@@ -42,7 +42,7 @@ def test_word_of_200_characters_is_the_longest() -> None:
     word=st.text("abc", min_size=1, max_size=7), starts=st.sets(st.text("abc", min_size=1, max_size=3)), data=st.data()
 )
 def test_against_all_spellings(word: str, starts: set[str], data: st.DataObject) -> None:
-    """Of all ways to spell a word, greedy is the one whose piece lengths come last in order, if it spells it at all."""
+    """Check that of all splits of a word, the greedy one, if any, has the lexicographically largest token lengths."""
     continuations = data.draw(st.sets(st.text("abc", min_size=1, max_size=3)))
     pieces = starts | {"##" + piece for piece in continuations}
     spellings = []
@@ -56,7 +56,7 @@ def test_against_all_spellings(word: str, starts: set[str], data: st.DataObject)
     found = split_word(word, pieces, longest_token=3)
     assert found == split_word(word, pieces)
     if found == ["[UNK]"]:
-        # Somewhere the longest match led nowhere: no spelling takes the longest piece at every step.
+        # The longest match failed somewhere: no split uses the longest token at every position.
         for spelling in spellings:
             assert not _is_greedy(spelling, pieces)
     else:

@@ -1,4 +1,4 @@
-"""Chance levels of pretraining: counted in the shards themselves, shown beside the scores, warned about or not."""
+"""Test the chance levels of pretraining: against counts in the shards, next to the scores, and in warnings."""
 
 import json
 
@@ -14,7 +14,10 @@ from trainers.metrics.chance_levels import is_level, level_of, pretraining_level
 
 
 def counted(data) -> tuple[float, float, int]:
-    """Of the validation examples: the most frequent masked token's share, the commoner label's, the masked tokens."""
+    """Return the fractions of the most frequent masked token and label, and the number of masked tokens.
+
+    The counts are of copy 0 of the validation split.
+    """
     tokens: list[int] = []
     labels: list[int] = []
     for path in sorted(data.glob("validation-0-*")):
@@ -35,7 +38,7 @@ def results_of(output):
     return json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
 
 
-def test_a_model_that_has_learned_nothing_is_named_on_the_terminal_and_in_the_report(data, options, tmp_path, capsys):
+def test_a_model_at_chance_gives_a_warning_on_the_terminal_and_in_the_report(data, options, tmp_path, capsys):
     assert pretrain.run(options("--eval_steps", "4", "--save_checkpoints_steps", "4")) == 0
     said, output = capsys.readouterr(), tmp_path / "output"
     token, label, predictions = counted(data)
@@ -47,7 +50,7 @@ def test_a_model_that_has_learned_nothing_is_named_on_the_terminal_and_in_the_re
     beside = f"(most frequent token {token:.3f})"
     assert f"masked-LM accuracy {results['masked_lm_accuracy']:.3f} {beside}" in said.out
     assert f"{beside}" in report
-    # During training too.
+    # The validation lines during training show the levels too.
     (line,) = (line for line in said.out.splitlines() if line.startswith("step 4/6  validation"))
     assert beside in line
     assert f"(majority class {label:.3f})" in line
@@ -63,7 +66,7 @@ def test_a_model_that_has_learned_nothing_is_named_on_the_terminal_and_in_the_re
 
 def test_no_alarm_where_the_model_has_learned(data, options, tmp_path, capsys, monkeypatch):
     def learnable(generator, count, *rest):
-        """Every row has one token throughout, which is the answer for its masks and tells its label."""
+        """Return rows with a single token each, which is the original token of all masks and determines the label."""
         features = original(generator, count, *rest)
         for row in range(count):
             token = int(generator.integers(5, 11))
@@ -104,12 +107,12 @@ def metrics(mlm, token, predictions, nsp=None, label=None, pairs=None):
 @pytest.mark.parametrize(
     ("found", "warned"),
     [
-        # As BERT stands for its first thousands of steps, and a little below.
+        # Like BERT in its first thousands of steps: at the chance level, and slightly above and below it.
         (metrics(0.055, 0.055, 20_000), ["masked-LM"]),
         (metrics(0.057, 0.055, 1_000_000), ["masked-LM"]),
         (metrics(0.050, 0.055, 20_000), ["masked-LM"]),
         (metrics(0.075, 0.055, 20_000), []),
-        # Few predictions show little.
+        # With few predictions, the same difference is not significant.
         (metrics(0.075, 0.055, 200), ["masked-LM"]),
         (metrics(0.4, 0.055, 200, 0.5, 0.5, 1000), ["next-sentence"]),
         (metrics(0.4, 0.055, 200, 0.9, 0.9, 1000), ["next-sentence"]),

@@ -1,4 +1,4 @@
-"""The diagnosis on recorded facts of real runs, and on facts near each limit."""
+"""Test the diagnosis on recorded facts of real runs, and on facts near each limit."""
 
 import json
 from dataclasses import replace
@@ -25,10 +25,10 @@ from trainers.metrics.diagnosis import (
 from trainers.metrics.text_measures import TextMeasures
 from trainers.run_report.run_facts import facts_of
 
-# Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels; runs of
+# Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels. Runs of
 # 2026-11-25 on Wikipedia (vocabulary 8,000, four layers of 256 units).
 RECORDED = json.loads((ROOT / "tests/fixtures/diagnosed_runs.json").read_text(encoding="utf-8"))
-# As of English Wikipedia.
+# Measures like those of English Wikipedia.
 TEXT = TextMeasures(
     tokens=938_832,
     repeated=0.006,
@@ -75,12 +75,12 @@ def test_no_alarm_in_the_first_half_of_a_recorded_run(name):
         step = run["lines"][count - 1]["step"] if count else 0
         if step < run["options"]["num_train_steps"] / 2:
             assert findings == []
-        # A run that goes on may still leave the plateau.
+        # An unfinished run may still leave the plateau.
         assert TOO_FEW not in causes(findings)
 
 
 def facts(**changes):
-    """Facts of a run that ends on the plateau after ordinary updates."""
+    """Return the facts of a run that ends on the plateau after ordinary updates."""
     updates = [Update(100 * step, 0.01, 2e-4, 8e-4) for step in range(1, 21)]
     losses = [(100 * step, 6.41) for step in range(1, 21)]
     fields = {"step": 2000, "num_train_steps": 2000, "num_warmup_steps": 200, "learning_rate": 1e-3}
@@ -93,7 +93,7 @@ def facts(**changes):
     [
         ({}, [TOO_FEW]),
         ({"step": 1900}, []),
-        # As the run of mini that the documentation shows, a twentieth of the way to the neighbors.
+        # Like the run of mini in the documentation. The limit is a twentieth of the way to the level of neighbors.
         ({"losses": [(100 * step, 6.36) for step in range(1, 21)]}, [TOO_FEW]),
         ({"losses": [(100 * step, 6.30) for step in range(1, 21)]}, []),
         ({"losses": [(100, 9.0), (2000, 9.0)]}, []),
@@ -104,15 +104,15 @@ def facts(**changes):
         ({"levels": {"unigram": 6.42}}, []),
         ({"text": None}, [TOO_FEW]),
         ({"updates": []}, [TOO_FEW]),
-        # Without bias correction the first updates are longer than the rate.
+        # Without bias correction, the first updates are longer than the learning rate.
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)]}, [WARMUP]),
         ({"updates": [Update(100, 0.1, 2.3e-3, 8e-4)]}, [TOO_FEW]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 5e-3)], "learning_rate": 5e-3}, [LEARNING_RATE]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 2e-3)], "learning_rate": 1e-2}, [LEARNING_RATE]),
-        # A training that has collapsed: Adam's step is a small part of the rate.
+        # Training that has collapsed: Adam's steps are a small fraction of the learning rate.
         ({"updates": [Update(100 * step, 0.01, 5e-5, 8e-4) for step in range(1, 21)]}, [LEARNING_RATE]),
         ({"updates": [Update(100 * step, 0.01, 9e-5, 8e-4) for step in range(1, 21)]}, [TOO_FEW]),
-        # Only the first half had long steps, or only some later ones are short.
+        # Only the first half has steps of usual length, or only some later steps are short.
         (
             {"updates": [Update(100 * step, 0.01, 2e-4 if step <= 10 else 5e-5, 8e-4) for step in range(1, 21)]},
             [LEARNING_RATE],
@@ -122,13 +122,13 @@ def facts(**changes):
             [TOO_FEW],
         ),
         ({"updates": [Update(100 * step, 0.01, 0.0, 0.0) for step in range(1, 21)]}, [TOO_FEW]),
-        # Weights of a pretrained model are larger, and so may be its updates.
+        # The weights of a pretrained model are larger, so its updates may be larger too.
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "initial_rms": 0.04}, [TOO_FEW]),
         ({"updates": [Update(100, 0.1, 2.5e-3, 8e-4)], "step": 900}, []),
-        # A fault of the text is the cause, whatever the optimizer does.
+        # A fault of the text has precedence over causes of the optimizer.
         ({"text": replace(TEXT, repeated=0.5)}, [REPETITION]),
         ({"text": replace(TEXT, rare_vocabulary=0.9)}, [VOCABULARY]),
-        # The vocabulary of a pretrained model, on the text of a domain.
+        # A pretrained model on the text of a domain: many tokens of its vocabulary are rare there.
         ({"text": replace(TEXT, rare_vocabulary=0.9), "is_pretrained": True, "step": 900}, []),
         ({"text": replace(TEXT, repeated=0.5), "is_pretrained": True}, [REPETITION]),
     ],
@@ -155,10 +155,10 @@ def test_causes_of_a_run(changes, expected):
         ({"unchanged": 0.0, "expected_unchanged": 0.0}, {}, []),
         ({"most_frequent_label": 0.9}, {}, [LABELS]),
         ({"predictions": 0}, {}, [LABELS]),
-        # A small sample shows nothing.
+        # A small sample is not significant.
         ({"predictions": 20, "masked": 0.0}, {}, []),
         ({"tokens": 9000, "rare_vocabulary": 1.0, "repeated": 1.0}, {}, []),
-        # Neighbors that are no help: labels of another text.
+        # Neighbors do not lower the loss: the labels belong to another text.
         ({}, {"bigram": 6.45}, [LABELS]),
         ({}, {"bigram": 6.2}, []),
     ],

@@ -1,4 +1,4 @@
-"""Levels of masked LM against the formulas written out over the whole vocabulary, token by token."""
+"""Test the masked-LM levels against the formulas written out over the whole vocabulary, token by token."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ VOCABULARY = 9
 
 
 def masked_text(generator, rows, length=8, predictions=3) -> MaskedText:
-    """Random rows that begin with [CLS] and end in padding, masked as BERT's."""
+    """Return random rows that begin with [CLS] and end in padding, masked as in BERT."""
     ids = generator.integers(CLS + 1, VOCABULARY, (rows, length))
     ids[:, 0] = CLS
     lengths = generator.integers(predictions + 1, length + 1, rows)
@@ -46,7 +46,7 @@ def original_rows(text: MaskedText) -> list[list[int]]:
 
 
 class Oracle:
-    """The formulas of the module's docstring, with dictionaries and a loop over the vocabulary."""
+    """The formulas in the docstring of `ngram_baselines`, with dictionaries and a loop over the vocabulary."""
 
     def __init__(self, text: MaskedText) -> None:
         rows = original_rows(text)
@@ -85,7 +85,7 @@ class Oracle:
         return [probability / sum(joint) for probability in joint] if sum(joint) else found
 
     def level(self, name: str, text: MaskedText, rates: MaskRates, causal: bool) -> tuple[float, list[set[int]]]:
-        """The loss, and for each prediction the most probable tokens, of which several may be equal."""
+        """Return the loss, and the most probable tokens of each prediction: several if they are equally probable."""
         losses, best = [], []
         for row, slot in zip(*np.nonzero(text.is_predicted), strict=True):
             position = text.positions[row, slot]
@@ -109,14 +109,14 @@ def test_levels_are_those_of_the_formulas(seed, counted, evaluated, causal, unch
     for name, level in levels.items():
         loss, best = oracle.level(name, text, rates, causal)
         assert level.loss == pytest.approx(loss)
-        # Of equal tokens any may be the prediction.
+        # Any of several equally probable tokens may be the prediction.
         surely = sum(tokens == {label} for tokens, label in zip(best, labels, strict=True))
         possibly = sum(label in tokens for tokens, label in zip(best, labels, strict=True))
         assert surely <= round(level.accuracy * len(labels)) <= possibly
 
 
-def test_levels_of_a_text_whose_neighbors_tell_everything():
-    # 3 4 5 6 7 8 3 4 ...: after each token there is one other, and each is as frequent.
+def test_levels_of_a_text_that_neighbors_determine():
+    # 3 4 5 6 7 8 3 4 ...: each token has a single successor, and all tokens are equally frequent.
     ids = np.tile(np.arange(600) % 6 + 3, (4, 1)).astype(np.int32)
     positions = np.arange(10, 590, 20)[None, :].repeat(4, 0)
     masked = ids.copy()
@@ -125,7 +125,7 @@ def test_levels_of_a_text_whose_neighbors_tell_everything():
     text = MaskedText(masked, ids > 0, positions, labels, labels > 0)
     levels = NgramModel(text, VOCABULARY).levels(text, MaskRates(0.1, 0.1), MASK)
     assert levels[UNIGRAM].loss == pytest.approx(math.log(6), abs=0.01)
-    # [MASK] is visible everywhere.
+    # [MASK] is visible at every predicted position.
     assert levels[UNCHANGED] == levels[UNIGRAM]
     assert levels[BIGRAM].loss < 0.01
     assert levels[BIGRAM].accuracy == 1
@@ -133,7 +133,7 @@ def test_levels_of_a_text_whose_neighbors_tell_everything():
     assert causal[BIGRAM].accuracy == 1
 
 
-def test_a_bounded_number_of_predictions_is_of_the_first_rows():
+def test_a_limit_on_predictions_keeps_the_first_rows():
     generator = np.random.default_rng(3)
     fitted, text = masked_text(generator, 8), masked_text(generator, 6)
     first = MaskedText(*(values[:2] for values in text))

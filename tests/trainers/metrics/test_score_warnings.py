@@ -1,4 +1,4 @@
-"""Warnings about scores and chance levels, against every constant answer tried out and labels shuffled."""
+"""Test warnings about scores and chance levels against all constant predictions and all permutations."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def classes(labels, predictions, names=("no", "yes")):
 
 
 def answers(generator, count, accuracy, share=0.5):
-    """Labels of two classes and predictions that are right with a probability, whatever the class."""
+    """Return labels of two classes, and predictions that are correct with the same probability for both classes."""
     labels = (generator.random(count) < share).astype(int)
     return labels, np.where(generator.random(count) < accuracy, labels, 1 - labels)
 
@@ -69,21 +69,21 @@ def test_one_class_in_the_predictions():
     assert line.startswith(
         "The model predicts the label yes for every example of dev (accuracy 0.684, majority class 0.684)"
     )
-    # A wrong constant too.
+    # The minority class as a constant prediction gives a warning too.
     assert "predicts the label no for every example" in classes([1] * 13 + [0] * 6, [0] * 19)[0]
 
 
-def test_answers_at_chance_are_named_and_answers_that_are_not_are_left_alone():
+def test_only_predictions_at_chance_give_a_warning():
     generator = np.random.default_rng(1)
     warned = sum(bool(classes(*answers(generator, 200, 0.5))) for _ in range(200))
-    # A random answer passes for one that has learned once in twenty times or so.
+    # About one random prediction in twenty is significantly above chance.
     assert warned > 180
     for accuracy, count, share in ((0.9, 40, 0.5), (0.75, 200, 0.5), (0.66, 1000, 0.5), (0.95, 500, 0.1)):
         assert not any(classes(*answers(generator, count, accuracy, share)) for _ in range(100))
 
 
-def test_rare_classes_found_are_no_chance_though_the_accuracy_is_below_the_majority():
-    # As on CoLA or a filter for spam: half of the rare class found, as many false alarms.
+def test_no_warning_if_rare_classes_are_found_with_an_accuracy_below_the_majority():
+    # Like CoLA or a spam filter: 40 of 100 examples of the rare class are found, with 70 false positives.
     labels = np.repeat([0, 1], [900, 100])
     predictions = labels.copy()
     predictions[900:960] = 0
@@ -93,13 +93,13 @@ def test_rare_classes_found_are_no_chance_though_the_accuracy_is_below_the_major
 
 
 def test_a_tiny_gain_over_many_examples_is_still_chance():
-    # 0.506 of a million is significant, and nothing.
+    # An accuracy of 0.506 over a million examples is significant, but the gain is negligible.
     counts = np.array([[253_000, 247_000], [247_000, 253_000]])
     (line,) = class_warnings("dev", ("no", "yes"), counts)
     assert "The accuracy on dev is 0.506, not significantly above the chance level (majority class 0.500" in line
 
 
-def test_few_examples_show_little():
+def test_few_examples_are_not_significant():
     assert "standard error 0.354, 2 examples" in classes([0, 1], [0, 1])[0]
     assert not classes([0, 1] * 6, [0, 1] * 6)
     assert class_warnings("dev", ("a", "b"), np.zeros((2, 2), int)) == []
@@ -108,7 +108,7 @@ def test_few_examples_show_little():
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=3, max_size=6))
 def test_agreement_is_judged_as_by_all_permutations(pairs):
-    """The mean and the variance of the right answers under permutation, counted out."""
+    """Compute the mean and the variance of the number of correct predictions over all permutations."""
     from trainers.metrics import score_warnings
 
     labels, predictions = (np.array(column) for column in zip(*pairs, strict=True))
@@ -146,7 +146,7 @@ def test_numbers():
     generator = np.random.default_rng(2)
     labels = generator.uniform(0, 5, 200)
     assert number_warnings("dev", labels, labels + generator.normal(0, 1, 200)) == []
-    # On another scale the correlation is as good.
+    # Predictions on another scale have the same correlation.
     assert number_warnings("dev", labels, labels / 50) == []
     assert "has the label 3" in number_warnings("dev", np.full(9, 3.0), labels[:9])[0]
     assert "nearly the same value for every example of dev, 2.5" in number_warnings("dev", labels, np.full(200, 2.5))[0]

@@ -1,4 +1,4 @@
-"""The level that a run has passed."""
+"""Test which level a run has passed."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_last_level_passed(loss, words):
     assert standing({"masked_lm_loss": loss}, LEVELS) == words
 
 
-def test_nothing_is_said_without_levels_or_loss():
+def test_standing_is_none_without_levels_or_loss():
     assert standing({"masked_lm_loss": 1.0}, {}) is None
     assert standing({"loss": 1.0}, LEVELS) is None
     assert passed_at([{"step": 1, "masked_lm_loss": None}, {"step": 2}], LEVELS) == {}

@@ -1,4 +1,4 @@
-"""Scores against facts recorded from scikit-learn 1.9.1 and SciPy 1.17.1, and against plain definitions."""
+"""Test the task metrics against values recorded from scikit-learn 1.9.1 and SciPy 1.17.1, and plain definitions."""
 
 import math
 
@@ -53,11 +53,11 @@ def test_several_labels_score_as_in_scikit_learn():
     assert task_metrics.subset_accuracy(labels, predictions) == pytest.approx(0.4)
 
 
-def test_rows_of_the_confusion_are_the_truth():
+def test_rows_of_the_confusion_matrix_are_true_classes():
     assert counts([0, 0, 0, 1], [0, 1, 1, 0], 2).tolist() == [[1, 2], [1, 0]]
 
 
-def test_a_class_nobody_has_does_not_weigh_on_macro_f1():
+def test_an_absent_class_does_not_affect_macro_f1():
     assert task_metrics.macro_f1(counts([0, 1], [0, 1], 3)) == 1.0
 
 
@@ -71,14 +71,14 @@ def test_predictions_that_are_all_the_same_score_zero():
         assert task_metrics.spearman(np.full(3, constant), labels) == 0.0
 
 
-def test_nothing_scores_zero():
+def test_empty_input_scores_zero():
     none = np.zeros((0, 2), bool)
     assert [score(counts([], [], 2)) for score in task_metrics.CLASS_METRICS.values()] == [0.0] * 4
     assert [score(none, none) for score in task_metrics.MULTI_LABEL_METRICS.values()] == [0.0] * 3
     assert [score(np.zeros(0), np.zeros(0)) for score in task_metrics.REGRESSION_METRICS.values()] == [0.0] * 2
 
 
-def test_a_prediction_that_is_no_number_is_not_hidden():
+def test_a_nan_prediction_gives_nan():
     assert math.isnan(task_metrics.pearson(np.array([1.0, 2.0]), np.array([math.nan, 1.0])))
 
 
@@ -92,7 +92,7 @@ def test_two_classes_follow_the_definitions(pairs):
     assert task_metrics.f1(matrix) == pytest.approx(expected)
     below = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     assert task_metrics.matthews(matrix) == pytest.approx((tp * tn - fp * fn) / below if below else 0.0)
-    # It is the correlation of the two series of zeros and ones.
+    # The Matthews correlation is the Pearson correlation of the two series of zeros and ones.
     series = np.array(pairs, np.float64).T
     assert task_metrics.matthews(matrix) == pytest.approx(task_metrics.pearson(*series), abs=1e-12)
 

@@ -1,4 +1,4 @@
-"""Measures of pretraining text against counting in plain Python."""
+"""Test the measures of pretraining text against counts in plain Python."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ from trainers.metrics.text_measures import (
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 40))
 def test_repeated_windows_are_counted(seed, rows, length):
     generator = np.random.default_rng(seed)
-    # Few different rows and shifted ones, with gaps.
+    # A few distinct rows and shifted copies of them, with gaps.
     ids = generator.integers(0, 3, (2, 60))[generator.integers(0, 2, rows)]
     shift = generator.integers(0, 3, rows)
     ids = np.stack([row[first : first + length] for row, first in zip(ids, shift, strict=True)]).astype(np.int32)
@@ -41,7 +41,7 @@ def test_rare_tokens_are_those_of_a_copy_not_of_the_sample():
     counts = np.array([0, 1, 5, LEAST_OCCURRENCES - 1, LEAST_OCCURRENCES, 1000])
     every, total = np.ones(6, bool), counts.sum()
     assert rare_fraction(counts, every, total) == 4 / 6
-    # Ten times as much text: one occurrence in the sample is ten, and none is five.
+    # With ten times as much text, one occurrence in the sample counts as ten, and none counts as five.
     assert rare_fraction(counts, every, 10 * total) == 2 / 6
     assert rare_fraction(counts, every, 100 * total) == 0
     assert rare_fraction(counts, counts >= 5, total) == 2 / 4
@@ -54,6 +54,6 @@ def test_fractions_of_labels():
     positions = np.array([[1, 2, 3], [0, 1, 0]])
     labels = np.array([[6, 7, 5], [5, 8, 0]])
     text = MaskedText(ids, ids > 0, positions, labels, np.array([[True, True, True], [True, True, False]]))
-    # At 1 there is [MASK]: three times; once the label itself; 5 is the label twice.
+    # Token 1 is [MASK], visible at three of five predictions. One label is visible, and two labels are token 5.
     assert label_fractions(text, 1) == (5, 3 / 5, 1 / 5, 2 / 5)
     assert label_fractions(text._replace(is_predicted=np.zeros((2, 3), bool)), 1) == (0, 0, 0, 0)

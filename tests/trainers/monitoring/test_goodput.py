@@ -1,4 +1,4 @@
-"""Goodput: every second of a run's processes has one cause, over kills, stops and resumes."""
+"""Test the goodput: every second of a run's processes has one cause, also after kills, stops and resumes."""
 
 import json
 from pathlib import Path
@@ -93,9 +93,9 @@ def test_steps_after_the_checkpoint_are_lost_when_a_process_is_killed():
     assert resumed.total == logged.total
     # Without a checkpoint all steps are lost.
     assert resumed_seconds({}, lines) == logged._replace(step_seconds=0, lost_seconds=133)
-    # The checkpoint is later than the log.
+    # The checkpoint may be later than the log.
     assert resumed_seconds(logged._asdict(), [saved._asdict()]) == logged
-    # Files of versions that did not record the time.
+    # Older versions did not record the seconds of each cause.
     assert resumed_seconds({"seconds": 7.0}, [{"split": "train", "step": 3, "seconds": 7.0}]) == GoodputSeconds()
 
 
@@ -201,7 +201,7 @@ def test_lost_work_is_kept_when_processes_are_killed_again_and_again(tmp_path):
     process.end()
     seconds = recorded(tmp_path)
     assert seconds.step_seconds == 30
-    # Lines at steps 18, 15 and 12.
+    # The last lines before the kills are at steps 18, 15 and 12; the checkpoint is at step 10.
     assert seconds.lost_seconds == 8 + 5 + 2
     steps = [line["step"] for line in metrics_jsonl.read(tmp_path / "metrics.jsonl") if line["split"] == "train"]
     assert steps == list(range(3, 31, 3))

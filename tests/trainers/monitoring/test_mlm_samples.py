@@ -1,4 +1,4 @@
-"""Masked examples with the model's predictions as lines of text."""
+"""Test masked-LM samples: masked examples with the predictions of the model, as lines of text."""
 
 import numpy as np
 from hypothesis import given
@@ -33,7 +33,7 @@ ENGLISH = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS), "vo
 
 
 def batch(*rows: str, length: int = 24, room: int = 4):
-    """Rows of pieces, `piece>original` where one is masked, and logits that give each its id's likelihood."""
+    """Return the features of rows of tokens; a masked token is written `visible>original`."""
     features = {
         "input_ids": np.zeros((len(rows), length), np.int64),
         "input_mask": np.zeros((len(rows), length), np.int64),
@@ -56,10 +56,10 @@ def batch(*rows: str, length: int = 24, room: int = 4):
 
 
 def logits_for(features, *pieces: str, share: float = 0.75):
-    """Logits that predict one of the pieces after the other, with this probability."""
+    """Return logits that predict the given tokens at the masks in order, each with probability `share`."""
     weights = features["masked_lm_weights"]
     logits = np.full((*weights.shape, len(ENGLISH) + 3), np.log((1 - share) / (len(ENGLISH) - 1)), np.float32)
-    # Rows that no piece uses are never predicted.
+    # Entries of a padded vocabulary that are no token are never predicted.
     logits[..., len(ENGLISH) :] = 50
     for (row, slot), piece in zip(np.argwhere(weights > 0), pieces, strict=True):
         logits[row, slot, ENGLISH.ids[piece]] = np.log(share)
@@ -78,7 +78,7 @@ def test_masks_are_shown_with_original_prediction_and_probability():
     ]
 
 
-def test_rows_that_fill_up_and_rows_without_masks_are_passed_over():
+def test_padding_rows_and_rows_without_masks_are_skipped():
     features = batch("the [MASK]>cat", "it sat", "a [MASK]>mat", "the [MASK]>mat", "on [MASK]>it")
     features["example_weights"] = np.array([1, 1, 0, 1, 1], np.float32)
     logits = logits_for(features, "the", "a", "cat", "on", share=0.5)
@@ -98,12 +98,12 @@ def test_long_rows_begin_shortly_before_the_first_mask():
     assert "…" not in whole
 
 
-def test_what_cannot_be_printed_is_spelt_out():
+def test_unprintable_characters_are_escaped():
     features = batch("the [MASK]>\u200b")
     assert mlm_samples(features, logits_for(features, "\u200b"), ENGLISH) == [r"the [\u200b→\u200b 75%]"]
 
 
-def test_mlm_samples_are_found_again():
+def test_predictions_are_parsed_from_a_line():
     line = "a [SEP][##s→##t 3%] [[→[SEP] 4%] [##[→] 5%][→→→ 6%] [x] → y"
     assert FILLED.findall(line) == [("##s", "##t", "3%"), ("[", "[SEP]", "4%"), ("##[", "]", "5%"), ("→", "→", "6%")]
 
@@ -124,7 +124,7 @@ def test_any_example_is_one_line_with_its_masks(seed, instances, most):
         assert 1 <= line.count("→") <= masked
         if most >= 32:
             assert line.count("→") == masked
-            # With the originals in place of the predictions, and without spaces, it is the row again.
+            # With the originals in place of the predictions and without spaces, the line equals the row.
             original = features["input_ids"][row].copy()
             original[features["masked_lm_positions"][row, :masked]] = features["masked_lm_ids"][row, :masked]
             length = np.flatnonzero(features.get("sequence_ids", features.get("input_mask"))[row])[-1] + 1

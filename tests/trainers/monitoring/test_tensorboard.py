@@ -1,4 +1,4 @@
-"""Event files compared with the messages of TensorFlow, and as TensorBoard reads them."""
+"""Test event files against the messages of TensorFlow, and as TensorBoard reads them."""
 
 import math
 import time
@@ -18,7 +18,7 @@ SCALAR, TENSOR = 1, 2
 
 
 def events_of(directory):
-    """The events of the only file, as TensorFlow reads them; the checksums are verified."""
+    """Return the events of the only file, as read by TensorFlow, which verifies the checksums."""
     (path,) = directory.iterdir()
     records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     return [tf.compat.v1.Event.FromString(record) for record in records]
@@ -54,7 +54,7 @@ def test_events_are_those_of_tensorflow(tmp_path_factory, step, scalars, texts):
     ]
     assert len(events) == 3
     for event, fields in zip(events, expected, strict=True):
-        # Messages with NaN are not equal to themselves; their bytes are.
+        # Bytes are compared, since messages with NaN are not equal to themselves.
         message = tf.compat.v1.Event(wall_time=event.wall_time, **fields)
         assert event.SerializeToString(deterministic=True) == message.SerializeToString(deterministic=True)
 
@@ -78,7 +78,7 @@ def test_tensorboard_reads_unusual_numbers(tmp_path, number):
     log.close()
     accumulator = EventAccumulator(str(tmp_path)).Reload()
     (event,) = accumulator.Tensors("loss")
-    # TensorFlow would take 0.0 for -0.0 from its cache of constants.
+    # NumPy converts the number, since TensorFlow would return 0.0 for -0.0 from its cache of constants.
     with np.errstate(over="ignore"):
         expected = np.array(number).astype(np.float32)
     assert tf.make_ndarray(event.tensor_proto).tobytes() == expected.tobytes()

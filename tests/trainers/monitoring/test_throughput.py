@@ -1,4 +1,4 @@
-"""What an update costs and what devices can do: figures of the data sheets, arithmetic by hand."""
+"""Test the cost of a step and the peak of devices against data sheets and arithmetic by hand."""
 
 import subprocess
 import sys
@@ -53,11 +53,12 @@ def test_peaks_are_those_of_the_data_sheets(device, half, single):
         assert peak_flops(device, precision) == expected, precision
 
 
-def test_the_work_of_an_update_of_base_is_the_published_six_flops_a_parameter_and_token():
+def test_the_cost_of_a_step_of_base_is_six_flops_per_parameter_and_token():
     config = BertConfig.preset("base", 30522)
     work = cost_of_step(config, 256, [Rows(128, 20, 1000)], "length 128")
     assert (work.sequences, work.tokens, work.label) == (256, 256 * 128, "length 128")
-    # 85,054,464 weights of the layers' products and of attention over 128 positions, 3 x 2 operations each.
+    # The layers have 85,054,464 parameters. Their matrix products and attention over 128 positions count, with 3 x 2
+    # operations each.
     layers = 12 * (4 * 768**2 + 2 * 768 * 3072 + 2 * 128 * 768)
     head = 20 / 128 * (768**2 + 768 * 30522) + 768**2 / 128
     assert work.flops == pytest.approx(6 * (layers + head) * work.tokens)
@@ -79,7 +80,7 @@ def test_rows_are_counted_from_the_manifest(data):
     assert rows == (dataset.max_seq_length, dataset.max_predictions_per_seq, dataset.num_examples("train"))
 
 
-def test_paper_figures_need_no_tensorflow():
+def test_throughput_needs_no_tensorflow():
     code = "import sys, trainers.monitoring.throughput; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"tensorflow", "keras", "apache_beam"}.intersection(name.split(".")[0] for name in loaded)

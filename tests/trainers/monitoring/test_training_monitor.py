@@ -1,4 +1,4 @@
-"""A run watched: what metrics.jsonl and TensorBoard hold, whatever stopped it on the way, and the progress line."""
+"""Test the training monitor: `metrics.jsonl` and TensorBoard events, also of stopped runs, and the progress line."""
 
 import json
 import re
@@ -23,7 +23,7 @@ FIRST, SECOND = StepCost(4, 4 * 32.0, 1e6, unpadded_tokens=4 * 20.0), StepCost(8
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock whose time the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,13 +33,13 @@ class Clock:
 
 
 def ratios(step: int, other: bool = False) -> dict[str, tuple[float, float]]:
-    """What an update might give: numbers that do not add up the same in another order."""
+    """Return metric sums like those of a step: floating-point numbers whose total depends on the order of addition."""
     sums = {"loss": (1.1 / (step + 3), 1.0), "masked_lm_accuracy": (step * 0.1, 3.0 + step % 5)}
     return sums | ({"next_sentence_accuracy": (0.7, 1.0 + step % 2)} if other else {})
 
 
 def run(output: Path, last_step: int, stops: list[tuple[int, int]], eval_steps: int, stage_end: int) -> None:
-    """Makes the steps of a run; each stop is a checkpoint's step and how many steps later the run is killed."""
+    """Run all steps, with stops: (step of a checkpoint, number of steps after it when the run is killed)."""
     checkpoint, state = 0, {}
     for saved, more in [*stops, (last_step, 0)]:
         saved = min(max(saved, checkpoint), last_step)
@@ -87,7 +87,7 @@ def test_a_stopped_run_leaves_the_lines_of_one_that_never_stopped(
     assert lines(folder / "stopped") == lines(folder / "whole")
 
 
-def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
+def test_a_line_has_the_mean_metrics_since_the_line_before(tmp_path):
     run(tmp_path, 60, [], 30, 60)
     found = lines(tmp_path, timing=True)
     train = [line for line in found if line["split"] == "train"]
@@ -98,7 +98,7 @@ def test_a_line_has_the_updates_since_the_line_before_divided_once(tmp_path):
         assert line["loss"] == pytest.approx(sum(one["loss"][0] for one in some) / 3)
         top, bottom = (sum(one["masked_lm_accuracy"][i] for one in some) for i in (0, 1))
         assert line["masked_lm_accuracy"] == pytest.approx(top / bottom)
-        # Only every fourth update has pairs: a window without any has no accuracy of them.
+        # Only every fourth step has pairs; a window without pairs has no next-sentence accuracy.
         assert ("next_sentence_accuracy" in line) == any(step % 4 == 0 for step in steps)
         assert line["examples"] == 4 * line["step"]
         assert line["tokens"] == 4 * 32 * line["step"]
@@ -183,7 +183,7 @@ def test_the_next_report_is_the_next_step_that_writes_a_line(last_step, step):
 # The log file.
 
 
-def test_what_a_kill_tore_is_cut_off_and_what_came_after_the_checkpoint(tmp_path):
+def test_incomplete_lines_and_lines_after_the_checkpoint_are_removed(tmp_path):
     path = tmp_path / "metrics.jsonl"
     whole = [json.dumps({"split": "train", "step": step}) + "\n" for step in (5, 10, 11)]
     for torn in (
@@ -222,7 +222,7 @@ def test_a_line_of_a_step_replaces_the_one_before_it(tmp_path):
 # TensorBoard.
 
 
-def test_tensorboard_forgets_what_came_after_the_checkpoint(tmp_path):
+def test_tensorboard_drops_events_after_the_checkpoint(tmp_path):
     with TrainingMonitor(tmp_path, 40, {}, {}) as monitor:
         monitor.begin_stage(FIRST)
         for step in range(1, 31):
@@ -247,7 +247,7 @@ def values(events: EventAccumulator, tag: str) -> list[tuple[int, object]]:
 
 
 def accumulated(directory: Path) -> EventAccumulator:
-    """The events as TensorBoard reads them."""
+    """Return the events as TensorBoard reads them."""
     events = EventAccumulator(str(directory), size_guidance={"tensors": 0})
     return events.Reload()
 
@@ -269,11 +269,11 @@ def test_without_events_there_is_no_file(tmp_path):
     assert not (tmp_path / "logs").exists()
 
 
-# The line.
+# The progress line.
 
 
 def shown(monkeypatch, tmp_path, width: int | None) -> None:
-    """What is printed of some steps: to a terminal so wide, or to a file."""
+    """Print the progress of some steps to a terminal of this width, or to a file if it is None."""
     if width is not None:
         console = Console(highlight=False, force_terminal=True, width=width, color_system=None)
         monkeypatch.setattr(training_progress, "Console", lambda **options: console)
@@ -307,6 +307,6 @@ def test_a_terminal_has_the_parts_that_fit(monkeypatch, tmp_path, capsys, width)
     last = [line.rstrip() for line in printed if line.startswith("step 400/")][-1]
     assert len(last) <= width
     assert WHOLE.startswith(last + "  ")
-    # Nothing is left out that had room.
+    # The next part would not have fit.
     rest = WHOLE[len(last) :].lstrip().split("  ")
     assert len(last) + 2 + len(rest[0]) > width

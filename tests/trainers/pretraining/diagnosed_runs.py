@@ -1,4 +1,4 @@
-"""Pretrains small models, and returns what the diagnosis says of the runs."""
+"""Pretrain small models, and return the diagnosis of their runs."""
 
 from argparse import ArgumentParser
 from pathlib import Path
@@ -12,12 +12,12 @@ from trainers.pretraining.pretrain_flags import add_arguments
 from trainers.run_report.finished_run import Run, read_run
 from trainers.run_report.run_facts import facts_of
 
-# Learns a toy language, and most of the real texts.
+# With these flags, a model learns a toy language and most of the real texts.
 GOOD = ("--optimizer", "adamw", "--learning_rate", "3e-3", "--train_batch_size", "64", "--no_next_sentence")
 
 
 class Diagnosed(NamedTuple):
-    """A run: its files, the causes found, and whether it ended on the level of token frequencies."""
+    """A run with the causes found, and whether it ended at the level of token frequencies."""
 
     run: Run
     causes: list[str]

@@ -1,4 +1,4 @@
-"""A model that was trained from left to right is asked so, by every command that opens it."""
+"""Test that every command that loads a model with causal attention uses causal attention."""
 
 import json
 
@@ -24,8 +24,8 @@ def inputs(ids):
 
 @pytest.mark.parametrize("forward_of", [signatures.forward_function, signatures.plain_forward])
 @pytest.mark.parametrize("causal_attention", [False, True])
-def test_exports_attend_as_the_model_says(tmp_path, forward_of, causal_attention):
-    """With later pieces changed, earlier positions stay as they are if and only if they cannot see them."""
+def test_exports_use_the_attention_of_the_model(tmp_path, forward_of, causal_attention):
+    """Change a later token: the outputs at earlier positions stay equal if and only if attention is causal."""
     opened = load_model(write_model(tmp_path / "model", causal_attention=causal_attention))
     hidden = forward_of(opened)(inputs(IDS))[0].numpy()  # [1, 5, H]
     changed = forward_of(opened)(inputs(CHANGED))[0].numpy()
@@ -35,24 +35,24 @@ def test_exports_attend_as_the_model_says(tmp_path, forward_of, causal_attention
     opened = load_model(
         write_model(tmp_path / "classifier", "classification", ("a", "b"), causal_attention=causal_attention)
     )
-    # [CLS], the first position, sees nothing but itself.
+    # With causal attention, [CLS] at the first position attends only to itself.
     logits, changed = (np.asarray(forward_of(opened)(inputs(ids))) for ids in (IDS, CHANGED))
     assert np.array_equal(logits, changed) == causal_attention
 
 
 @pytest.mark.parametrize("causal_attention", [False, True])
-def test_features_attend_as_the_model_says(tmp_path, causal_attention):
+def test_features_use_the_attention_of_the_model(tmp_path, causal_attention):
     extractor = FeatureExtractor(
         write_model(tmp_path / "model", causal_attention=causal_attention), [-1], max_seq_length=8
     )
     (features,) = extractor.extract(["all human", "all rights"])
     first, second = np.split(features.values[0], features.row_splits[1:-1])
-    # The last layer of [CLS] and "all".
+    # The features of [CLS] and "all" in the last layer.
     assert np.array_equal(first[:2], second[:2]) == causal_attention
     assert not np.array_equal(first[2], second[2])
 
 
-def test_files_without_the_key_are_of_models_that_see_both_sides(tmp_path):
+def test_records_without_the_key_mean_bidirectional_attention(tmp_path):
     directory = write_model(tmp_path / "model", causal_attention=True)
     assert native.load(directory).causal_attention
     content = json.loads((directory / native.FILE_NAME).read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def test_files_without_the_key_are_of_models_that_see_both_sides(tmp_path):
     assert native.load(directory).causal_attention is False
 
 
-def test_converting_keeps_it_or_warns(tmp_path, capsys):
+def test_conversion_keeps_causal_attention_or_warns(tmp_path, capsys):
     directory = write_model(tmp_path / "model", causal_attention=True)
     for kind in ("native", "tf1", "huggingface"):
         assert beambert.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0

@@ -1,4 +1,4 @@
-"""Runs of schedule wsd that are extended: from before the decay, and from their last checkpoint."""
+"""Test runs with `--lr_schedule wsd` that are extended: from before the decay, and from their last checkpoint."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_an_extended_run_continues_from_before_the_decay_or_at_the_peak(tmp_path
     assert all(np.array_equal(first[name], second[name]) for name in second)
     assert learning_rates(tmp_path / "extended") == learning_rates(tmp_path / "straight")
 
-    # From the last checkpoint the rate is at its peak again, which the command says.
+    # From the last checkpoint, the learning rate is at its peak again, which the command prints.
     said = run("extended", 30)
     assert "had decayed since step 16, and is at its peak again from step 20" in said
     assert str(tmp_path / "extended/checkpoints/model.ckpt-16") in said

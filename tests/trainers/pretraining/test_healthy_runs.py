@@ -1,4 +1,4 @@
-"""Healthy runs of several languages, texts, sizes, optimizers and seeds leave the plateau without an alarm."""
+"""Test that healthy runs of several languages, texts, sizes, optimizers and seeds leave the plateau without warning."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ TOY_RUNS = {
     "bert_adam": (Language(3, 60, 2), (64, 1), (*BERT_ADAM, "--num_warmup_steps", "250", "--num_train_steps", "500")),
     "LAMB": (Language(4, 60, 2), (64, 1), (*LAMB, "--num_warmup_steps", "100", "--num_train_steps", "500")),
 }
-# Files below the shared data, flags of `build`, shape of the model, flags of `pretrain`.
+# Files in the shared data, flags of `build`, hidden size and layers of the model, seed, number of steps.
 ENGLISH = "wiki-extracted/enwiki-2015-00.bz2"
 REAL_RUNS = {
     "German novels": ("gutenberg/[78]*.txt", ("--language", "de"), (64, 2), 1, 1200),
@@ -61,7 +61,7 @@ def test_toy_languages(tmp_path, capsys, name):
 
 @pytest.fixture(scope="module")
 def built_of(tmp_path_factory, shared_data):
-    """A function from files and flags to a dataset of them, built once."""
+    """A function from files and flags to a dataset built from them; each dataset is built once."""
     datasets: dict[tuple, Path] = {}
 
     def build(files: str, flags: tuple[str, ...]) -> Path:

@@ -1,4 +1,4 @@
-"""A run's levels: recorded before the first step, kept when it resumes, and shown wherever its loss is."""
+"""Test the levels of a run: recorded before the first step, kept when it resumes, and shown next to its loss."""
 
 import json
 import re
@@ -42,10 +42,10 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     for name, level in record.levels.items():
         assert f"<td>{name}</td>" in section
         assert f"{level.loss:.3f}" in section
-        # In the figures of loss and accuracy.
+        # The figures of loss and accuracy show the level.
         assert len(re.findall(rf'class="level-name" [^>]*>{name} [\d.]+<', page)) == 2
 
-    # A resumed run keeps the record, even one that its data does not have any more.
+    # A resumed run keeps the recorded levels, even if they no longer match its data.
     path = output / baseline_record.FILE_NAME
     content = json.loads(path.read_text(encoding="utf-8"))
     content["levels"] = {"unigram": {"loss": 99.0, "accuracy": 0.5}}
@@ -55,13 +55,13 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     assert "step 8/8" in printed
     assert "past unigram" in printed
     assert baseline_record.load(output).levels["unigram"].loss == 99.0
-    # An evaluation alone names the level too.
+    # An evaluation without training names the level too.
     assert pretrain.run(options("--do_eval", "--num_train_steps", "8")) == 0
     assert "past unigram" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "beambert-baselines", "format_version": 2}'])
-def test_a_damaged_record_is_none(tmp_path, content):
+def test_a_corrupt_record_is_loaded_as_none(tmp_path, content):
     (tmp_path / baseline_record.FILE_NAME).write_bytes(content)
     assert baseline_record.load(tmp_path) is None
 
@@ -83,7 +83,7 @@ def test_runs_of_older_versions(options, tmp_path, capsys, content):
     page = write_report(output).read_text(encoding="utf-8")
     assert "levels" not in parsed(page).ids
     capsys.readouterr()
-    # They are computed when the run resumes.
+    # The levels are computed when the run resumes.
     assert pretrain.run(options("--num_train_steps", "4", "--do_train")) == 0
     assert re.search(r"^step 4/4 .*  (not )?past \w+  ", capsys.readouterr().out, re.MULTILINE)
     assert baseline_record.load(output) is not None

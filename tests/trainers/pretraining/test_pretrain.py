@@ -91,14 +91,14 @@ def test_checkpoint_has_the_released_names(tmp_path, options):
     assert "bert/encoder/layer_1/attention/self/query/kernel" in names
     assert "bert/embeddings/word_embeddings/adam_m" in names
     assert "cls/predictions/output_bias/adam_v" in names
-    # 46 variables of two layers, two slots each, and global_step.
+    # 46 variables of a model with two layers, two optimizer slots for each, and global_step.
     assert len(names) == 46 * 3 + 1
 
 
 def test_same_seed_same_weights_and_resuming_changes_nothing(tmp_path, options, capsys):
     straight, halves, other = (str(tmp_path / name) for name in ("straight", "halves", "other"))
     pretrain.run(options("--output", straight, "--do_train"))
-    # Resumed from the checkpoint at step 3 as after a kill: what came after it is gone.
+    # Resume from the checkpoint at step 3, as after a kill: the later checkpoint is deleted.
     pretrain.run(options("--output", halves, "--do_train", "--save_checkpoints_steps", "3"))
     assert_equal(weights(tmp_path / "straight", 6), weights(tmp_path / "halves", 6))
     for path in (tmp_path / "halves" / "checkpoints").glob("model.ckpt-6.*"):
@@ -112,7 +112,7 @@ def test_same_seed_same_weights_and_resuming_changes_nothing(tmp_path, options, 
     assert not np.array_equal(weights(tmp_path / "straight", 6)[name], weights(tmp_path / "other", 6)[name])
 
 
-def test_finished_run_is_evaluated_and_a_longer_one_goes_on(tmp_path, options, capsys):
+def test_finished_run_is_evaluated_and_a_longer_one_resumes(tmp_path, options, capsys):
     pretrain.run(options("--do_train"))
     capsys.readouterr()
     assert pretrain.run(options()) == 0
@@ -197,7 +197,7 @@ def test_without_validation_examples_a_warning_and_no_results(tmp_path, data, op
     assert not (tmp_path / "output" / "eval_results.txt").exists()
 
 
-def test_evaluating_on_the_way_needs_validation_examples(tmp_path, data, options):
+def test_evaluation_during_training_needs_validation_examples(tmp_path, data, options):
     write_dataset(data, {("train", 0): [10]})
     with pytest.raises(
         TrainingError, match="invalid --eval_steps 2: every --data directory must have a validation split"
@@ -220,7 +220,7 @@ def test_another_run_in_the_output_is_refused(tmp_path, data, options):
     assert (output / "run.json").read_bytes() == before
 
 
-def test_a_run_that_saved_nothing_binds_nobody(tmp_path, options):
+def test_a_run_without_checkpoints_restricts_no_options(tmp_path, options):
     pretrain.run(options("--num_train_steps", "1", "--do_train"))
     for path in (tmp_path / "output" / "checkpoints").iterdir():
         path.unlink()
@@ -299,12 +299,12 @@ def test_a_damaged_shard_is_named(data, options):
         pretrain.run(options("--num_train_steps", "10"))
 
 
-def test_damaged_records_are_left_out_and_counted_by_choice(tmp_path, data, options, capsys):
+def test_corrupt_records_are_skipped_and_counted_on_request(tmp_path, data, options, capsys):
     for name in ("train-0-0.tfrecord", "validation-0-0.tfrecord"):
         content = bytearray((data / name).read_bytes())
         content[20] ^= 1
         (data / name).write_bytes(content)
-    # The damaged train shard is read once: 8 updates of 4 are the 17 examples of one copy and 15 of the other.
+    # The corrupt training shard is read once: 8 steps of 4 read the 17 examples of one copy and 15 of the other.
     assert pretrain.run(options("--num_train_steps", "8", "--on_corrupt_record", "skip")) == 0
     said = capsys.readouterr()
     lines = [json.loads(line) for line in (tmp_path / "output/metrics.jsonl").read_text().splitlines()]

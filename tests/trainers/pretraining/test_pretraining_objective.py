@@ -71,7 +71,7 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
     for slot in ("", "/adam_m", "/adam_v"):
         assert shapes[f"bert/embeddings/word_embeddings{slot}"] == [len(VOCABULARY), 16]
         assert shapes[f"cls/predictions/output_bias{slot}"] == [len(VOCABULARY)]
-    # Either kind of model resumes from it.
+    # Models with and without vocabulary padding resume from the checkpoint.
     expected = evaluated(padded, batch())
     for options in ({"pad_vocabulary": True}, {}):
         task = pretraining_task(make_model(**options))
@@ -80,7 +80,7 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
         assert evaluated(task, batch()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_rows_that_only_fill_a_batch_up_count_for_nothing():
+def test_padding_rows_of_a_batch_have_no_effect():
     features = batch()
     weighted = {**features, "example_weights": np.array([1.0, 1.0, 1.0, 0.0], np.float32)}
     real = {name: values[:3] for name, values in features.items()}

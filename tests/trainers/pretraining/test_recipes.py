@@ -22,7 +22,7 @@ def parse(*argv):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_is_of_flags_that_there_are_and_can_run(name):
+def test_every_recipe_has_existing_flags_and_can_run(name):
     args = parse("--recipe", name)
     assert args.recipe == name
     for flag, value in RECIPES[name].flags.items():
@@ -35,11 +35,11 @@ def test_every_recipe_is_of_flags_that_there_are_and_can_run(name):
     assert args.eval_steps % args.save_checkpoints_steps == 0
 
 
-def test_flags_that_are_given_override_the_recipe_wherever_they_stand():
+def test_flags_override_the_recipe_in_any_order():
     for argv in (
         ["--recipe", "paper-base", "--train_batch_size", "32"],
         ["--train_batch_size", "32", "--recipe=paper-base"],
-        # 32 is the default, too.
+        # 32 is also the default.
         ["--train_batch_size=32", "--recipe", "paper-base"],
     ):
         args = parse(*argv)
@@ -54,7 +54,7 @@ def test_an_unknown_recipe_is_refused(capsys):
     assert "invalid choice: 'paper'" in capsys.readouterr().err
 
 
-def test_the_command_shows_them(capsys):
+def test_the_command_lists_the_recipes(capsys):
     with pytest.raises(SystemExit) as stop:
         beambert.main(["pretrain", "--recipe"])
     assert stop.value.code == 0
@@ -79,7 +79,7 @@ def test_the_command_puts_the_recipe_first():
     assert timed[-4:] == ["--recipe", "tiny-cpu", "--max_train_time", "2h"]
 
 
-def test_cost_is_what_a_plain_sum_gives():
+def test_cost_equals_a_plain_sum():
     config = BertConfig.preset("base", 30522)
     stages = plan_stages(10, [128, 512], "128x0.9,512x0.1", 4, "2:5")
     cost = run_cost(config, stages, [128, 512], [20, 77])
@@ -94,22 +94,22 @@ def test_cost_is_what_a_plain_sum_gives():
 
 def test_the_papers_runs():
     base, large = recipe_cost("paper-base"), recipe_cost("paper-large")
-    # Appendix A.2: 1,000,000 updates of 256 sequences, 90 % of them at 128.
+    # Appendix A.2: 1,000,000 steps of 256 sequences, 90 % of them at 128 tokens.
     assert base[:3] == large[:3] == (1_000_000, 256_000_000, 230_400_000 * 128 + 25_600_000 * 512)
-    # The usual estimate, 6 operations for every weight of a matrix product and position, to a tenth: attention comes on
-    # top, and the output matrix counts for the predicted positions alone.
+    # Within a tenth of the usual estimate, 6 operations per weight of a matrix product and position. The estimate lacks
+    # attention, and the output matrix counts for the predicted positions only.
     assert base.flops == pytest.approx(6 * 85e6 * base.positions, rel=0.1)
     assert large.flops == pytest.approx(6 * 302e6 * large.positions, rel=0.1)
 
 
-def test_a_day_is_a_day():
+def test_expected_hours_of_recipes():
     for name, least, most in (("one-day", 20, 23), ("tiny-cpu", 0.5, 0.8)):
         assert least < expected_hours(recipe_cost(name), RECIPES[name].hardware) < most
     hours = expected_hours(recipes.RunCost(1, 1, 1, 3.6e15), recipes.Hardware("", 2.0, 0.5))
     assert hours == pytest.approx(1.0)
 
 
-def test_the_peak_is_that_of_the_shares_shown_in_training():
+def test_the_peak_is_that_of_the_utilization_shown_in_training():
     assert recipes.H100.peak_tflops * 1e12 == peak_flops("NVIDIA H100 80GB HBM3", "bfloat16")
 
 
@@ -137,8 +137,8 @@ def test_the_table_in_the_documents_is_that_of_the_recipes():
     assert rows == expected
 
 
-def test_the_papers_time_as_the_documents_have_it():
-    """4 days on 16 and 64 chips of 45 TFLOP/s; with 512 positions in every update, too."""
+def test_documented_utilization_of_the_papers_runs():
+    """Compare with 4 days on 16 and 64 chips of 45 TFLOP/s, also for 512 positions in every step."""
     text = " ".join((ROOT / "docs/reference/recipes.md").read_text(encoding="utf-8").split())
     shares, longest = [], []
     for name, chips in (("paper-base", 16), ("paper-large", 64)):
@@ -150,7 +150,7 @@ def test_the_papers_time_as_the_documents_have_it():
     assert "had every step had 512 tokens per sequence, {:.0%} and {:.0%}".format(*longest).replace("%", " %") in text
 
 
-def test_the_slower_day_of_the_documents():
+def test_documented_hours_at_a_lower_utilization():
     slow = recipes.H100._replace(utilization=0.3)
     assert round(expected_hours(recipe_cost("paper-base"), slow)) == 22
     assert round(expected_hours(recipe_cost("one-day"), slow)) == 32

@@ -1,4 +1,4 @@
-"""Each fault put into a small run is named by the diagnosis, and by nothing else."""
+"""Test that the diagnosis names the fault that was put into a small run, and no other."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_a_learning_rate_that_is_too_high(tmp_path, capsys):
     result = pretrained(tmp_path, tmp_path / "data", language.model(), *flags)
     assert result.is_stuck
     assert result.causes == [LEARNING_RATE]
-    # Once during the run, and in the summary after the last checkpoint.
+    # Printed once during the run, and once in the summary after the last checkpoint.
     printed = capsys.readouterr().err
     assert printed.count("warning: The learning rate is too high") == 2
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -94,5 +94,5 @@ def test_a_fault_of_the_text_is_in_the_summary_of_a_run(tmp_path, capsys, fault,
     flags = [flag for flag in GOOD if flag != "--no_next_sentence"]
     result = pretrained(tmp_path, tmp_path / "data", language.model(32), *flags, "--num_train_steps", "40")
     assert cause in result.causes
-    # Before the first step and in the summary.
+    # Printed before the first step and in the summary.
     assert capsys.readouterr().err.count("warning: ") >= 2

@@ -1,4 +1,7 @@
-"""`--max_train_time`: the number of steps follows from measured times, and is then that of any other run."""
+"""Test `--max_train_time`: measured times determine the number of steps.
+
+The run then equals a run with that --num_train_steps.
+"""
 
 import dataclasses
 import itertools
@@ -17,7 +20,7 @@ COSTS = RunCosts({(0, 8): StageCost(0.5, 3.0), (1, 4): StageCost(2.0, 7.0)}, 1.0
 
 
 def ticking(seconds):
-    """A clock that advances by the same time at every reading."""
+    """Return a clock that advances by the same time at every reading."""
     return (reading * seconds for reading in itertools.count()).__next__
 
 
@@ -32,7 +35,7 @@ def test_the_time_of_a_run_is_the_sum_of_its_parts():
 
 
 @pytest.mark.parametrize("seconds", [0.0, 13.9, 14.5, 20.0, 63.0, 500.0])
-def test_the_largest_number_of_steps_is_that_of_a_search_one_by_one(seconds):
+def test_the_largest_number_of_steps_equals_a_linear_search(seconds):
     def seconds_of(steps):
         return run_seconds([Stage(0, 8, 0, steps, 0)], COSTS, 40, 0)
 
@@ -51,8 +54,8 @@ def variables(output, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
-def test_a_run_is_that_of_the_number_of_steps_that_it_recorded(tmp_path, options, capsys):
-    """Weights, optimizer state and metrics, bit by bit, although steps were made and undone before."""
+def test_a_timed_run_equals_a_run_with_its_recorded_number_of_steps(tmp_path, options, capsys):
+    """Compare weights, optimizer state and metrics bit by bit, although measured steps were made and undone before."""
     budget = options("--output", str(tmp_path / "timed"), "--max_train_time", "20s", "--save_checkpoints_steps", "4")
     budget = without_steps(budget)
     assert run_pretraining(budget, ticking(0.5)) == 0
@@ -74,7 +77,7 @@ def test_a_run_is_that_of_the_number_of_steps_that_it_recorded(tmp_path, options
     results = [(tmp_path / name / "eval_results.txt").read_text(encoding="utf-8") for name in ("timed", "straight")]
     assert results[0] == results[1]
 
-    # Resumed from an earlier checkpoint on a machine whose clock runs a hundred times faster.
+    # Resume from an earlier checkpoint on a machine whose clock runs a hundred times faster.
     for path in (tmp_path / "timed/checkpoints").glob(f"model.ckpt-{steps}.*"):
         path.unlink()
     assert run_pretraining(budget, ticking(50.0)) == 0
@@ -84,17 +87,17 @@ def test_a_run_is_that_of_the_number_of_steps_that_it_recorded(tmp_path, options
     again = variables(tmp_path / "timed", steps)
     assert all(np.array_equal(again[name], second[name]) for name in second)
 
-    # Another time would be another schedule.
+    # A different time would require a different schedule.
     with pytest.raises(TrainingError, match=rf"contains a run of {steps} steps, .* give --num_train_steps to extend"):
         run_pretraining(without_steps(options("--output", str(tmp_path / "timed"), "--max_train_time", "30s")))
 
 
 def without_steps(config):
-    """The flags of the fixture, without --num_train_steps."""
+    """Return a configuration without the --num_train_steps of the fixture."""
     return dataclasses.replace(config, num_train_steps=None)
 
 
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, options):
+def test_invalid_flags_are_errors_and_leave_no_files(tmp_path, options):
     with pytest.raises(TrainingError, match=r"invalid --max_train_time with --num_train_steps 6: .* omit one of them"):
         run_pretraining(options("--max_train_time", "2h"))
     with pytest.raises(TrainingError, match=r"invalid --max_train_time 5 s: start and measurement took \d+ s, and "):

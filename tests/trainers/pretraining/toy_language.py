@@ -1,4 +1,4 @@
-"""Writes pretraining data of toy languages, in which a small model learns neighbors within a few hundred steps."""
+"""Write pretraining data of toy languages, whose neighbors a small model learns within a few hundred steps."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ LENGTH, PREDICTIONS = 32, 5
 OPTIONS = PretrainingDataOptions(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNKNOWN, CLS, SEP, MASK = range(len(SPECIAL))
-# What can be wrong with the data.
+# Faults that the data can have.
 FAULTS = ("repeated lines", "shuffled labels", "no masks", "one class", "large vocabulary")
 
 
@@ -26,10 +26,10 @@ class Language:
     """A Markov chain over words: each has a few successors, and frequent words follow many others.
 
     Attributes:
-        seed: of the chain and of the texts.
+        seed: seed of the chain and of the texts.
         words: number of words.
         successors: number of successors of each word.
-        unused: entries of the vocabulary that occur in no text.
+        unused: number of vocabulary entries that occur in no text.
     """
 
     seed: int = 0
@@ -73,7 +73,7 @@ def write_language(directory: Path, language: Language, fault: str | None = None
     """Write a dataset with four training shards and one for validation.
 
     Args:
-        directory: of the dataset; it is created.
+        directory: directory of the dataset; created.
         language: the language of the text.
         fault: one of `FAULTS`, or None.
         rows: number of training rows.

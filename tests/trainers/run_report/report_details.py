@@ -1,4 +1,4 @@
-"""For tests: details of every kind of task, with a text wherever a text can be."""
+"""Return details of every kind of fine-tuning task for tests of reports, with a given text in every text field."""
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def regression(count=300, seed=0):
 
 
 def evaluations(text):
-    """Content of evaluation.json and eval_results.json for every kind of task, by a name."""
+    """Return the contents of evaluation.json and eval_results.json for every kind of task, by name."""
     two, hundred = ("not_paraphrase", "paraphrase"), [f"label {i} {text[:90]}" for i in range(100)]
     three = ("entailment", "neutral", "contradiction")
     loss = {"eval_loss": 0.5, "loss": 0.5, "global_step": 343}

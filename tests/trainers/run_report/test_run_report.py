@@ -1,4 +1,4 @@
-"""`report.html` of a run: whole, self-contained, harmless, true to the files, and readable in a browser."""
+"""Test `report.html` of a run: content, harmless and self-contained markup, missing files, display in a browser."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def lines(steps: int, report: int, evaluation: int) -> list[dict]:
 
 
 def write_run(output, found: list[dict], text: str = "text", options: dict | None = None) -> None:
-    """What a run leaves, with some text wherever text can be."""
+    """Write the files of a run, with the given text in every text field."""
     (output / "checkpoints").mkdir(parents=True)
     (output / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
     record = {
@@ -69,7 +69,7 @@ def page_of(output) -> str:
     return (output / FILE_NAME).read_text(encoding="utf-8")
 
 
-def test_the_page_is_whole_and_says_what_the_files_say(tmp_path):
+def test_the_page_is_complete_and_shows_the_values_of_the_files(tmp_path):
     write_run(tmp_path, lines(1000, 50, 500))
     page = page_of(tmp_path)
     assert_harmless(page)
@@ -91,7 +91,7 @@ def test_the_page_is_whole_and_says_what_the_files_say(tmp_path):
         ),
     ):
         assert words in text, words
-    # loss, masked-LM loss, two accuracies, rate, norm; three of speed.
+    # Figures: loss, masked-LM loss, two accuracies, learning rate, gradient norm, and three of speed.
     assert page.count("<svg") == 9
     assert page.count("<article") == 2
     assert '<mark class="other"><s>cat</s> dog <small>12%</small></mark>' in page
@@ -137,7 +137,7 @@ def test_markup_in_any_string_is_shown_not_run(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1, 2]", "\xff", '{"options": 3, "stages": [1], "versions": []}'])
-def test_what_is_missing_or_damaged_is_left_out(tmp_path, damage):
+def test_missing_or_malformed_files_are_omitted(tmp_path, damage):
     assert_harmless(page_of(tmp_path))
     (tmp_path / "checkpoints").mkdir()
     for name in ("run.json", "bert_config.json", "eval_results.json", "metrics.jsonl", "checkpoints/best.json"):

@@ -1,4 +1,4 @@
-"""Several runs beside each other: numbers against Python's own statistics, the page against a parser and a browser."""
+"""Test the report of several runs: numbers against Python's statistics, the page in a parser and a browser."""
 
 import re
 import statistics
@@ -52,14 +52,14 @@ def test_the_summary_counts_the_runs_that_ended_well():
     assert (found.runs, found.best) == (3, 1)
     assert found.mean == pytest.approx(0.86193333)
     assert found.deviation == pytest.approx(0.01414508)
-    # Of a loss the lowest is the best.
+    # The lowest loss is the best.
     assert summary(RUNS, "eval_loss").best == 1
     assert summary(RUNS[2:3], "eval_accuracy") is None
     with pytest.raises(TrainingError, match="invalid --best_metric"):
         summary(RUNS, "global_step")
 
 
-def test_the_line_of_a_terminal():
+def test_the_summary_line():
     assert summary_line(RUNS, "eval_accuracy") == (
         "accuracy over 3 runs: mean 0.8619, standard deviation 0.0141; best 0.8701 (seed-2)"
     )

@@ -1,4 +1,4 @@
-"""The sections of a fine-tuned run's report: true to the details, harmless, readable, gone where they are damaged."""
+"""Test the sections of a fine-tuning report: content, harmless markup, readability, and malformed details."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
 RIGHT_TO_LEFT = "יולד جميع הניאס \u202eقلب " + "ש" * 50
 LONG = "x" * 3000 + " " + "long " * 600
 KINDS = tuple(evaluations("text"))
-# Sections that each kind of task has of its own.
+# Sections that are specific to each kind of task.
 OWN = {
     "mrpc": ("published", "confusion", "errors", "classes"),
     "many": ("confusion", "errors", "classes"),
@@ -72,7 +72,7 @@ def test_training_and_evaluation_share_the_figure_of_a_metric(tmp_path):
     assert "accuracy of train and validation by step" in page
     assert "loss of train and validation by step" in page
     assert "task loss" not in page
-    # Loss, learning rate, accuracy, F1.
+    # Figures: loss, learning rate, accuracy and F1.
     assert page.count("<svg") == 4
 
 
@@ -97,8 +97,8 @@ def test_any_text_is_shown_and_nothing_of_it_runs(tmp_path, kind, text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_damaged_is_left_out(tmp_path, kind):
-    """Every value of the details in turn is replaced by something else: the page is made all the same."""
+def test_malformed_details_are_omitted(tmp_path, kind):
+    """Replace each value of the details in turn: the sections and the page are rendered all the same."""
     evaluation, results = evaluations("text")[kind]
 
     def places(value, path=()):
@@ -141,7 +141,7 @@ def test_scores_stand_beside_published_ones(tmp_path):
     for words in ("81.2", "88.4", "80.8", "88.5"):
         assert words in text, words
     assert "78.7" not in text
-    # In percent there; how many questions there are is no metric.
+    # SQuAD metrics are in percent. The number of questions is not a metric.
     assert "81.25%" in text
     assert "10,570" not in text
     text = text_of(page_of(write_run(tmp_path / "squad2", "squad2")))
@@ -172,7 +172,7 @@ def test_the_matrix_has_every_count_and_its_sums():
     assert [unescape(label) for label, _ in rows] == ["a", "b", "<c>", "all"]
     cells = [re.findall(r">(\d+)</td>", cells) for _, cells in rows]
     assert cells == [["5", "2", "0", "7"], ["1", "7", "0", "8"], ["0", "3", "4", "7"], ["6", "12", "4", "22"]]
-    # 5 of 7 and 3 of 7, of four shades by the root of the share; the right ones are bold too.
+    # 5 of 7 and 3 of 7, in one of four shades by the square root of the fraction. Correct counts are also bold.
     assert '<td class="number hit right-3" title="71.4% of the row">5</td>' in html
     assert '<td class="number wrong-2" title="42.9% of the row">3</td>' in html
     # By hand: precision 5/6, recall 5/7, F1 10/13.
@@ -181,7 +181,7 @@ def test_the_matrix_has_every_count_and_its_sums():
     )
 
 
-def test_of_many_labels_the_pairs_are_shown_that_are_most_confused():
+def test_with_many_labels_the_most_confused_pairs_are_shown():
     labels = [f"label {i}" for i in range(100)]
     content = confusion(labels)
     content["counts"][17][42] = 5000
@@ -195,19 +195,19 @@ def test_of_many_labels_the_pairs_are_shown_that_are_most_confused():
     assert task_tables.by_class(content).count("<tr>") == 21
 
 
-def test_a_model_that_says_the_same_of_everything_is_warned_of():
+def test_a_constant_prediction_gives_a_warning():
     evaluation = {"task": "rte", "splits": {"dev": {"confusion": {"labels": ["a", "b"], "counts": [[0, 9], [0, 7]]}}}}
     (warning,) = warnings_of_details(evaluation)
     assert "The model predicts the label b for every example of dev" in warning
     evaluation["splits"]["dev"]["confusion"]["counts"] = [[0, 0], [0, 7]]
     (warning,) = warnings_of_details(evaluation)
     assert "Every example of dev has the label b (7 examples)" in warning
-    # Those that the task has found are shown too; what is no text is left out.
+    # The warnings that the task recorded are shown too; values that are not text are omitted.
     evaluation["splits"]["dev"] = {"warnings": ["a finding", 3]}
     assert warnings_of_details(evaluation) == ["a finding"]
 
 
-def test_a_regression_is_a_cloud_around_its_diagonal():
+def test_a_regression_is_a_scatter_plot_with_a_diagonal():
     html = task_tables.regression({"points": [[0, 1], [5, 4.5], [2, 2], [3, float("nan")]]})
     assert html.count("<circle") == 3
     assert html.count('class="diagonal"') == 1
@@ -220,14 +220,14 @@ def test_a_regression_is_a_cloud_around_its_diagonal():
     assert task_tables.regression({"points": []}) == ""
 
 
-# Spans in their context.
+# Marked spans in their context.
 
 _TAG = re.compile(r'<mark class="([^"]*)">|</mark>')
 _SPANS = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 30)), max_size=3)
 
 
 def characters(html):
-    """Every character with the class that it is marked by, read from the markup in one pass."""
+    """Yield every character with the class of its mark, read from the markup in one pass."""
     kind, place = "", 0
     for tag in _TAG.finditer(html):
         yield from ((character, kind) for character in unescape(html[place : tag.start()]))
@@ -247,7 +247,7 @@ def test_every_character_has_the_marks_of_its_spans(context, true, predicted):
         assert kind.split() == wanted
 
 
-def test_what_is_far_from_all_spans_is_left_out():
+def test_text_far_from_all_spans_is_omitted():
     context = "".join(f"{i:05d} " for i in range(500))
     html = marked_context(context, [(1200, 1206)], [(2400, 2406)])
     assert html.startswith("… ")
@@ -256,7 +256,7 @@ def test_what_is_far_from_all_spans_is_left_out():
     assert '<mark class="true">00200 </mark>' in html
     assert '<mark class="predicted">00400 </mark>' in html
     assert "00300" not in html
-    # Nothing predicted, nothing true: how the context begins.
+    # Without any span, the start of the context is shown.
     assert marked_context(context, [], []) == context[:395] + " …"
     assert marked_context("x" * 900, [(450, 451)], []).count("x") == 401
     assert marked_context("short", [], []) == "short"

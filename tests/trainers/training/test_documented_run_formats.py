@@ -1,4 +1,4 @@
-"""The pages about the files of a run list exactly the fields that the code writes and reads."""
+"""Test that the reference pages of run files list exactly the fields that the code writes and reads."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Runs of the whole command that are killed, stopped, out of space or fed with bad numbers, and go on."""
+"""Test `beambert pretrain` under faults: kills, signals, a full disk and non-finite values, and resuming after them."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ def inputs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pretrain(inputs):
-    """A function of an output directory that runs the command in a process; its exit code and what it said."""
+    """A function that runs the command in a child process, and returns its exit code and its output."""
 
     def call(output, *flags, fault=None):
         argv = ["pretrain", "--model", str(inputs / "model.json"), "--do_train"]
@@ -55,7 +55,7 @@ def pretrain(inputs):
 
 @pytest.fixture(scope="module")
 def straight(pretrain, tmp_path_factory):
-    """The output of a run that nothing happens to."""
+    """The output directory of a run without faults."""
     output = tmp_path_factory.mktemp("straight") / "output"
     code, said = pretrain(output)
     assert code == 0, said
@@ -63,7 +63,7 @@ def straight(pretrain, tmp_path_factory):
 
 
 def command(argv, fault):
-    """What the process does: arms the fault, then runs the command."""
+    """Prepare the fault, then run the command; called in the child process."""
     if fault:
         name, *arguments = fault
         globals()[name](*arguments)
@@ -71,7 +71,7 @@ def command(argv, fault):
 
 
 def at_step(step, action):
-    """Calls `action` when the loop has made so many steps, before it saves."""
+    """Call `action` when the loop has completed N steps, before it saves a checkpoint."""
     update = TrainingMonitor.update
 
     def updated(self, made, *arguments, **named):
@@ -84,7 +84,7 @@ def at_step(step, action):
 
 
 def before_save(step, action):
-    """Calls `action` when the checkpoint of that step is about to be saved."""
+    """Call `action` before the checkpoint of a step is saved."""
     save = checkpoint_manager.save
 
     def saved(directory, made, *arguments, **named):
@@ -99,14 +99,14 @@ def signals_at(step, *numbers):
     def send():
         for number in numbers:
             os.kill(os.getpid(), number)
-            # Two at once would be taken for one.
+            # A second signal less than a second later would be ignored.
             time.sleep(1.1 if len(numbers) > 1 else 0)
 
     at_step(step, send)
 
 
 def killed_in_save(step):
-    """Dies inside the save, when all but the index is in place."""
+    """Kill the process during a save, when all files but the index are in place."""
     name = f"model.ckpt-{step}.index"
 
     def look(event, arguments):
@@ -117,7 +117,7 @@ def killed_in_save(step):
 
 
 def disk_full_at_save(step):
-    """From that save on, files of a few kilobytes can be written."""
+    """Limit the size of files to a few kilobytes, from the save of a step on."""
     before_save(step, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY)))
 
 
@@ -126,7 +126,7 @@ def last_saved(output):
 
 
 def assert_same(output, straight):
-    """Both runs end with the same bytes in their last checkpoint, the same best one and the same lines of metrics."""
+    """Check that two runs have the same bytes in the last checkpoint, the same best checkpoint and lines of metrics."""
     for kind in ("index", "data-00000-of-00001"):
         name = f"checkpoints/model.ckpt-{STEPS}.{kind}"
         assert (output / name).read_bytes() == (straight / name).read_bytes(), name
@@ -144,17 +144,17 @@ def assert_same(output, straight):
 
 
 def logged(output):
-    """The lines of `metrics.jsonl`, without what a clock decides."""
+    """Return the lines of `metrics.jsonl`, without the fields that depend on time."""
     lines = (output / metrics_jsonl.FILE_NAME).read_text(encoding="utf-8").splitlines()
     lines = map(json.loads, lines)
     return [{name: line[name] for name in line.keys() - metrics_jsonl.TIMING_FIELDS} for line in lines]
 
 
-def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tmp_path, pretrain, straight):
+def test_a_run_with_faults_ends_like_an_uninterrupted_run(tmp_path, pretrain, straight):
     output = tmp_path / "output"
 
     def meets(code, saved, *fault):
-        """The command goes on where it was, meets a fault, exits with `code` and leaves the checkpoint of `saved`."""
+        """Run the command with a fault; check that it resumes, its exit code and the step of its last checkpoint."""
         before = last_saved(output) if output.exists() else None
         got, said = pretrain(output, fault=fault or None)
         assert got == code, said
@@ -173,13 +173,13 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
     (line,) = [line for line in said.splitlines() if "error" in line]
     assert re.search(r"model.ckpt-20 cannot be written .*file too large.* resumes from .*model.ckpt-16$", line)
 
-    # An update is under way when a signal comes; here it is followed by an evaluation, which a stop does not wait for.
+    # The signal arrives at a step after which an evaluation is due. Stopping does not wait for the evaluation.
     said = meets(128 + signal.SIGTERM, 24, "signals_at", 24, signal.SIGTERM)
     assert re.search(r"Stopped at step 24: saved .*model.ckpt-24;", said)
 
     meets(128 + signal.SIGINT, 27, "signals_at", 27, signal.SIGINT)
 
-    # The second signal waits for nothing.
+    # The second signal ends the process at once, without a checkpoint.
     meets(128 + signal.SIGINT, 32, "signals_at", 33, signal.SIGINT, signal.SIGINT)
 
     meets(0, STEPS)
@@ -193,8 +193,8 @@ def test_a_run_that_everything_happens_to_ends_as_one_that_nothing_happens_to(tm
     }
 
 
-def test_a_run_of_two_phases_goes_on_in_either(tmp_path, inputs, pretrain):
-    # Rows of half the length first, in batches that grow; then the whole length, in two parts an update.
+def test_a_run_of_two_phases_resumes_in_either_phase(tmp_path, inputs, pretrain):
+    # First rows of half the length in growing batches, then rows of full length. Every step has two micro-batches.
     short = tmp_path / "short"
     write_dataset(short, max_seq_length=LENGTH // 2, options=dataclasses.replace(OPTIONS, max_seq_length=LENGTH // 2))
     flags = [
@@ -211,19 +211,19 @@ def test_a_run_of_two_phases_goes_on_in_either(tmp_path, inputs, pretrain):
     assert_same(output, straight)
 
     lines = {line["step"]: line for line in logged(straight) if line["split"] == "train"}
-    # Neither the learning rate nor the optimizer begins anew with a phase; a line has the mean of two updates.
+    # A new phase resets neither the learning rate nor the optimizer. A line has the mean over two steps.
     rates = [0.01 * min(made / 4, 1 - made / 40) for made in range(STEPS)]
     for step in (2, 4, 6, 24, 26, 40):
         assert lines[step]["learning_rate"] == pytest.approx(sum(rates[step - 2 : step]) / 2, rel=1e-5)
     assert [lines[step]["examples"] for step in (4, 10, 24, 26, 40)] == [8, 32, 116, 132, 244]
     before, after = (tf.train.load_checkpoint(str(straight / f"checkpoints/model.ckpt-{step}")) for step in (20, STEPS))
     name = "bert/encoder/layer_0/intermediate/dense/kernel/adam_v"
-    # A running mean of squares falls by no more than its own decay.
+    # In each step, a running mean of squares falls at most by its decay rate.
     assert (after.get_tensor(name) > 0.99 * 0.999**20 * before.get_tensor(name)).all()
 
 
 def poison(data, shard, rows):
-    """Makes the weights of masked words in some rows of a shard not numbers, as a fault of the hardware would."""
+    """Set masked_lm_weights to NaN in some rows of a shard, as a hardware fault might."""
     path = data / shard
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -235,9 +235,9 @@ def poison(data, shard, rows):
             writer.write(example.SerializeToString(deterministic=True))
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoint(tmp_path, pretrain):
+def test_a_nonfinite_loss_stops_the_run_and_names_the_last_checkpoint(tmp_path, pretrain):
     write_dataset(tmp_path / "data")
-    # 17 examples come before those of the second set of masks, in these shards; update 4 is the first with one.
+    # The 17 examples of copy 0 come before those of copy 1, in these shards; step 4 is the first with one of them.
     for shard, count in (("train-1-0.tfrecord", 8), ("train-1-1.tfrecord", 9)):
         poison(tmp_path / "data", shard, range(count))
     output = tmp_path / "output"
@@ -248,11 +248,11 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_last_good_checkpoi
     assert last_saved(output) == 3
 
 
-def test_updates_that_are_no_number_are_skipped_and_counted(tmp_path, pretrain):
+def test_nonfinite_steps_are_skipped_and_counted(tmp_path, pretrain):
     write_dataset(tmp_path / "data")
     poison(tmp_path / "data", "train-1-0.tfrecord", [3])
     output = tmp_path / "output"
-    # 68 examples: both sets of masks twice, and the bad one with them.
+    # 68 examples: both copies of the data twice, and so the example with NaN twice.
     code, said = pretrain(output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_nonfinite", "skip")
     assert code == 0, said
     assert logged(output)[-1]["skipped_steps"] == 2

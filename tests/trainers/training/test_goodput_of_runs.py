@@ -1,4 +1,4 @@
-"""The goodput of real runs: with slow evaluations and checkpoints, and after a kill."""
+"""Test the goodput of real runs: with slow evaluations and checkpoints, and after a kill."""
 
 import json
 import subprocess
@@ -23,8 +23,8 @@ from trainers.objective import Objective
 
 STEPS = 40
 KILLED_AT, SAVED_EVERY = 14, 10
-# A pretraining run that kills itself after a step, unless it is 0. It prints the times between which the command
-# started, and those between which its last record was written.
+# A pretraining run that kills itself after step `killed_at`, or never if it is 0. It prints the earliest and latest
+# possible times of the start of the command and of its last record.
 CHILD = """
 import json, os, signal, sys, time
 import beambert

@@ -18,7 +18,10 @@ from trainers.objective import Objective
 
 
 def line_task(side_effect=None):
-    """Fits y = slope * x by squared error; `side_effect` is called with each batch's first x."""
+    """Return a task that fits y = slope * x by squared error, and its slope.
+
+    `side_effect` is called with the first x of each batch.
+    """
     slope = keras.Variable(0.0)
 
     def weights(features):
@@ -40,11 +43,11 @@ def batches(values, size=2):
 
 
 def saved_step(output):
-    """The number of steps in the last checkpoint."""
+    """Return the number of steps in the last checkpoint."""
     return tf.train.load_variable(str(checkpoint_manager.checkpoints(output / "c")[-1].prefix), "global_step")
 
 
-def test_saves_on_the_way_and_at_the_end_whatever_the_loop_length(tmp_path, capsys):
+def test_checkpoint_intervals_do_not_depend_on_iterations_per_loop(tmp_path, capsys):
     task, slope = line_task()
     trainer = Trainer(task, settings())
     stopped = trained(trainer, repeated(batches([1, 2, 3, 4])), tmp_path, shown={"error": "squared error"})
@@ -79,7 +82,7 @@ def test_tensorboard_has_the_metrics(tmp_path):
 
 @pytest.fixture
 def interrupt_handler():
-    """Ctrl-C as in a foreground process, wherever the tests run; returns the function that sets another handler."""
+    """The SIGINT handler of a foreground process, wherever the tests run; yields a function that sets another one."""
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda handler: signal.signal(signal.SIGINT, handler)
@@ -119,9 +122,9 @@ def test_a_loss_that_is_not_finite_names_step_and_checkpoint(tmp_path, bad):
         trained(Trainer(task, settings()), batches_of(batches([bad] * 20)), tmp_path / "other")
 
 
-def test_a_gradient_that_is_not_finite_is_no_checkpoint(tmp_path):
+def test_a_nonfinite_gradient_is_not_saved(tmp_path):
     variable = keras.Variable(0.0)
-    # The root of 0 is finite, its slope is not.
+    # The square root of 0 is finite, but its derivative is not.
     one = tf.constant(1.0)
     task = Objective(
         {"v": variable}, lambda f, seed: {"a": (tf.sqrt(variable) + 0 * f["x"][0], one)}, lambda f: {"a": one}
@@ -147,7 +150,7 @@ def test_dropout_seeds_differ_in_every_coordinate_and_are_repeatable():
         assert last == 0
         assert dropout_seed(*coordinates).numpy().tolist() == [first, last]
         seeds[coordinates] = first
-    # No two share a first element, so the call sites counted in the second never meet.
+    # No two seeds share their first element, so dropout call sites, numbered in the second, never have equal seeds.
     assert len(set(seeds.values())) == len(seeds)
 
 
@@ -182,7 +185,7 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert lines[-1]["skipped_steps"] == 1
     assert all(np.isfinite(line["loss"]) for line in lines if "loss" in line)
-    # The update before and those after are made as if nothing had happened in between, but for the rate's course.
+    # The steps before and after the skipped one are made as usual; only the learning-rate schedule counts it too.
     assert other.numpy() == 0.0
     updated(good, batches([1, 2])[0])
     assert 0 < other.numpy() < slope.numpy()
@@ -210,7 +213,7 @@ def test_evaluations_on_the_way_choose_the_best_checkpoint(tmp_path):
     }
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines if line["split"] == "validation"] == [2, 4, 6, 8]
-    # Every evaluation comes with a checkpoint.
+    # Every evaluation saves a checkpoint.
     assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(tmp_path / "c")] == [2, 4, 6, 8, 10]
 
 

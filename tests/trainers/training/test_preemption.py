@@ -14,7 +14,7 @@ from trainers.training import preemption
 
 @pytest.fixture
 def interrupt_handler():
-    """Ctrl-C as in a foreground process, wherever the tests run; returns the function that sets another handler."""
+    """The SIGINT handler of a foreground process, wherever the tests run; yields a function that sets another one."""
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda handler: signal.signal(signal.SIGINT, handler)
@@ -27,7 +27,7 @@ def open_files():
 
 @pytest.mark.usefixtures("interrupt_handler")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_noted_and_all_is_as_before_afterwards(number, capfd, monkeypatch):
+def test_a_signal_is_recorded_and_the_handlers_are_restored(number, capfd, monkeypatch):
     monkeypatch.setattr(preemption, "REPEAT_SECONDS", math.inf)
     handler, descriptor, threads = signal.getsignal(number), signal.set_wakeup_fd(-1), threading.active_count()
     files = open_files()
@@ -35,11 +35,11 @@ def test_a_signal_is_noted_and_all_is_as_before_afterwards(number, capfd, monkey
         assert noted.signal_number is None
         os.kill(os.getpid(), number)
         assert noted.signal_number == number
-        # The same wish, told twice.
+        # A repeated signal is the same request.
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is handler
     assert signal.set_wakeup_fd(descriptor) == -1
-    # Threads of earlier tests may end meanwhile.
+    # Threads of earlier tests may end in the meantime.
     assert threading.active_count() <= threads
     assert open_files() == files
     (line,) = capfd.readouterr().err.splitlines()
@@ -53,7 +53,7 @@ def test_an_ignored_signal_stays_ignored(interrupt_handler):
         assert noted.signal_number is None
 
 
-def test_outside_the_main_thread_nothing_is_noted():
+def test_no_signal_is_recorded_outside_the_main_thread():
     seen = []
 
     def body():
@@ -67,7 +67,7 @@ def test_outside_the_main_thread_nothing_is_noted():
 
 
 def compute_for_ever():
-    """One call into TensorFlow that does not end."""
+    """Make a call into TensorFlow that never returns."""
     with preemption.preemption_signals():
         print("ready", flush=True)
         tf.function(lambda: tf.while_loop(lambda x: True, lambda x: (tf.sin(x),), (tf.zeros([100]),)))()

@@ -1,4 +1,4 @@
-"""Ctrl-C while TensorFlow is imported, and the end of a process that reads training data ahead."""
+"""Test Ctrl-C during the import of TensorFlow, and the exit of a process that prefetches training data."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ READY = "import sys, time\nprint('ready', file=sys.__stdout__, flush=True)\n"
     "keras",
     [
         "time.sleep(120)",
-        # Libraries that turn an interrupted import into another error, or into nothing.
+        # Libraries that convert the interruption of an import into another error, or suppress it.
         "try:\n    time.sleep(120)\nexcept KeyboardInterrupt:\n    raise ImportError('half imported')",
         "try:\n    time.sleep(120)\nexcept KeyboardInterrupt:\n    pass",
     ],
@@ -45,7 +45,7 @@ def test_ctrl_c_while_tensorflow_is_imported_is_one_line(tmp_path, keras):
 
 
 def test_a_process_ends_although_readers_read_ahead():
-    """Readers in Python, called by TensorFlow's threads, that are within a call when the command ends."""
+    """Check that running calls of Python readers, made by TensorFlow's threads, do not block the exit of a command."""
     program = """
 import sys, time
 from beambert_common import process

@@ -1,4 +1,4 @@
-"""Who holds the directory of a run: of several machines the chief alone."""
+"""Test the lock of a run directory: of several processes that train together, only the chief holds it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ CONFIGS = [
     ({"worker": HOSTS}, "worker", 0, True),
     ({"worker": HOSTS}, "worker", 1, False),
     ({"chief": HOSTS[:1], "worker": HOSTS[1:]}, "chief", 0, True),
-    # Before, this worker too took itself for the chief.
+    # Earlier code treated this worker as a second chief.
     ({"chief": HOSTS[:1], "worker": HOSTS[1:]}, "worker", 0, False),
 ]
 
@@ -27,7 +27,7 @@ def config(strategy, **changes):
 
 
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
-def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index, chief, tmp_path, monkeypatch):
+def test_only_the_chief_of_several_machines_holds_the_lock(cluster, kind, index, chief, tmp_path, monkeypatch):
     def become(kind, index):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}))
 
@@ -35,7 +35,7 @@ def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index,
         become(kind, index)
         with run_lock(tmp_path, config(strategy)):
             assert (tmp_path / LOCK_NAME).exists() == chief
-            # The others join while the chief holds it.
+            # The other workers start while the chief holds the lock.
             become("worker", 1)
             with run_lock(tmp_path, config(strategy)):
                 pass
@@ -44,7 +44,7 @@ def test_of_several_machines_the_chief_alone_holds_the_run(cluster, kind, index,
 
 
 @pytest.mark.parametrize("strategy", ["auto", "mirrored", "multi_worker"])
-def test_of_several_processes_with_jax_the_first_alone_holds_the_run(strategy, tmp_path):
+def test_only_the_first_of_several_jax_processes_holds_the_lock(strategy, tmp_path):
     chief, other = (
         config(strategy, coordinator_address="a:1", num_processes=2, process_id=process_id) for process_id in range(2)
     )
@@ -57,12 +57,12 @@ def test_of_several_processes_with_jax_the_first_alone_holds_the_run(strategy, t
 
 
 def test_processes_of_jax_are_refused_for_tensorflow():
-    # Both processes would take themselves for the chief and write the same files.
+    # Both processes would be the chief and write the same files.
     with pytest.raises(TrainingError, match="--coordinator_address with --backend tensorflow: it requires"):
         config("auto", backend="tensorflow", coordinator_address="a:1", num_processes=2, process_id=1)
 
 
-def test_variables_of_a_cluster_do_not_unlock_a_run_of_tensorflow(tmp_path, monkeypatch):
+def test_tpu_cluster_variables_do_not_disable_the_lock_with_tensorflow(tmp_path, monkeypatch):
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b")
     monkeypatch.setenv("TPU_WORKER_ID", "1")
     with run_lock(tmp_path, config("auto", backend="tensorflow")):
@@ -70,7 +70,7 @@ def test_variables_of_a_cluster_do_not_unlock_a_run_of_tensorflow(tmp_path, monk
 
 
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)
-def test_the_chief_of_tensorflow_is_the_same(cluster, kind, index, chief, monkeypatch):
+def test_tensorflow_distribution_has_the_same_chief(cluster, kind, index, chief, monkeypatch):
     import tensorflow as tf
 
     from trainers.backends.tensorflow.distribution import _is_chief

@@ -37,7 +37,7 @@ def record(*flags, data=((SHORT, 128),), **changed):
 
 
 def refused(tmp_path, step, old, new, config=CONFIG):
-    """What stands in the way of going on, None if nothing does."""
+    """Return the message with which resuming is refused; None if the run can be resumed."""
     try:
         check_same_run(tmp_path, step, old, new, CONFIG, config)
     except TrainingError as error:
@@ -92,7 +92,7 @@ def test_the_last_step(tmp_path):
         (["--batch_ramp", "8:10"], r"batch size at step 0 \(32 before, 8 now\)"),
     ],
 )
-def test_what_makes_another_run(tmp_path, flags, message):
+def test_options_that_make_a_different_run(tmp_path, flags, message):
     old, new = record(), record(*flags)
     with pytest.raises(TrainingError, match=message):
         check_same_run(tmp_path, 50, old, new, CONFIG, CONFIG)
@@ -107,8 +107,8 @@ def test_every_difference_is_named(tmp_path):
     assert "model hidden_size (8 before, 16 now)" in said
 
 
-def test_the_batch_size_may_change_from_here_on(tmp_path):
-    """As the message of the refusal says."""
+def test_the_batch_size_may_change_from_the_current_step_on(tmp_path):
+    """Resume with the flag that the error message suggests."""
     assert refused(tmp_path, 50, record(), record("--batch_ramp", "32:50", "--train_batch_size", "8")) is None
     assert refused(tmp_path, 51, record(), record("--batch_ramp", "32:50", "--train_batch_size", "8"))
     ramped = record("--batch_ramp", "8:10,16:70")
@@ -122,7 +122,7 @@ def test_a_phase_may_be_added_before_it_begins(tmp_path):
     assert refused(tmp_path, 90, record(), both) is None
     assert refused(tmp_path, 90, both, record()) is None
     assert "at step 90 (aaaaaaaaaaaa... before, bbbbbbbbbbbb... now)" in refused(tmp_path, 91, record(), both)
-    # The order in which the directories are named decides nothing.
+    # The order of the --data directories has no effect.
     assert (
         refused(tmp_path, 100, both, record("--schedule", "128x0.9,512x0.1", data=((LONG, 512), (SHORT, 128)))) is None
     )
@@ -133,12 +133,12 @@ def test_a_run_may_become_longer_or_shorter(tmp_path):
     old = record("--schedule", "128x0.9,512x0.1", **both)
     longer = record("--schedule", "128x0.9,512x0.1", "--num_train_steps", "200", **both)
     assert refused(tmp_path, 90, old, longer) is None
-    # The second phase had begun, and would begin at 180 now.
+    # The second phase had begun at step 90, and would now begin at step 180.
     assert "the data at step 90" in refused(tmp_path, 95, old, longer)
     assert refused(tmp_path, 100, record(), record("--num_train_steps", "50")) is None
 
 
-def test_what_changes_is_told():
+def test_changed_options_are_listed():
     assert changes(record(), record()) == []
     assert changes(record(), record("--save_checkpoints_steps", "7", "--eval_steps", "3", "--recipe", "tiny-cpu")) == []
     new = record(
@@ -168,13 +168,13 @@ def test_another_backend_is_named_and_its_version_is_not_compared(tmp_path):
     new = record("--backend", "jax", versions={"python": "3.11.7", "jax": "0.9.0"})
     expected = ["Results are not bit-identical to an uninterrupted run: backend tensorflow to jax"]
     assert changes(old, new) == expected
-    # Before there were several backends, the option was not recorded.
+    # Versions with a single backend did not record the option.
     del old.options["backend"]
     assert changes(old, new) == expected
     assert changes(old, record("--backend", "tensorflow", versions=old.versions)) == []
 
 
-def test_a_record_without_sharded_optimizer_state_had_none(tmp_path):
+def test_a_record_without_shard_optimizer_state_counts_as_false(tmp_path):
     sharded = record("--shard_optimizer_state", "--backend", "jax")
     assert sharded.options["shard_optimizer_state"] is True
     old = record("--backend", "jax")
@@ -199,9 +199,9 @@ def test_a_record_without_learning_rate_schedule_decayed_linearly(tmp_path):
 
 
 def test_every_option_is_ruled_on():
-    """An option that is added must be put among those that may or may not change."""
+    """Check that every option, also a new one, is either free to change or compared by `run_manifest`."""
     free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
-    # Another time is an error before runs are compared (trainers/pretraining/prepare.py).
+    # A different --max_train_time is an error before runs are compared (trainers/pretraining/prepare.py).
     free |= {"max_train_time"}
     free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
     free |= {"coordinator_address", "num_processes", "process_id"}

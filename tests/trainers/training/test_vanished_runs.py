@@ -1,4 +1,4 @@
-"""The directory of a run, or a file of it, is deleted, moved or replaced while `pretrain` runs."""
+"""Test `beambert pretrain` when its run directory or a file in it is deleted, moved or replaced during training."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from tests.trainers.pretraining_shards import SMALLEST
 
 @pytest.fixture
 def command(tmp_path, data):
-    """A command line of pretraining into tmp_path/output."""
+    """A function from the numbers of steps and of steps between checkpoints to a command line of `pretrain`."""
     model = tmp_path / "model.json"
     model.write_text(SMALLEST.to_json(), encoding="utf-8")
 
@@ -34,7 +34,7 @@ def move(output: Path) -> None:
 
 
 def remove(output: Path) -> None:
-    # Moved first: a directory cannot be removed while another process adds files to it.
+    # Moved first, since a directory cannot be removed while another process adds files to it.
     move(output)
     shutil.rmtree(output.with_name("moved"))
 
@@ -65,7 +65,7 @@ def test_the_directory_vanishes(happens, command, tmp_path):
 
 
 NAMES = ("vocab.txt", "bert_config.json", "run.json", "beambert.json", "metrics.jsonl", "logs", "model.ckpt-6")
-# Written as vocab.txt or run.json are.
+# Slow tests, since most of these files are written in the same way as run.json.
 SLOW_NAMES = ("bert_config.json", "beambert.json", "metrics.jsonl", "vocab.txt", "logs")
 
 
@@ -88,7 +88,7 @@ def test_a_file_vanishes(name, command, tmp_path, monkeypatch, capsys):
     assert name in last
     assert "removed" in last
     assert "Try it" not in captured.out
-    # The message says to run the same command again, and that helps.
+    # The message says to run the same command again, which then succeeds.
     monkeypatch.undo()
     assert beambert.main(command(6, 3)) == 0
     assert "Try it" in capsys.readouterr().out
@@ -119,8 +119,8 @@ WRITTEN = ("checkpoints/model.ckpt-4.data-00000-of-00001", "logs/train/events.ou
 
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("name", with_slow(WRITTEN, WRITTEN[1:]))
-def test_what_is_written_into_a_deleted_directory_is_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
-    """The same command trains again there, unless somebody has put a file there."""
+def test_files_written_into_a_deleted_directory_are_not_foreign(name, foreign, command, tmp_path, monkeypatch, capsys):
+    """Run the same command again: it trains in the directory, unless the directory contains a foreign file."""
     output = tmp_path / "output"
 
     def happens(_):
