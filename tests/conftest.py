@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings that all tests share."""
 
 import contextlib
 import gc
@@ -15,15 +15,16 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-# Most of the time of a small run under JAX is compilation: processes of tests take what others have compiled.
+# Compilation takes most of the time of a small run under JAX, so that the processes of the tests share a cache.
 _COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-# A process of many tests has millions of objects: with the default thresholds a tenth of the time are collections.
+# A process that runs many tests has millions of objects. With the default thresholds, garbage collection takes a tenth
+# of the time.
 gc.set_threshold(100_000, 20, 50)
 
 ROOT = Path(__file__).parent.parent
-# Of a small build.
+# Flags of a small build.
 SMALL = ["--vocab_size", "2000", "--dupe_factor", "3", "--validation_fraction", "0.15", "--num_partitions", "3"]
 
 # No test depends on the speed of the machine. The environment of tests/parity has no Hypothesis.
@@ -63,7 +64,7 @@ def articles(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def built(articles, tmp_path_factory) -> Path:
-    """A dataset made from `articles` by `beambert build`; to be read, not changed."""
+    """A dataset built from `articles` by `beambert build`; tests must not change it."""
     import beambert
 
     output = tmp_path_factory.mktemp("built") / "data"
@@ -73,7 +74,7 @@ def built(articles, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def outputs(tmp_path_factory) -> Path:
-    """A folder with one output of each kind, by name, and `inputs` for the commands; to be read, not changed."""
+    """A folder with one output of each kind, by name, and `inputs` for the commands; tests must not change it."""
     from tests.every_output import make_outputs
 
     folder = tmp_path_factory.mktemp("outputs")
@@ -82,7 +83,7 @@ def outputs(tmp_path_factory) -> Path:
 
 
 def with_slow(values: Iterable[Any], slow: Container[Any]) -> list[Any]:
-    """The values of a parameter, or tuples of several parameters; tests of those in `slow` are marked slow."""
+    """Return values of a parameter, or tuples of several, as pytest parameters; mark those in `slow` as slow."""
     return [
         pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.slow] * (value in slow))
         for value in values

@@ -1,4 +1,4 @@
-"""For tests: a release of the TF1 code, and what our model computes with a checkpoint of any kind."""
+"""Write checkpoints for tests in the layout of the TF1 releases, and run our model on a checkpoint of any kind."""
 
 import zipfile
 
@@ -20,7 +20,7 @@ CONFIG = BertConfig(
 
 
 def write_release(directory, task="pretraining", num_labels=None, name="bert_model.ckpt", slots=False, config=CONFIG):
-    """A directory as Google released it, or with slots as its trainer leaves it; the values by variable name."""
+    """Write a directory as released by Google, or with slots as saved by its trainer; return the values by name."""
     import tensorflow as tf
 
     generator = np.random.default_rng(1)
@@ -44,7 +44,7 @@ def write_release(directory, task="pretraining", num_labels=None, name="bert_mod
 
 
 def zipped(directory):
-    """The archive of a directory, in a folder of its name as Google's are."""
+    """Write a zip archive of a directory, with the files in a folder of its name as in Google's; return its path."""
     path = directory.with_suffix(".zip")
     with zipfile.ZipFile(path, "w") as archive:
         for file in sorted(directory.iterdir()):
@@ -53,7 +53,7 @@ def zipped(directory):
 
 
 def stored_values(prefix):
-    """Every variable of a TF1 checkpoint, as TensorFlow reads it."""
+    """Return every variable of a TF1 checkpoint, read by TensorFlow."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(prefix))
@@ -69,7 +69,7 @@ def assert_same_bytes(first, second):
 
 
 def our_outputs(path, inputs):
-    """What our model computes with a checkpoint, by the names that transformers has for it."""
+    """Return the outputs of our model with a checkpoint, by their names in transformers."""
     from bert_model.checkpoints.variable_names import variables_by_tf1_name
     from bert_model.finetuning_models import BertForTask
     from bert_model.pretraining import BertForPretraining

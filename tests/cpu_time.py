@@ -1,4 +1,4 @@
-"""Limits of CPU time for tests: of the process, so that a busy machine has no influence."""
+"""Limit and measure the CPU time of the process in tests; the load of the machine has no influence on it."""
 
 import gc
 import signal
@@ -8,22 +8,22 @@ from typing import Any
 
 
 class _TooSlow(BaseException):
-    """The time is up; no code under test catches it."""
+    """An exceeded time limit. It is a BaseException, so that the code under test does not catch it."""
 
 
 def seconds(function: Callable[[], object], limit: float) -> float:
-    """Return the CPU time that a function takes, infinite where it was ended at a limit.
+    """Return the CPU time of a function in seconds, or infinity if it was stopped at a limit.
 
     Args:
-        function: to be called once; an error in it is raised.
-        limit: in seconds.
+        function: the function, which is called once; its errors are raised.
+        limit: the limit in seconds.
     """
 
     def stop(*_: Any) -> None:
         raise _TooSlow
 
     before = signal.signal(signal.SIGPROF, stop)
-    # A collection takes time for all objects of the process, also those of earlier tests.
+    # The time of a garbage collection depends on all objects of the process, including those of earlier tests.
     collecting = gc.isenabled()
     gc.disable()
     signal.setitimer(signal.ITIMER_PROF, limit)

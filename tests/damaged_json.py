@@ -1,4 +1,4 @@
-"""For tests: JSON files with one value changed, at every path, and files damaged as a whole."""
+"""Corrupt JSON files for tests: one value changed, at every path, or the complete content replaced."""
 
 import copy
 import json
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Texts that Python's json does not write, in place of the string of the same name.
+# Texts that Python's json does not write; each replaces the string that is its key.
 RAW = {
     "@digits": "9" * 5000,
     "@infinite": "1e999",
@@ -14,7 +14,7 @@ RAW = {
     "@nested": "[" * 100_000 + "]" * 100_000,
     "@long": json.dumps("x" * 100_000),
 }
-# Whole files.
+# Complete contents of a file.
 FILES: dict[str, bytes] = {
     "empty": b"",
     "list": b"[]",
@@ -69,14 +69,14 @@ def changed(content: Any, path: Path_, value: Any) -> bytes:
 
 
 def without(content: Any, path: Path_) -> bytes:
-    """Return the text of a value without what is at a path."""
+    """Return the text of a value with the item at a path removed."""
     content = copy.deepcopy(content)
     del _parent(content, path)[path[-1]]
     return json.dumps(content, ensure_ascii=False).encode()
 
 
 def twice(content: Any, path: Path_) -> bytes:
-    """Return the text of a value with a field of an object there twice."""
+    """Return the text of a value in which the field at a path occurs twice."""
     content = copy.deepcopy(content)
     parent = _parent(content, path)
     parent["@twice"] = parent[path[-1]]
@@ -84,7 +84,7 @@ def twice(content: Any, path: Path_) -> bytes:
 
 
 def damages(content: Any) -> Iterator[tuple[str, Path_, bytes]]:
-    """Yield every damaged text of a file: what was done, at which path, the text."""
+    """Yield every corrupt text of a file: the kind of change, its path and the text."""
     for path, value in paths(content):
         for name, other in changes(value):
             yield name, path, changed(content, path, other)

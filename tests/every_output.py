@@ -95,7 +95,10 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
 
 
 def tree_of(path: Path, leave: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the SHA-256 of every file below a path, or of the file itself; those that start with `leave` are left."""
+    """Return the SHA-256 of every file below a path, or of the path itself if it is a file.
+
+    A file is excluded if its name or the name of one of its folders starts with an item of `leave`.
+    """
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     names = {str(file.relative_to(path)): file for file in files}
     return {

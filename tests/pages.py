@@ -1,4 +1,4 @@
-"""Looks at a report as a parser and a browser do."""
+"""Check the HTML of a report with a parser, and its rendering with a browser."""
 
 import json
 import re
@@ -18,7 +18,7 @@ needs_chromium = pytest.mark.skipif(
 
 
 class Checker(HTMLParser):
-    """Collects what a page consists of and complains of elements that do not close."""
+    """A parser that collects attributes, ids and text of a page, and asserts that elements are closed in order."""
 
     VOID = ("meta", "br")
 
@@ -88,8 +88,8 @@ parent.document.title = JSON.stringify({
 
 
 def look_at(page: str, folder: Path, width: int, dark: bool) -> dict[str, Any]:
-    """Shows a page in a window of this width, checks that everything can be read, and returns what was measured."""
-    # A window is never as narrow as a phone; a frame is.
+    """Render a page at a width, assert that everything is readable, and return the measurements."""
+    # A browser window cannot be as narrow as a phone, but a frame can.
     frame = f'<iframe width="{width}" height="800" srcdoc="{escape(page.replace("</body>", f"{MEASURE}</body>"))}">'
     holder = f'<!DOCTYPE html><meta name="color-scheme" content="light dark"><meta charset="utf-8">{frame}</iframe>'
     (folder / "page.html").write_text(holder, encoding="utf-8")
@@ -109,7 +109,7 @@ def look_at(page: str, folder: Path, width: int, dark: bool) -> dict[str, Any]:
     assert measured["width"] == width
     assert measured["scroll"] <= width
     assert (measured["outside"], measured["cut"], measured["faint"]) == ([], [], [])
-    # None of a page without pictures.
+    # The value is None for a page without figures.
     assert measured["small"] is None or measured["small"] > 9
     assert (measured["background"] < 0.05) is dark
     return measured

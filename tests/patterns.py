@@ -1,4 +1,4 @@
-"""The regular expressions of the package, where each is used, and text that is as bad as can be for each of them."""
+"""Collect the regular expressions of the package and their uses, and generate adversarial text for each of them."""
 
 import ast
 import functools
@@ -27,7 +27,7 @@ _CATEGORIES = {
 }
 # Characters that a negated class may accept.
 _COMMON = "a1 .,\n\t\"'<>()[]{}-_=\\@&;:|é。"
-# Characters of a class that are tried; more add time and no new kind of text.
+# Number of characters of a class that are tried. More of them add time, but no new kind of text.
 _CHARACTERS_TRIED = 4
 
 
@@ -37,7 +37,7 @@ def modules() -> Iterator[ModuleType]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             if not (path.parent / "__init__.py").exists():
-                # A script.
+                # The file is a script outside the packages.
                 continue
             parts = path.relative_to(ROOT).with_suffix("").parts
             names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
@@ -57,17 +57,17 @@ def _patterns_in(value: object) -> Iterator[re.Pattern[Any]]:
 
 
 def compiled_patterns(module: ModuleType) -> dict[str, list[re.Pattern[Any]]]:
-    """Return the compiled patterns that the names of a module hold, in containers too."""
+    """Return the compiled patterns of a module by name, including those in containers."""
     return {name: found for name, value in vars(module).items() if (found := list(_patterns_in(value)))}
 
 
 class Uses(ast.NodeVisitor):
-    """What a module does with regular expressions.
+    """The uses of regular expressions in a module.
 
     Attributes:
-        methods: by name of a compiled pattern, the methods that are called on it.
-        inline: (method, pattern) of calls such as `re.sub("...", ...)`.
-        dynamic: (function, source text) of calls in functions whose pattern is made at run time.
+        methods: the methods that are called on a compiled pattern, by its name.
+        inline: (method, pattern, flags) of calls such as `re.sub("...", ...)`.
+        dynamic: (function, source text of the pattern) of calls whose pattern is built at run time.
     """
 
     def __init__(self, module: ModuleType) -> None:
@@ -99,7 +99,7 @@ class Uses(ast.NodeVisitor):
             and isinstance(function.value, ast.Name)
             and function.value.id == "re"
             and function.attr in METHODS | {"compile"}
-            # A module's own are compiled by now.
+            # Patterns that a module compiles at its top level are compiled by now.
             and (self._function or function.attr != "compile")
         ):
             pattern = node.args[0]
@@ -120,7 +120,7 @@ class Uses(ast.NodeVisitor):
 
 
 def _accepted(pattern: Any, flags: int) -> list[str]:
-    """Characters that one item of a parsed pattern takes."""
+    """Return characters that one item of a parsed pattern matches."""
     operation, argument = pattern
     if operation is codes.LITERAL:
         return [chr(argument)]
@@ -141,14 +141,14 @@ def _accepted(pattern: Any, flags: int) -> list[str]:
         elif kind is codes.CATEGORY:
             taken += list(_CATEGORIES[value])
     if not negated:
-        # Ends and middle: a class of many signs has its letters anywhere.
+        # Take characters from the whole class: a large class may have its letters anywhere.
         step = max(1, len(taken) // _CHARACTERS_TRIED)
         return list(dict.fromkeys(taken[::step]))[: _CHARACTERS_TRIED + 1]
     return [c for c in _COMMON if c not in taken][:_CHARACTERS_TRIED]
 
 
 def _sample(items: Any, flags: int, groups: dict[int, str]) -> str:
-    """A short text that a sequence of parsed items takes, assertions aside."""
+    """Return a short text that a sequence of parsed items matches, apart from assertions."""
     return "".join(_one(item, flags, groups) for item in items)
 
 
@@ -173,7 +173,7 @@ def _one(item: Any, flags: int, groups: dict[int, str]) -> str:
 
 
 def _bodies(items: Any, flags: int) -> list[str]:
-    """Texts that the inside of a repeat takes, and pairs of them."""
+    """Return texts that the body of a repeat matches, and pairs of them."""
     if len(items) == 1 and items[0][0] in (codes.LITERAL, codes.ANY, codes.NOT_LITERAL, codes.IN):
         single = _accepted(items[0], flags)
         return [*single, *map("".join, itertools.permutations(single, 2))]
@@ -186,7 +186,7 @@ def _bodies(items: Any, flags: int) -> list[str]:
 
 
 def _seeds(items: Any, prefix: str, flags: int, groups: dict[int, str]) -> Iterator[tuple[str, str]]:
-    """Yield (text before, text that is repeated) for every repeat of a pattern, and for every beginning of it."""
+    """Yield (text before, repeated text) for every repeat of a pattern, and for every prefix of the pattern."""
     for place, item in enumerate(items):
         operation, argument = item
         if operation in _REPEATS:
@@ -212,7 +212,7 @@ def _seeds(items: Any, prefix: str, flags: int, groups: dict[int, str]) -> Itera
 
 
 def _following(items: Any, flags: int) -> list[str]:
-    """Characters that come after a repeat, to part its runs with."""
+    """Return characters that may follow a repeat, to separate its runs."""
     for item in items:
         operation, argument = item
         if operation in (codes.LITERAL, codes.ANY, codes.NOT_LITERAL, codes.IN):
@@ -225,13 +225,13 @@ def _following(items: Any, flags: int) -> list[str]:
 
 
 def adversarial_texts(pattern: re.Pattern[Any]) -> Iterator[Callable[[int], Any]]:
-    """Yield functions that return text of about a given number of characters that makes a pattern backtrack."""
+    """Yield functions from a number of characters to a text of about that length on which a pattern backtracks."""
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     seen: set[tuple[str, str]] = set()
     for before, repeated in _seeds(tree, "", pattern.flags, {}):
         if repeated and (before, repeated) not in seen:
             seen.add((before, repeated))
-            # With a line end, what ends in `$` does not match; without one, a pattern of lines may.
+            # With a line end, a pattern that ends in `$` does not match. Patterns of lines are also tried without one.
             for after in ("", "\n!"):
                 yield functools.partial(_text, before, repeated, after, isinstance(pattern.pattern, bytes))
 

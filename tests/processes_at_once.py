@@ -1,4 +1,4 @@
-"""Functions that run in several processes at once, to see what they do to each other."""
+"""Run a function in several processes at once, to test concurrent calls."""
 
 import os
 from collections.abc import Callable

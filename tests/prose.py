@@ -1,6 +1,6 @@
 """Check the wording of documents, help texts, messages and docstrings: terms, length of sentences, width of lines.
 
-`python -m tests.prose [FILE.md | FILE.py | COMMAND ...]` prints what it finds; without arguments, in everything.
+`python -m tests.prose [FILE.md | FILE.py | COMMAND ...]` prints the findings; without arguments, it checks everything.
 """
 
 import ast
@@ -20,7 +20,7 @@ MAX_CELL_WORDS = 15
 # A page with fewer sentences has no mean worth testing.
 _MIN_SENTENCES_FOR_MEAN = 5
 
-# Pattern and the term to use. Words with another, common meaning are not here.
+# The term to use, by the pattern that it replaces. Words with another, common meaning are omitted.
 TERMS = {
     r"pieces?": "token, or file split",
     r"held[- ]out|holds? out": "validation split",
@@ -80,13 +80,13 @@ _TERMS = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in TERMS).replace
 
 # Keys of `beambert plan --json`, which programs rely on.
 _KEYS = {"The bill"}
-# What a message has, and what a pattern, a style sheet or a list of codes has.
+# The first pattern occurs in messages, the second in regular expressions, style sheets and lists of codes.
 _PROSE = re.compile(r"\b(?:the|of|and|with|not)\b")
 _DATA = re.compile(r"[|{\\]|\w:\w")
 
 
 class Finding(NamedTuple):
-    """A fault of a text: where it is, and what is wrong."""
+    """A fault of a text: its location and the problem."""
 
     place: str
     problem: str
@@ -137,7 +137,7 @@ def markdown_blocks(text: str) -> Iterator[Block]:
 
 
 def plain(text: str) -> str:
-    """Return Markdown without its marks: a link is its text, code in backticks one word."""
+    """Return Markdown without markup: a link becomes its text, code in backticks becomes one word."""
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)|<[^>]+>", " ", text)
     text = re.sub(r"``.+?``|`[^`]+`", "code", text)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
@@ -145,7 +145,7 @@ def plain(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of plain text; a colon or a semicolon ends none."""
+    """Return the sentences of plain text; colons and semicolons do not end a sentence."""
     text = re.sub(r"\b(?:e\.g|i\.e|et al|vs|cf|Fig|Sec|no)\.", lambda match: match[0].replace(".", ""), text)
     return [part for part in re.split(r"(?<=[.!?])[)\"']*\s+(?=[\"'(\[]?[A-Z0-9]|code\b)", text) if part.strip()]
 
@@ -156,7 +156,7 @@ def words(text: str) -> list[str]:
 
 
 def wrong_terms(text: str) -> Iterator[str]:
-    """Yield the terms of a text that STYLE replaces, with the replacement."""
+    """Yield the terms of a text that TERMS replaces, with the replacement."""
     for match in _TERMS.finditer(text):
         term = next(term for pattern, term in TERMS.items() if re.fullmatch(pattern, match[0], re.IGNORECASE))
         yield f"{match[0]!r}: write {term}"
@@ -197,7 +197,7 @@ def check_markdown(path: Path) -> list[Finding]:
 
 
 def wide_lines(text: str) -> Iterator[tuple[int, int]]:
-    """Yield number and width of the lines that are too wide; tables, code, and a lone word, link or image may be."""
+    """Yield number and width of the lines that are too wide, except tables, code, and a lone word, link or image."""
     fence = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -211,7 +211,7 @@ def wide_lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 class _Strings(ast.NodeVisitor):
-    """Collect docstrings, and the other strings that read like messages: (line, kind, text)."""
+    """A visitor that collects docstrings, and other strings that read like messages: (line, kind, text)."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str, str]] = []
@@ -236,7 +236,7 @@ class _Strings(ast.NodeVisitor):
             self._add(node, "docstring" if node in self._docstrings else "message", node.value)
 
     def _add(self, node: ast.expr, kind: str, text: str) -> None:
-        # Without blanks it is a name, a path or a pattern.
+        # A string without spaces is a name, a path or a pattern.
         if len(re.findall(r"[A-Za-z]{2,}", text)) >= 2 and " " in text:
             self.found.append((node.lineno, kind, text))
 

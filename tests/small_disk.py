@@ -1,4 +1,4 @@
-"""Full disks: small file systems, or limits on the size of a file where nothing may be mounted."""
+"""Simulate full disks with small file systems, or with limits on file sizes where mounting is forbidden."""
 
 import contextlib
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# Names that files have until they are complete.
+# Patterns of the names of incomplete files.
 TEMPORARY = ("*.tmp", ".*.unfinished*", "*.tempstate*", "*_temp*")
 _DIFFERENT = ("logs/", "report.html", "metrics.jsonl", "state.json", "fingerprint.pb")
 UNLIMITED = resource.RLIM_INFINITY
@@ -19,7 +19,10 @@ UNLIMITED = resource.RLIM_INFINITY
 
 @contextlib.contextmanager
 def small_disk(directory: Path, options: str) -> Iterator[Path]:
-    """Mount an empty file system, such as one of "size=8k" or "nr_inodes=5"; skip the test where that is forbidden."""
+    """Mount an empty file system with options such as "size=8k"; skip the test where mounting is forbidden.
+
+    The option "nr_inodes=5" limits the number of files.
+    """
     directory.mkdir(exist_ok=True)
     mount(directory, options)
     try:
@@ -63,12 +66,12 @@ def temporary_files(directory: Path) -> list[str]:
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a directory but those that hold times or TensorFlow's random number."""
+    """Return the SHA-256 of every file below a directory, except files with times or TensorFlow's random number."""
     found = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))
         if path.is_file() and not any(part in name for part in _DIFFERENT):
-            # Some files name the directory that they are in.
+            # Some files contain the path of their directory.
             content = path.read_bytes().replace(str(directory).encode(), b"DIRECTORY")
             found[name] = hashlib.sha256(content).hexdigest()
     return found

@@ -1,4 +1,4 @@
-"""For tests: manifests of corpora that no job has built."""
+"""Manifests of corpora for tests that do not build a corpus."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The command line interface: help, mistyped commands and flags."""
+"""Test the command-line interface: help, mistyped commands and flags, unsupported paths, interrupts."""
 
 import pytest
 
@@ -23,13 +23,13 @@ def test_overview_names_every_command(capsys):
 
 
 @pytest.mark.parametrize("command", beambert.COMMANDS)
-def test_every_command_explains_itself(capsys, command):
+def test_every_command_has_help(capsys, command):
     code, out, _ = run(capsys, *command.split(), "--help")
     assert code == 0
     assert "--" in out
 
 
-def test_submit_says_where_to(capsys):
+def test_submit_help_lists_the_destinations(capsys):
     code, out, _ = run(capsys, "submit", "--help")
     assert code == 0
     assert all(f"submit {place}" in out for place in ("flink", "dataflow", "tpu"))
@@ -62,7 +62,7 @@ def test_submit_says_where_to(capsys):
         (["build", "--output", "x", "--num_bucket", "9"], "did you mean --num_partitions?"),
     ],
 )
-def test_a_mistyped_flag_is_one_line(capsys, argv, says):
+def test_a_mistyped_command_or_flag_is_a_one_line_error(capsys, argv, says):
     code, _, err = run(capsys, *argv)
     assert code == 2
     assert says in err
@@ -87,13 +87,13 @@ def test_training_refuses_other_file_systems(capsys, argv, flag):
     assert err.count("\n") == 1
 
 
-def test_a_text_may_look_like_a_bucket(capsys):
+def test_a_text_argument_may_look_like_a_cloud_path(capsys):
     code, _, err = run(capsys, "predict", "nowhere", "gs://bucket/run")
     assert code == 1
     assert "bucket" not in err
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
+def test_an_internal_error_keeps_its_traceback(monkeypatch):
     from pipelines.commands import build
 
     def fails(args):
@@ -105,7 +105,7 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch):
 
 
 def test_an_interrupt_that_a_library_turns_into_another_exception_is_an_interrupt(capsys, monkeypatch):
-    """pybind11 raises the first, code that cleans up the second."""
+    """Test both exceptions: pybind11 raises the first, and code that cleans up raises the second."""
 
     def by_pybind(config):
         raise RuntimeError("MISMATCH of exception types: ORIGINAL InvalidArgumentError REPLACED BY KeyboardInterrupt")

@@ -1,4 +1,4 @@
-"""A sample of `make chaos`, and what its judgement must see."""
+"""Test a sample of `make chaos`, and the checks that judge its cases."""
 
 import random
 import signal
@@ -19,7 +19,7 @@ SAMPLE = (
 
 @pytest.fixture(scope="module")
 def slot(tmp_path_factory):
-    """A slot with the undisturbed runs of the sample, and what they wrote."""
+    """The directory of a slot, and the undisturbed runs that the sample needs, by command."""
     slot = tmp_path_factory.mktemp("chaos")
     names = sorted({name for name, _ in SAMPLE})
     return slot, {command.name: run_reference(command, slot) for command in required(names)}
@@ -39,7 +39,7 @@ def test_cases_are_drawn_from_the_seed_alone():
     assert cases == cases_of(names, 7, 0, 60)
     assert cases[41:43] == cases_of(names, 7, 41, 2)
     assert cases != cases_of(names, 8, 0, 60)
-    # Every command comes in turn, every kind of a command once before any comes twice.
+    # The commands take turns, and each kind of a command occurs once before any kind occurs twice.
     assert {case.command for case in cases[: len(names)]} == set(names)
     kinds = [case.kind for case in cases_of(["corpus"], 7, 0, len(kinds_of(BY_NAME["corpus"])))]
     assert sorted(kinds) == sorted(kinds_of(BY_NAME["corpus"]))
@@ -67,12 +67,12 @@ GOOD = "beambert build: error: work/out cannot be written: the disk is full; fre
         (-signal.SIGSEGV, "", "exit code -11"),
     ],
 )
-def test_a_wrong_end_is_seen(code, text, words):
+def test_ending_errors_are_detected(code, text, words):
     assert words in "".join(judgement.ending_errors(code, text)) if words else not judgement.ending_errors(code, text)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_the_end_by_a_signal_that_was_sent_is_no_fault(number):
+def test_termination_by_the_sent_signal_is_no_fault(number):
     assert judgement.ending_errors(-number, "", signaled=number) == []
     assert judgement.ending_errors(128 + number, "", signaled=number) == []
     assert judgement.ending_errors(-signal.SIGKILL, "", signaled=number)
@@ -89,7 +89,7 @@ def test_the_end_by_a_signal_that_was_sent_is_no_fault(number):
         "beambert build: error: [Errno 28] No space left on device\n",
     ],
 )
-def test_what_a_user_should_not_see_is_seen(text):
+def test_output_errors_are_detected(text):
     assert len(judgement.output_errors(f"Corpus: 2 input files\n{text}")) >= 1
     assert judgement.output_errors("Corpus: 2 input files\n") == []
 

@@ -1,4 +1,4 @@
-"""What a typist gets wrong on the command line: each mistake is one line that says what to type."""
+"""Test mistakes on the command line: each error is one line with a remedy."""
 
 import argparse
 import ast
@@ -22,7 +22,7 @@ PRETRAIN = ("pretrain", "--data", "gs://b/data", "--output", "gs://b/run")
 
 
 def fails(capsys, *argv: str) -> str:
-    """The one line that a mistake in the command line ends with."""
+    """Run a wrong command line and return its error, which must be one line."""
     code, out, err = run(capsys, *argv)
     assert (code, out) == (2, ""), (code, out, err)
     assert err.count("\n") == 1, err
@@ -69,7 +69,7 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
     assert says in fails(capsys, *argv)
 
 
-# Mistakes of a typist
+# Mistyped command lines
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["build", "-output=x"], "unknown argument -output; did you mean --output?"),
         (["build", "---output", "x"], "unknown argument ---output; did you mean --output?"),
         (["build", "-help"], "unknown argument -help; did you mean --help?"),
-        # Similar to --help only by its dashes.
+        # Only its dashes are those of --help, so that --help is not suggested.
         (["fill-mask", "--model", "m"], "unknown argument --model; see"),
-        # As a word processor writes two hyphens.
+        # Word processors replace two hyphens with a dash.
         (["build", "\u2013output", "x"], "unknown argument \u2013output; did you mean --output?"),
         (["build", "\u2014input=x", "--output", "x"], "unknown argument \u2014input; did you mean --input?"),
         (["submit", "flnk", "build"], "unknown destination 'flnk': use flink, dataflow or tpu; did you mean flink?"),
         (["submit", "--project", "p", "tpu", "pretrain"], "submit requires a destination (flink, dataflow or tpu)"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_to_type(capsys, argv, says):
+def test_a_mistyped_command_line_is_a_one_line_error_with_a_remedy(capsys, argv, says):
     assert says in fails(capsys, *argv)
 
 
@@ -128,13 +128,13 @@ def test_other_flags_may_be_given_twice_and_lists_may_grow():
     assert (config.top_k, config.texts) == (2, ("b", "c"))
     command = beambert.read_command("build", ["--output", "o", "--input", "a", "b", "--input", "c"])
     assert command.path_arguments == [("--input", "a"), ("--input", "b"), ("--input", "c"), ("--output", "o")]
-    # A flag of the recipe that is given too is given once.
+    # A flag that overrides the recipe does not count as given twice.
     argv = ["--recipe", "tiny-cpu", "--model", "own.json", "--data", "d", "--output", "o"]
     assert beambert.read_command("pretrain", argv).configure().model == "own.json"
 
 
 def path_flags() -> list[tuple[str, str]]:
-    """(command, flag) of every flag for a path; those with an underscore in their name and a path as value too."""
+    """Return (command, flag) of every flag whose metavar or name shows that its value is a path."""
     flags = []
     for name in beambert.COMMANDS:
         for action in beambert.make_parser(name)[0]._actions:
@@ -255,7 +255,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=8))
 def test_flags_have_the_values_that_argparse_gives_them(argv):
-    """For every order of known flags and values."""
+    """Compare our parser with argparse for any order of known flags and values."""
 
     class Quiet(argparse.ArgumentParser):
         def error(self, message):
@@ -277,7 +277,7 @@ def test_flags_have_the_values_that_argparse_gives_them(argv):
 
 
 def test_every_package_is_installed_and_in_the_images():
-    """Installed and in an image, beambert has all its packages."""
+    """Compare the packages of the repository with setup.py and the Dockerfiles."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert packages >= {"beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy"}
     packed = re.search(r"for package in \(([^)]+)\)", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
@@ -293,7 +293,10 @@ _FOREIGN_FLAGS = {"--do", "--logdir", "--lr_", "--max_", "--na-prob-thresh", "--
 
 
 def test_messages_of_training_name_flags_that_exist():
-    """Help, errors, warnings and findings; the style sheets of the reports have custom properties, such as --rule."""
+    """Check all strings: help, errors, warnings and findings.
+
+    The style sheets of the reports are excluded, because they have custom properties such as --rule.
+    """
     parsers = [beambert.make_parser(name)[0] for name in itertools.chain(*beambert.COMMAND_GROUPS.values())]
     actions = itertools.chain.from_iterable(parser._actions for parser in parsers)
     flags = {flag for action in actions for flag in action.option_strings}
@@ -306,7 +309,7 @@ def test_messages_of_training_name_flags_that_exist():
                 text = node.value if isinstance(node, ast.Constant) else None
                 names = re.findall(r"(?<![\w-])--[a-z][\w-]*", text) if isinstance(text, str) else []
                 found += [(path.name, name) for name in names if name not in flags | _FOREIGN_FLAGS]
-    # Old names, which are accepted.
+    # Old names that are still accepted.
     assert found == [
         ("tabular.py", "--dev_share"),
         ("pretrain_flags.py", "--left_to_right"),

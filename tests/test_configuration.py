@@ -1,4 +1,4 @@
-"""Each command resolves its flags once: an `argparse.Namespace` goes no further, and nothing changes one."""
+"""Test that each command resolves its flags once: no `argparse.Namespace` is passed further or changed."""
 
 import ast
 import dataclasses
@@ -13,10 +13,11 @@ from pipelines.instances.options import PretrainingDataOptions
 from tests.conftest import ROOT
 from trainers.config.pretrain_config import PretrainConfig
 
-# The places that turn flags into a frozen dataclass; all of them are in the modules of commands and configurations.
+# Functions that convert flags into a frozen dataclass, and the modules that may have them. Modules in folders named
+# `commands` or `config` may have them too.
 RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
 PLACES = ("command.py", "config.py", "demo.py")
-# Functions that read flags before there is a configuration, and `__call__` of an action of argparse's.
+# Functions that read flags before the configuration exists, and `__call__` of an argparse action.
 EXCEPTIONS = {
     "beambert_common/command_line/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
     "trainers/pretraining/recipes.py": ("__call__",),
@@ -38,7 +39,7 @@ def is_namespace(node: ast.AST | None) -> bool:
 
 
 def takes_namespace(tree: ast.AST) -> Iterator[str]:
-    """Yield the names of the functions that take or return a Namespace, or take something called args."""
+    """Yield the names of the functions that take or return a Namespace, or have an argument named args."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -49,7 +50,7 @@ def takes_namespace(tree: ast.AST) -> Iterator[str]:
 
 
 def changes_flags(tree: ast.AST) -> Iterator[str]:
-    """Yield each assignment to an attribute of args, and each Namespace that is made by hand."""
+    """Yield each assignment to an attribute of args, each call that may change args, and each new Namespace."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
@@ -64,7 +65,7 @@ def changes_flags(tree: ast.AST) -> Iterator[str]:
 
 
 def errors(path: str, code: str) -> list[str]:
-    """Return a line for each function of a file that takes a Namespace and must not, and for each change of one."""
+    """Return a line for each function of a file that takes a Namespace but must not, and for each change of one."""
     tree = ast.parse(code)
     resolvers = RESOLVERS if path.endswith(PLACES) or "/commands/" in path or "/config/" in path else ()
     allowed = (*resolvers, *EXCEPTIONS.get(path, ()))
@@ -101,7 +102,7 @@ def test_every_exception_is_needed():
         ("config = corpus_config(argparse.Namespace(vocab_file=None))", "argparse.Namespace(vocab_file=None)"),
     ],
 )
-def test_what_is_not_allowed_is_found(code, says):
+def test_violations_are_found(code, says):
     assert any(says in line for line in errors("deploy/plan/table.py", code))
 
 
@@ -126,7 +127,7 @@ OF_FLAGS = [
 
 @pytest.mark.parametrize("name", OF_FLAGS)
 def test_every_flag_is_a_field_and_every_field_a_flag(name):
-    """A field that no flag fills would keep its default without a word."""
+    """Compare flags and fields: a field without a flag would silently keep its default."""
     parser, module = beambert.make_parser(name)
     flags = {action.dest for action in parser._actions} - {"help"}
     config = module.configure.__annotations__["return"]

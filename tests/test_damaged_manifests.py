@@ -1,4 +1,7 @@
-"""Every JSON file that beambert reads back, damaged at every path: one line with the file, the field and the remedy."""
+"""Test every JSON file that beambert reads back, with a corrupt value at every path.
+
+The error is one line with the file, the field and the remedy.
+"""
 
 import json
 import re
@@ -50,7 +53,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
         checkpoint_manager.Checkpoint(2, directory / "model.ckpt-2"), MonitorState
     ),
 }
-# What a reader may take: null where a value need not be known, a negative metric, fields of other programs. A missing
+# Values that a reader may accept: null for an optional value, a negative metric, fields of other programs. A missing
 # field may be one that older versions did not write.
 _UNREAD = re.compile(
     r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|metric_sums"
@@ -61,7 +64,7 @@ _OPTIONAL = {"null", "missing", "@long", '{"@": []}'}
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name):
+def test_a_corrupt_value_is_a_one_line_error_with_file_and_field(outputs, tmp_path, name):
     directory, file = _copy(outputs, tmp_path, name)
     content = json.loads(file.read_text(encoding="utf-8"))
     READERS[name](directory)
@@ -86,7 +89,7 @@ def test_a_damaged_value_is_one_line_with_file_and_field(outputs, tmp_path, name
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_not_such_json_is_one_line_with_the_file(outputs, tmp_path, name):
+def test_a_corrupt_file_is_a_one_line_error_with_the_file_name(outputs, tmp_path, name):
     directory, file = _copy(outputs, tmp_path, name)
     cut = file.read_bytes()[:-9]
     for damage, text in {**FILES, "cut": cut}.items():
@@ -104,7 +107,7 @@ def test_a_file_that_is_not_such_json_is_one_line_with_the_file(outputs, tmp_pat
     assert _is_line(caught.value, str(caught.value).replace(str(directory), "DIR"), file.name)
 
 
-# The commands that read a file: "DIR" is the directory with the damaged copy, "OUT" a new path.
+# The commands that read a file: "DIR" is the directory with the corrupt copy, "OUT" a new path.
 COMMANDS = {
     "corpus/corpus.json": ["pretraining-data --dupe_factor 1 --input DIR --output OUT", "inspect DIR"],
     "dataset/dataset.json": ["inspect DIR", "pretrain --model tiny --num_train_steps 2 --data DIR --output OUT"],
@@ -118,11 +121,11 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_ends_with_that_line(outputs, tmp_path, capsys, name):
+def test_a_command_reports_a_corrupt_file_in_one_line(outputs, tmp_path, capsys, name):
     directory, file = _copy(outputs, tmp_path, name)
     content = json.loads(file.read_text(encoding="utf-8"))
     texts = dict(FILES)
-    # A sample of the paths: what the readers do at all of them has a test above.
+    # A sample of the paths; a test above runs the readers on all of them.
     for number, (path, value) in enumerate(paths(content)):
         if number % 7 == 0 and not isinstance(value, dict | type(None)):
             texts[".".join(map(str, path))] = changed(content, path, "@digits" if number % 2 else {"a": [1]})
@@ -161,7 +164,7 @@ def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_pat
     content = json.loads(file.read_text())
     del content["features"]["masked_lm_ids"]
     write_damaged(file, json.dumps(content).encode())
-    # A trainer would mask tokens itself.
+    # If it accepted this manifest, a trainer would mask tokens itself.
     with pytest.raises(ValueError, match=re.escape("features.masked_lm_ids is missing")):
         dataset.load(directory)
 
@@ -177,7 +180,7 @@ def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):
         assert str(read(directory)) == str(whole), name
 
 
-def test_the_commands_of_the_table_succeed_without_damage(outputs, tmp_path):
+def test_commands_succeed_on_uncorrupted_files(outputs, tmp_path):
     for name in ("corpus/corpus.json", "dataset/dataset.json"):
         directory, _ = _copy(outputs, tmp_path, name)
         assert beambert.main(["inspect", str(directory)]) == 0
@@ -185,7 +188,7 @@ def test_the_commands_of_the_table_succeed_without_damage(outputs, tmp_path):
 
 
 def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:
-    """Copy the output that has a file; return the directory of the copied file, and the file."""
+    """Copy the output that contains a file; return the directory of the copied file, and the file."""
     top, _, rest = name.partition("/")
     shutil.copytree(outputs / top, tmp_path / top)
     file = tmp_path / top / rest

@@ -1,4 +1,7 @@
-"""Files that a job or a run keeps for itself, damaged: made again where that is possible, else an error of one line."""
+"""Test corrupt internal files of jobs and runs, and corrupt files of models.
+
+Files that can be written again are ignored; for others, the error is one line.
+"""
 
 import json
 import math
@@ -31,7 +34,7 @@ SHA256 = "0" * 64
 PART = CorpusShard("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
 
 
-def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
+def test_a_corrupt_completion_marker_of_a_copy_is_ignored(tmp_path):
     shard = Shard("shards/a.tfrecord", "train", 0, 10, 4, SHA256, 128, 20)
     statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
     path = tmp_path / "note.json"
@@ -48,7 +51,7 @@ def test_a_damaged_marker_of_a_pass_counts_for_nothing(tmp_path):
         assert found is None or found.statistics.rows == 10
 
 
-def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
+def test_a_corrupt_completion_marker_of_a_corpus_shard_is_ignored(tmp_path):
     counts = {
         "inputs": {"a": {"documents": 2}},
         "rejected": {"a": {"duplicate": 1}},
@@ -74,7 +77,7 @@ def test_a_damaged_marker_of_a_part_counts_for_nothing(tmp_path):
         assert write_shards.read_completion_marker(str(path)) is None
 
 
-def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
+def test_a_corrupt_block_file_is_ignored_or_reported(tmp_path):
     path = str(tmp_path / "unit")
     record = records.Record(b"0123456789abcdef", "t", "s", "en", "A sentence.", (1,), "o", 1.0, "", "")
     blocks = [(["train", 0], records.to_block([record])), (["train", 1], records.to_block([record]))]
@@ -94,11 +97,11 @@ def test_a_damaged_file_of_blocks_is_read_again_or_named(tmp_path):
         list(records.read_blocks(place for _, place in places))
 
 
-def test_a_lock_of_another_kind_is_no_lock():
+def test_other_content_is_not_a_lock():
     assert output_directory.is_lock(b"")
     assert output_directory.is_lock(directory_lock.lock_content().encode())
     for text in (content for name, content in FILES.items() if name != "empty"):
-        # As much as is read of it.
+        # Only the first 10,000 bytes of a lock are read.
         assert not output_directory.is_lock(text[:10_000])
         assert (
             str(directory_lock.in_use_error("out", text[:10_000], "wait")) == "out is in use by another process; wait"
@@ -112,12 +115,12 @@ def test_evaluation_files_that_are_not_json_are_named(tmp_path):
             with pytest.raises(SourceError, match=f"--decontaminate .*{name} cannot be read") as caught:
                 list(read_evaluation_texts(str(tmp_path / name)))
             assert len(str(caught.value)) - len(str(tmp_path)) < 300
-    # A line separator of Unicode's within a string ends no line.
+    # A Unicode line separator within a string does not end a line.
     (tmp_path / "texts.jsonl").write_text('{"a": "one\u2028two"}\n{"a": "three"}\n', encoding="utf-8")
     assert list(read_evaluation_texts(str(tmp_path / "texts.jsonl"))) == ["one\u2028two", "three"]
 
 
-def test_a_damaged_line_of_the_log_is_named_and_a_torn_one_left_out(tmp_path):
+def test_a_corrupt_log_line_is_reported_and_a_torn_last_line_ignored(tmp_path):
     path = tmp_path / "metrics.jsonl"
     line = {"split": "train", "step": 5, "loss": 1.5, "mlm_samples": ["a"]}
     whole = json.dumps(line) + "\n"
@@ -196,7 +199,7 @@ def test_a_damaged_index_of_weights_is_named(tmp_path):
             hugging_face.read(tmp_path)
 
 
-def test_a_configuration_far_above_every_model_is_refused():
+def test_a_configuration_with_huge_sizes_is_refused():
     for name, value in (("num_hidden_layers", 10**18), ("hidden_size", 10**9), ("vocab_size", 2**31)):
         with pytest.raises(ConfigError, match=f"invalid {name} {value}: must be at most"):
             BertConfig.from_json(json.dumps({"vocab_size": 9, name: value}))
@@ -213,7 +216,7 @@ def test_the_recorded_options_are_those_of_the_commands():
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "missing", "noise", "directory"])
-def test_inspect_names_a_damaged_part(tmp_path, capsys, damage):
+def test_inspect_names_a_corrupt_shard(tmp_path, capsys, damage):
     lines = "\n".join(f"Day {n} was wet.\nThe river rose {n} feet.\n" for n in range(9))
     (tmp_path / "in.txt").write_text(lines)
     corpus = tmp_path / "corpus"

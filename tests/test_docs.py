@@ -1,4 +1,4 @@
-"""The documents: commands parse, flags, files, links and anchors exist, the README shows what a tutorial runs."""
+"""Test the documents: commands parse; flags, files, links and anchors exist; the README shows what a tutorial runs."""
 
 import argparse
 import ast
@@ -20,7 +20,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-# Of google-research/bert.
+# Scripts of google-research/bert.
 RELEASED_SCRIPTS = {"create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_squad.py"}
 
 
@@ -32,13 +32,13 @@ def beambert_commands(shell: str) -> list[list[str]]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """Return the `beambert` commands of the shell blocks of a page, with some flag or argument."""
+    """Return the `beambert` commands of the shell blocks of a page, except those that start with a flag."""
     shell = "\n".join(block.text for block in blocks(text) if block.language == "sh")
     return [argv for argv in beambert_commands(shell) if not argv[0].startswith("-")]
 
 
 def parts(argv: list[str]) -> list[tuple[str, list[str]]]:
-    """Return a command and its flags; of `submit ENGINE ... COMMAND ...` both commands."""
+    """Return a command with its flags; for `submit ENGINE ... COMMAND ...`, return both commands with theirs."""
     if argv[0] != "submit":
         return [(argv[0], argv[1:])]
     name = " ".join(argv[:2])
@@ -48,7 +48,7 @@ def parts(argv: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def test_readme_quickstart_is_that_of_the_first_tutorial():
-    """The tutorial runs (tests/test_tutorials.py), so the README's commands, output and Python example do."""
+    """Compare the README's commands, output and Python with the tutorial, which tests/test_tutorials.py runs."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     quickstart = list(blocks(readme[readme.index("## Quickstart") : readme.index("## Features")]))
     tutorial = list(blocks((ROOT / "docs/tutorials/first-bert.md").read_text(encoding="utf-8")))
@@ -65,7 +65,7 @@ def test_readme_quickstart_is_that_of_the_first_tutorial():
 
 
 def test_every_command_in_the_documents_parses():
-    """Parses every command of a shell block with its own parser; of commands in a sentence, the names of flags."""
+    """Parse every command of a shell block with its own parser; for commands in sentences, check the names of flags."""
     problems = []
     seen = 0
     for document in DOCUMENTS:
@@ -118,7 +118,7 @@ def test_wrong_command_is_found(command, message):
 
 
 def test_every_flag_that_a_sentence_names_exists():
-    """In the documents and in the warnings; those of ours, which have an underscore, and of Beam's."""
+    """Check flags with an underscore, which are ours or Beam's, in the documents and in the warnings."""
     known = set(
         re.findall(r"""add_argument\(\s*"(--\w+)\"""", "".join(map(Path.read_text, ROOT.glob("deploy/**/*.py"))))
     )
@@ -128,7 +128,7 @@ def test_every_flag_that_a_sentence_names_exists():
         parser = argparse.ArgumentParser(conflict_handler="resolve")
         options._add_argparse_args(parser)
         known |= set(parser._option_string_actions)
-    # Of `python -m apache_beam.yaml.main`, which has no public parser.
+    # Flags of `python -m apache_beam.yaml.main`, which has no public parser.
     known |= {"--yaml_pipeline_file", "--jinja_variables"}
     named = {
         (path.name, flag)
@@ -192,13 +192,13 @@ def test_images_of_the_readme_exist_and_need_nothing_from_outside():
 def test_python_blocks_of_the_documents_are_python():
     for document in DOCUMENTS:
         for block in blocks(document.read_text(encoding="utf-8")):
-            # CONTRIBUTING shows signatures.
+            # CONTRIBUTING.md may show signatures, which do not parse.
             if block.language == "python" and document.name != "CONTRIBUTING.md":
                 ast.parse(block.text, f"{document.name}:{block.line}")
 
 
 def test_files_that_the_documents_name_exist():
-    """Files with their folders or by name alone, folders, and modules, whose last part may be a name in them."""
+    """Check files with or without their folders, folders, and modules, whose last part may be a name in the module."""
     folders = (
         "adaptation",
         "beambert_common",
@@ -226,8 +226,8 @@ def test_files_that_the_documents_name_exist():
     assert not missing
 
 
-def test_the_tokenizer_page_prints_what_it_says(tmp_path, monkeypatch, shared_data):
-    """Runs its Python line by line; a comment that starts with a quote or a bracket is the value it must have."""
+def test_the_tokenizer_page_shows_the_actual_values(tmp_path, monkeypatch, shared_data):
+    """Run its Python line by line; a comment that starts with a quote or a bracket is the expected value."""
     release = tmp_path / "uncased_L-12_H-768_A-12"
     release.mkdir()
     (release / "vocab.txt").write_bytes((shared_data / "tokenizer/bert-base-uncased-vocab.txt").read_bytes())

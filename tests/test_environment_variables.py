@@ -1,10 +1,10 @@
-"""The page of environment variables lists every variable that the project reads or sets."""
+"""Test that the page of environment variables lists every variable that the project reads or sets."""
 
 import re
 
 from tests.conftest import ROOT
 
-# Marks the processes of one case for the test itself.
+# Set by tests/chaos to mark the processes of one case.
 _INTERNAL = {"BEAMBERT_CHAOS_PROCESS"}
 _OURS = re.compile(r"\bBEAMBERT_[A-Z]+(?:_[A-Z]+)*\b")
 _READ = re.compile(r"os\.environ(?:\.get\(|\.setdefault\(|\[)\"([A-Z_]+)\"|\"([A-Z_]+)\" (?:not )?in os\.environ")

@@ -1,4 +1,4 @@
-"""From a corpus to a trained model, once for every kind of example that can be built."""
+"""Test building, inspecting and training on every kind of pretraining example, starting from a corpus."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ FORMATS = {
     "order of sentences": ["--objective", "sop", "--feature_names", "model_garden", "--ragged"],
 }
 
-# Their parts occur in the others.
+# The other formats cover the flags of these.
 SLOW_FORMATS = ("masks drawn by the trainer", "lengths in bins", "packed rows, masks drawn by the trainer")
 
 
@@ -48,7 +48,7 @@ def build(corpus: Path, output: Path, flags: list[str]) -> dataset.Dataset:
 
 
 @pytest.mark.parametrize("name", with_slow(FORMATS, SLOW_FORMATS))
-def test_what_is_built_is_shown_and_trained_on(name, corpus, config, tmp_path, capsys):
+def test_examples_are_built_inspected_and_trained_on(name, corpus, config, tmp_path, capsys):
     manifest = build(corpus, tmp_path / "data", FORMATS[name])
     shard = tmp_path / "data" / manifest.shards_of("train")[0].name
     capsys.readouterr()
@@ -61,12 +61,12 @@ def test_what_is_built_is_shown_and_trained_on(name, corpus, config, tmp_path, c
     results = dict(
         line.split(" = ") for line in (tmp_path / "run" / "eval_results.txt").read_text().splitlines() if line
     )
-    # ln 600 = 6.40: nothing is learnt in four steps, but nothing is broken either.
+    # Chance is ln 600 = 6.40: four steps are too few to learn anything, and the loss must stay close to chance.
     assert 6.0 < float(results["masked_lm_loss"]) < 6.8
     assert ("next_sentence_loss" in results) == ("mlm" not in FORMATS[name])
 
 
-def test_parquet_is_for_others(corpus, config, tmp_path, capsys):
+def test_pretraining_on_parquet_examples_is_refused(corpus, config, tmp_path, capsys):
     build(corpus, tmp_path / "data", ["--format", "parquet"])
     argv = ["pretrain", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run"), "--model", str(config)]
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The pipelines in examples/ run as their first lines say, and write what the commands write."""
+"""Test that the pipelines in examples/ run as their first lines describe, and write the same as the commands."""
 
 import hashlib
 import importlib.util
@@ -99,7 +99,7 @@ def test_beam_yaml_gives_the_bytes_of_build(corpus, tmp_path):
 
 
 def test_the_provider_file_names_every_transform():
-    """Each name exists, and every public transform has a name."""
+    """Check that each name exists, and that every public transform has a name."""
     import apache_beam as beam
 
     from pipelines import transforms

@@ -1,4 +1,4 @@
-"""Every file and directory that a command writes obeys the umask."""
+"""Test that every file and directory that a command writes obeys the umask."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from tests.conftest import with_slow
 from tests.every_output import command_of
 from tests.test_output_matrix import RESUMED
 
-# Flags by which a command writes further files, or files of another kind.
+# Flags with which a command writes additional files, or files of another kind.
 MORE = {
     "features": ("features", ["--format", "jsonl"]),
     "features npz": ("features", ["--format", "npz"]),
@@ -20,7 +20,7 @@ MORE = {
 }
 
 
-# They run other commands of this list.
+# These commands run others of this list.
 SLOW = ("finetune predict", "seeds", "tune")
 
 

@@ -1,4 +1,4 @@
-"""Manifests and logs of older versions: stored examples are read as those of today, without a build or a run."""
+"""Test that stored manifests and logs of older versions are read like current ones, without a build or a run."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ from trainers.run_report.task_sections import sections
 from trainers.training import run_manifest
 
 STORED = Path(__file__).parent / "fixtures" / "format_versions"
-# Names that no field of today has.
+# Names that no current field has.
 OLD_FIELDS = {
     *("parts", "bucket", "buckets", "num_buckets", "learnt_from", "held_out", "running_words", "duplicate", "marks"),
     *("files_mostly_lost", "pieces", "whole", "instances_labelled_1", "masked_as_other", "masked_as_same"),
@@ -44,7 +44,7 @@ def stored(name: str) -> Any:
 
 
 def directory_with(tmp_path: Path, **files: str) -> Path:
-    """Return a directory with stored files under the names that commands give them; `_json` stands for `.json`."""
+    """Copy stored files to a directory under the names that commands use; `_json` stands for `.json`."""
     for name, source in files.items():
         shutil.copy(STORED / source, tmp_path / name.replace("_json", ".json"))
     return tmp_path
@@ -73,9 +73,9 @@ def test_a_corpus_of_version_2(tmp_path):
     assert corpus.counts["diacritics"]["lost"] > 0
     written = json.loads(corpus.to_json())
     assert written["format_version"] == 3
-    # "duplicate" is a rule, by which documents are rejected.
+    # "duplicate" is also a rule by which documents are rejected.
     assert not keys_of(written) & (OLD_FIELDS - {"duplicate"})
-    # Nothing but names has changed.
+    # Only names have changed.
     assert with_new_names(written, inverse(RENAMED_CORPUS_FIELDS[2])) == {**old, "format_version": 3}
 
 
@@ -84,19 +84,19 @@ def test_a_dataset_of_version_2_keeps_its_fingerprint(tmp_path):
     manifest = dataset.load(directory_with(tmp_path, dataset_json="dataset.2.json"))
     assert [shard.copy for shard in manifest.shards] == [shard["duplicate"] for shard in old["shards"]]
     assert {shard.copy for shard in manifest.shards} == {0, 1}
-    # The files have the names that they had.
+    # The files keep their names.
     assert [shard.name for shard in manifest.shards] == [shard["name"] for shard in old["shards"]]
     assert manifest.options["corpus"]["num_partitions"] == old["options"]["corpus"]["num_buckets"]
     train, before = manifest.counts["train"], old["counts"]["train"]
     assert train["instances_labeled_1"] == before["instances_labelled_1"] > 0
     assert train["masked_as_random"] == before["masked_as_other"] > 0
     assert train["masked_as_original"] == before["masked_as_same"] > 0
-    # A run that an older version began on it can be resumed.
+    # A run that an older version started on this dataset can be resumed.
     assert stored("run.3.json")["data_fingerprints"] == [run_manifest.fingerprint(manifest)]
     written = manifest.to_json()
     assert not keys_of(json.loads(written)) & (OLD_FIELDS - {"duplicate"})
     assert with_new_names(json.loads(written), inverse(RENAMED_DATASET_FIELDS[2])) == {**old, "format_version": 3}
-    # Written again by this version, it is the same data.
+    # Written again by this version, the manifest has the same fingerprint.
     again = dataset.Dataset.from_json(written)
     assert run_manifest.fingerprint(again) == run_manifest.fingerprint(manifest)
 
@@ -238,7 +238,7 @@ def test_names_are_changed_where_the_table_says_and_nowhere_else():
     assert old == before
     assert inverse(names) == {"b": "a", "b.*.d": "c", "e.g": "f"}
     assert with_new_names(new, inverse(names)) == old
-    # The older version's own field wins over one that it does not know.
+    # A field of the older version takes precedence over a field that the older version does not define.
     assert with_new_names({"a": 1, "b": 2}, names) == with_new_names({"b": 2, "a": 1}, names) == {"b": 1}
     for value in (None, 1, "x", [], [[1]], {"a": None}, {"a": {"c": 1}}, {"e": []}):
         with_new_names(value, names)

@@ -1,4 +1,4 @@
-"""The Python blocks of the data guides run, and their comments are the values."""
+"""Test that the Python blocks of the data guides run, and that their comments are the values."""
 
 import ast
 import json
@@ -44,7 +44,7 @@ def test_filter_before_the_job(tmp_path, monkeypatch):
 
 
 def test_cleaning_rule_of_the_guide(monkeypatch):
-    """Adds the rule as the guide describes, and drops a paragraph with it."""
+    """Add the rule as the guide describes, and drop a paragraph with it."""
     names: dict[str, object] = {}
     for block in python_blocks("own-cleaning-rule")[1:]:
         exec(block, names)
@@ -57,7 +57,7 @@ def test_cleaning_rule_of_the_guide(monkeypatch):
 
 
 def test_a_beam_pipeline_of_ones_own(tmp_path, monkeypatch):
-    """The pipeline of the guide writes data; its functions do what the text says."""
+    """Check that the pipeline of the guide writes data, and that its functions do what the text describes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts").mkdir()
     for number in range(30):

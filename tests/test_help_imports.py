@@ -1,4 +1,4 @@
-"""`--help` of every command waits for neither Beam nor TensorFlow."""
+"""Test that `--help` of every command imports no slow package, such as Beam or TensorFlow."""
 
 import json
 import subprocess

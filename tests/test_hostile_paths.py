@@ -1,4 +1,4 @@
-"""Paths that no file can have, and files that never end: one line that names the flag, at once, from every command."""
+"""Test impossible paths and endless files: every command reports one line that names the flag, without delay."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ NAMES = [name for name in beambert.COMMANDS if not name.startswith("submit")]
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory) -> dict[str, tuple[str, str]]:
-    """What a flag may name: (path, words of the message)."""
+    """Hostile values of a path flag by kind: (path, part of the message)."""
     folder = tmp_path_factory.mktemp("hostile")
     os.mkfifo(folder / "pipe.json")
     (folder / "with_pipe").mkdir()
@@ -45,7 +45,7 @@ def _link(folder: Path) -> str:
 
 def _path_flags(name: str) -> list[str]:
     parser, _ = beambert.make_parser(name)
-    # A command checks itself whether it can write to a pipe.
+    # Output files are excluded: each command checks whether it can write to a pipe.
     return [
         action.option_strings[-1]
         for action in parser._actions
@@ -56,7 +56,7 @@ def _path_flags(name: str) -> list[str]:
 @pytest.mark.parametrize(
     "kind", ["pipe", "socket", "device", "link to a device", "long name", "long path", "not UTF-8"]
 )
-def test_every_flag_that_names_a_path_refuses_what_is_no_file(hostile, kind, capsys):
+def test_every_path_flag_refuses_special_files_and_impossible_paths(hostile, kind, capsys):
     path, words = hostile[kind]
     checked = 0
     for name in NAMES:
@@ -113,7 +113,7 @@ def test_text_that_is_not_utf8_as_an_argument_is_refused(capsys):
     assert "--text_field \\udcff is not valid UTF-8; use UTF-8" in capsys.readouterr().err
 
 
-def test_a_long_pattern_and_standard_input_are_no_mistake():
+def test_a_long_pattern_and_dev_null_are_accepted():
     command = beambert.read_command("corpus", ["--input", f"{{{'a,' * 200}}}*", "--output", "out"])
     assert len(command.path_arguments) == 2
     command = beambert.read_command("corpus", ["--input", "/dev/null", "--output", "out"])

@@ -1,4 +1,4 @@
-"""What each package exports and may import, so that each machine installs only what it needs."""
+"""Test the exports and imports of the packages, so that each machine installs only what it needs."""
 
 import ast
 import importlib
@@ -51,10 +51,10 @@ FORBIDDEN = {
         "trainers",
         "deploy",
     ),
-    # Where there is a size to plan by, and no file to look into.
+    # A plan for a corpus size from a flag reads no files, and needs none of these.
     "deploy.plan.command": ("apache_beam", "tensorflow", "keras", "pyarrow"),
     "pipelines.commands.build": ("tensorflow", "keras", "bert_model", "trainers"),
-    # What `--help` waits for; the rest of `submit flink` needs Beam.
+    # Modules that `--help` imports; the rest of `submit flink` needs Beam.
     "deploy.flink.command": ("apache_beam", "tensorflow", "keras", "pyarrow", "numpy"),
     "deploy.dataflow.command": ("apache_beam", "tensorflow", "keras", "numpy"),
     "trainers.data.pipeline, trainers.training.loop, trainers.commands.pretrain, trainers.commands.fill_mask": (
@@ -62,14 +62,14 @@ FORBIDDEN = {
         "pyarrow",
         "deploy",
     ),
-    # The input pipelines, which every backend reads.
+    # The input pipelines, which every backend uses.
     "trainers.data.pipeline, trainers.finetuning.batches, trainers.optimization.schedule": (
         "apache_beam",
         "tensorflow",
         "keras",
         "pyarrow",
     ),
-    # What `--help` and a mistyped flag wait for.
+    # Modules that are imported for `--help` and for the error of a mistyped flag.
     "trainers.commands.pretrain, trainers.commands.convert, trainers.commands.fill_mask": ("tensorflow", "keras"),
     "trainers.commands.finetune, trainers.commands.tune": ("apache_beam", "tensorflow", "keras", "pyarrow", "deploy"),
     "trainers.finetuning.tasks.text.glue, trainers.finetuning.tasks.text.tabular, "
@@ -94,8 +94,8 @@ def test_a_module_imports_nothing_forbidden(modules):
     assert not imported.intersection(FORBIDDEN[modules])
 
 
-def test_the_model_names_no_tensorflow():
-    # The random bits of dropout, which Keras has no function for, come from whichever library is the backend.
+def test_the_model_does_not_import_tensorflow():
+    # Keras has no function for the random bits of dropout, so that dropout.py imports the library of the backend.
     for path in {path for path in (ROOT / "bert_model").rglob("*.py") if path.name != "dropout.py"}:
         imported = re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert "tensorflow" not in imported, path.name
@@ -113,7 +113,7 @@ def test_a_package_exports_its_public_names(package):
         _ = module.nothing_like_this
 
 
-def test_every_package_says_what_it_is_for():
+def test_every_package_has_a_docstring():
     packages = [path for root in ROOT.glob("*/__init__.py") for path in root.parent.rglob("__init__.py")]
     assert len(packages) > 30
     for path in packages:

@@ -1,12 +1,12 @@
-"""The import layers: each file imports only lower layers or its own package, and no import is circular."""
+"""Test the import layers: each file imports only lower layers or its own package, and no import is circular."""
 
 import ast
 import graphlib
 
 from tests.conftest import ROOT
 
-# From top to bottom. A file belongs to the longest name that its module's name starts with, an `__init__.py` at a root
-# to that root. Packages on one line do not import each other.
+# The layers from top to bottom. A file belongs to the longest name that its module's name starts with; an `__init__.py`
+# at a root belongs to that root. Packages on one line do not import each other.
 LAYERS = """
 beambert
 deploy.__init__ deploy.images
@@ -51,7 +51,8 @@ RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for
 _FOR_TRAINERS = (
     "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables sources.wide_encodings"
 )
-# All that one package may import of another one, where that is not everything below it: a training host has no Beam.
+# The only modules that a package may import from another package, where not all lower layers are allowed. The reason is
+# that a training host has no Beam.
 ONLY = {
     ("trainers", "pipelines"): _FOR_TRAINERS,
     ("pipelines", "bert_model"): "checkpoints.path_contents",
@@ -60,7 +61,7 @@ ONLY = {
 
 
 def imports() -> dict[str, set[str]]:
-    """Return each module with those of ours that it imports, in functions and under TYPE_CHECKING too."""
+    """Return each of our modules with those that it imports, including imports in functions and under TYPE_CHECKING."""
     roots = {name.split(".")[0] for name in RANKS} - {"beambert"}
     paths = [ROOT / "beambert.py", *(path for root in roots for path in (ROOT / root).rglob("*.py"))]
     files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}

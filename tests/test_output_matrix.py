@@ -1,4 +1,4 @@
-"""Every command that writes, against every kind of output that may be in its way: refused or resumed, never altered."""
+"""Test every command that writes on every kind of existing output: it is refused or resumed, never altered."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ REPORTS = (
 
 @pytest.mark.parametrize("there", DIRECTORIES)
 @pytest.mark.parametrize("command", RESUMED)
-def test_what_is_there_is_refused_or_resumed_and_never_altered(command, there, outputs, tmp_path, capsys):
+def test_an_existing_output_is_refused_or_resumed_and_never_altered(command, there, outputs, tmp_path, capsys):
     output = tmp_path / there
     shutil.copytree(outputs / there, output)
     resumed = there in RESUMED[command]
@@ -76,7 +76,7 @@ def test_a_file_in_the_way_is_left_alone(command, outputs, tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ["build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune"])
 @pytest.mark.parametrize("name", FOREIGN)
-def test_one_file_of_a_person_is_enough(command, name, outputs, tmp_path, capsys):
+def test_a_directory_with_one_foreign_file_is_refused(command, name, outputs, tmp_path, capsys):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(FOREIGN[name], encoding="utf-8")
@@ -86,7 +86,7 @@ def test_one_file_of_a_person_is_enough(command, name, outputs, tmp_path, capsys
 
 
 @pytest.mark.parametrize("name", ["report.html", "shards/train.tfrecord"])
-def test_a_file_of_a_person_in_a_corpus_is_not_replaced_by_its_dataset(name, outputs, tmp_path, capsys):
+def test_a_foreign_file_in_a_corpus_is_not_replaced_by_its_dataset(name, outputs, tmp_path, capsys):
     corpus = tmp_path / "corpus"
     shutil.copytree(outputs / "corpus", corpus)
     (corpus / name).parent.mkdir(exist_ok=True)
@@ -99,7 +99,7 @@ def test_a_file_of_a_person_in_a_corpus_is_not_replaced_by_its_dataset(name, out
     )
     assert tree_of(corpus) == before
     shutil.rmtree((corpus / name).parent) if "/" in name else (corpus / name).unlink()
-    # Without it, the corpus becomes a dataset; a file that no command writes does no harm.
+    # Without the foreign file, the corpus becomes a dataset. A file whose name no command uses is tolerated.
     (corpus / "notes.txt").write_text("mine", encoding="utf-8")
     assert beambert.main(command) == 0
     assert (corpus / "notes.txt").read_text(encoding="utf-8") == "mine"
@@ -113,7 +113,7 @@ def test_hidden_files_and_lost_and_found_are_ignored(name, outputs, tmp_path):
     assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
 
 
-def test_a_pattern_is_no_output(outputs, tmp_path, capsys):
+def test_a_glob_pattern_as_output_is_refused(outputs, tmp_path, capsys):
     shutil.copytree(outputs / "dataset", tmp_path / "data1")
     before = tree_of(tmp_path)
     for command in ("build", "corpus", "pretraining-data"):
@@ -147,7 +147,7 @@ def test_an_error_about_a_model_in_place_of_data_does_not_advise_to_build_there(
     assert "--output" not in said
 
 
-def test_an_evaluation_alone_knows_its_own_output(outputs, tmp_path):
+def test_the_output_of_an_evaluation_alone_is_accepted_again(outputs, tmp_path):
     command = command_of("finetune", outputs, tmp_path / "scores")
     command[command.index(str(outputs / "run"))] = str(outputs / "finetuned")
     for flags in (["--do_eval"], ["--do_eval"], ["--do_train"]):
@@ -168,7 +168,7 @@ def test_a_mistake_in_the_flags_leaves_no_directory(outputs, tmp_path):
     command[command.index("60")] = "6000"
     assert beambert.main(["build", *command[1:], "--max_seq_length", "4"]) == 1
     assert not (tmp_path / "new").exists()
-    # What was read is kept for the same command with other values.
+    # The result of reading the input is kept for the same command with other values.
     assert beambert.main(command) == 1
     command[command.index("6000")] = "60"
     assert beambert.main(command) == 0

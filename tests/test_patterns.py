@@ -1,4 +1,4 @@
-"""Every regular expression of the package takes time that grows with the text alone, and no faster."""
+"""Test that the time of every regular expression of the package grows at most linearly with the text."""
 
 import re
 from typing import Any
@@ -12,21 +12,23 @@ from tests.cpu_time import seconds
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# Of CPU time for 256 kB. What is linear takes up to 0.5 s, what grows with the square of the text minutes or hours. A
-# shorter text that takes less than its share of the limit, by the square of the length, cannot exceed the limit as a
-# whole, so that only the slow ones are tried on longer text.
+# Lengths of the text, and the limit in seconds of CPU time for the longest, of 256 kB. A linear pattern takes up to
+# 0.5 s for it, a quadratic one minutes or hours. For a shorter text, the limit is scaled by the square of the length.
+# Within the scaled limit, even quadratic time cannot exceed the limit, so that only slow patterns are tried on longer
+# text.
 _SIZES = (1 << 14, 1 << 16, 1 << 18)
 _SIZE = _SIZES[-1]
 _LIMIT = 5.0
 
-# Patterns that are used on bounded text alone: the most characters, and what bounds it.
+# Patterns that are used on bounded text only: the maximum number of characters, and the code that bounds the text.
 BOUNDED = {
     "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
     "pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (12, "_ends_in_abbreviation cuts the text before"),
 }
-# Another method than the source shows.
-METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses it so.
-# Of patterns made at run time, examples; none with the reason why their text is bounded.
+# Patterns that are used with another method than the source shows.
+METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses this method.
+# Method and examples of patterns that are built at run time. Those without examples have, in place of the method, the
+# kind of text, which is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
     "deploy.dataflow.flags._matching.parse": (
         "fullmatch",
@@ -38,7 +40,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     ),
     "deploy.dataflow.flags.require_cloud_paths": ("fullmatch", lambda: [re.compile(dataflow_flags.CLOUD_PATH)]),
     "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
-    # Its result is a name of the module.
+    # Its result is assigned to a name of the module, and tested there.
     "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
     "pipelines.sources.wikipedia.dump_pages._disambiguation": (
         "search",
@@ -74,7 +76,7 @@ def _apply(pattern: re.Pattern[Any], method: str, text: Any) -> None:
 
 
 def _collected() -> dict[tuple[re.Pattern[Any], str], tuple[str, int]]:
-    """(pattern, method) -> (where it is, the most characters of its text)."""
+    """Return (place, maximum number of characters of its text) by (pattern, method)."""
     found: dict[tuple[re.Pattern[Any], str], tuple[str, int]] = {}
     for module in patterns.modules():
         uses = patterns.Uses(module)
@@ -96,7 +98,7 @@ def _collected() -> dict[tuple[re.Pattern[Any], str], tuple[str, int]]:
 
 
 def _slow_text(pattern: re.Pattern[Any], method: str, most: int) -> str:
-    """A text on which a pattern takes time that grows faster than the text, shortened; "" where there is none."""
+    """Return the start of a text on which the time of a pattern grows more than linearly, or "" if no text does."""
     sizes = [min(most, size) for size in _SIZES]
     for text_of in patterns.adversarial_texts(pattern):
         for size in sizes:
@@ -135,7 +137,7 @@ QUADRATIC = {
 
 @pytest.mark.parametrize("pattern", QUADRATIC)
 def test_adversarial_text_finds_patterns_that_are_not_linear(pattern):
-    # A lower limit than that of the test above: these are known, and the time is this test's own.
+    # The limit is lower than in the test above to save time, since these patterns are known to be slow.
     method, compiled = QUADRATIC[pattern], re.compile(pattern)
     enough = _LIMIT * (_SIZES[1] / _SIZE) ** 2
     texts = patterns.adversarial_texts(compiled)

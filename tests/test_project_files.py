@@ -1,4 +1,4 @@
-"""The files at the root for other programs: CI, pre-commit, citation, changelog."""
+"""Test the files at the root that other programs read: CI, pre-commit, citation, changelog."""
 
 import re
 

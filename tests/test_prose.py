@@ -1,11 +1,11 @@
-"""Documents, help, messages and docstrings are worded by the rules that `tests/prose.py` checks."""
+"""Test the wording of documents, help, messages and docstrings with the rules of `tests/prose.py`."""
 
 import pytest
 
 import beambert
 from tests import prose
 
-# A paraphrase that a flag once had in its help.
+# A paraphrase of a standard term, formerly the help of a flag.
 PARAPHRASE = "the gradients of all variables, taken as one vector, are shortened to this length; 0 leaves them"
 
 

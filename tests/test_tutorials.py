@@ -1,4 +1,4 @@
-"""Each tutorial runs by its own text, and prints the output it shows."""
+"""Test that each tutorial runs as written and prints the output that it shows."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.conftest import ROOT
 from tests.tutorials import TutorialError, blocks, compare, needed_data, run_page, updated
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-# Tutorials of which each takes most of a minute of processor time, or more.
+# Tutorials that each take most of a minute of CPU time, or more.
 SLOW = ("domain-adaptation", "fine-tune-and-serve", "first-bert", "gpu-or-tpu", "your-language")
 PRINTED = """warning: The text is small
 Pretraining data: 2 shards, 11 copies

@@ -1,4 +1,4 @@
-"""Two commands that write to one place at once: the second ends at once, or each writes a file of its own."""
+"""Test two simultaneous commands with the same output: the second ends immediately, or each writes its own file."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ def wait_for(path: Path, process: subprocess.Popen) -> None:
 
 
 def endless(folder: Path, output: Path) -> list[str]:
-    """A pretraining run that ends only when it is stopped, and saves often."""
+    """Return the command line of a pretraining run that saves often and ends only when it is stopped."""
     command = command_of("pretrain", folder, output)
     command[command.index("--num_train_steps") + 1] = "1000000"
     return [*command, "--save_checkpoints_steps", "50"]
@@ -68,8 +68,8 @@ def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, t
 
 
 @pytest.mark.parametrize("command", ["seeds", "tune"])
-def test_a_run_of_several_that_another_process_makes_ends_the_command(command, outputs, tmp_path, capsys):
-    """It is no failed run of the table."""
+def test_a_locked_run_of_seeds_or_tune_ends_the_command(command, outputs, tmp_path, capsys):
+    """Check that the locked run is not recorded as a failed run in the table."""
     name = {"seeds": "seed-12345", "tune": "batch4-lr0.0001-epochs1"}[command]
     argv = command_of(command, outputs, tmp_path)
     with lock_directory("--output X", tmp_path / name, "another"):
@@ -98,7 +98,7 @@ def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, ca
     assert not [path for folder in (tmp_path, *folders) for path in folder.rglob(LOCK_NAME)]
 
 
-def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp_path):
+def test_of_two_trainings_started_at_once_one_continues(outputs, tmp_path):
     command = command_of("pretrain", outputs, tmp_path / "out")
     command[command.index("--num_train_steps") + 1] = "200"
     processes = [start(command) for _ in range(2)]
@@ -106,7 +106,7 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
     assert sorted(process.returncode for process in processes) == [0, 1], said
     (winner, loser) = sorted(processes, key=lambda process: process.returncode)
     assert re.fullmatch(REFUSED.format("--output", tmp_path / "out", winner.pid, "--output"), said[loser.pid]), said
-    # A model this small may be warned of.
+    # A warning about the small model may be printed, but no error.
     assert "beambert pretrain:" not in said[winner.pid]
     assert json.loads((tmp_path / "out/eval_results.json").read_text())["global_step"] == 200
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".") or path.name == LOCK_NAME]
@@ -115,7 +115,7 @@ def test_of_two_trainings_that_begin_at_the_same_moment_one_goes_on(outputs, tmp
 @pytest.mark.parametrize(
     "number", with_slow([signal.SIGTERM, signal.SIGINT, signal.SIGKILL], [signal.SIGTERM, signal.SIGINT])
 )
-def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tmp_path, capsys):
+def test_a_stopped_or_killed_training_does_not_block_the_next(number, outputs, tmp_path, capsys):
     output = tmp_path / "out"
     process = start(endless(outputs, output))
     try:
@@ -129,7 +129,7 @@ def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tm
         process.kill()
     assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}[number]
     assert (output / LOCK_NAME).exists() == (number == signal.SIGKILL)
-    # What a killed process was writing.
+    # A file that a killed process was writing.
     (output / ".metrics.jsonl.0123456789abcdef.unfinished").write_text("half")
     command = [*command_of("pretrain", outputs, output), "--do_eval"]
     assert beambert.main(command) == 0, capsys.readouterr().err
@@ -138,8 +138,11 @@ def test_a_training_that_was_stopped_or_killed_holds_nothing(number, outputs, tm
 
 
 @pytest.mark.parametrize("command", ["vocab", "predict"])
-def test_two_that_write_one_file_never_mix(command, outputs, tmp_path):
-    """The second vocabulary replaces the first; the second predictions are refused, and kept beside."""
+def test_two_writers_of_one_file_never_mix_their_output(command, outputs, tmp_path):
+    """Run two commands that write the same file.
+
+    The second vocabulary replaces the first. The second predictions are refused and kept in a file beside it.
+    """
     output = tmp_path / "file.txt"
     processes = [start(command_of(command, outputs, output)) for _ in range(2)]
     said = [process.communicate(timeout=300)[1] for process in processes]

@@ -1,4 +1,4 @@
-"""No module passes on only one of the word rules: a tokenizer is made from all of them."""
+"""Test that every tokenizer is constructed with all word rules, not only with some of them."""
 
 import ast
 
@@ -9,7 +9,7 @@ _PACKAGES = ("trainers", "pipelines", "deploy", "bert_model")
 
 
 def incomplete_calls(source: str) -> list[int]:
-    """Return the lines that make a tokenizer from a vocabulary without `**` of the rules."""
+    """Return the lines that construct a tokenizer from a vocabulary without `**` of the word rules."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return [
         call.lineno

@@ -1,4 +1,4 @@
-"""Wrong values of every flag of every command, from the parsers: one line that names the flag, at once."""
+"""Test wrong values of every flag of every command, from the parsers: one line names the flag, without delay."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from trainers.commands.features import parse_layers
 from trainers.errors import TrainingError
 from trainers.optimization.schedule import plan_stages, scheduled_lengths
 
-# For a number of any kind, but for its range. The fourth and fifth are digits of Arabic and of mathematics.
+# Invalid values of any numeric flag, regardless of its range. The fourth and fifth are Arabic and mathematical digits.
 NO_NUMBERS = [
     "nan",
     "1e400",
@@ -45,7 +45,7 @@ ODD_TEXTS = [
     "\u202e" * 500,
     "%s%(prog)s{0}",
 ]
-# Values that would fill the memory or the disk, or never end: typing errors, all of them.
+# Values, such as typing errors, with which a command would fill the memory or the disk, or never end.
 FATAL = {
     "--num_partitions": 10**9,
     "--max_seq_length": 10**9,
@@ -68,7 +68,7 @@ FATAL = {
 
 
 def flags() -> list[tuple[str, argparse.Action]]:
-    """(command, action) of every flag with a value; one that several commands share is there once."""
+    """Return (command, action) of every flag with a value; a flag that several commands share occurs once."""
     found = {}
     for name in beambert.COMMANDS:
         for action in beambert.make_parser(name)[0]._actions:
@@ -82,7 +82,7 @@ def flags() -> list[tuple[str, argparse.Action]]:
 
 
 def read(name: str, *argv: str) -> str:
-    """What reading a command line prints; "" where nothing is wrong with the flags given."""
+    """Parse a command line and return the error that it prints, or "" if the given flags are valid."""
     err, code = io.StringIO(), None
     with contextlib.redirect_stderr(err):
         try:
@@ -94,7 +94,7 @@ def read(name: str, *argv: str) -> str:
     assert len(text) <= 401, (len(text), text[:600])
     assert text.count("\n") == (1 if text else 0), text
     assert all(character.isprintable() for character in text.rstrip("\n")), ascii(text)
-    # The command line is complete but for what is required.
+    # The given flags are valid if only required arguments are missing.
     return "" if "the following arguments are required" in text else text
 
 
@@ -105,7 +105,7 @@ def is_number(action: argparse.Action) -> bool:
 NUMBERS = [pair for pair in flags() if is_number(pair[1])]
 
 
-def test_no_flag_has_a_type_of_python_that_takes_what_nobody_means():
+def test_no_flag_is_parsed_by_int_float_or_complex():
     kinds = {(name, action.option_strings[-1]) for name, action in flags() if action.type in (int, float, complex)}
     assert not kinds
 
@@ -113,7 +113,7 @@ def test_no_flag_has_a_type_of_python_that_takes_what_nobody_means():
 @pytest.mark.parametrize(
     ("name", "action"), NUMBERS, ids=[f"{name} {action.option_strings[-1]}" for name, action in NUMBERS]
 )
-def test_what_is_no_number_is_refused_with_flag_and_range(name, action):
+def test_a_value_that_is_not_a_number_is_refused_with_flag_and_range(name, action):
     flag = action.option_strings[-1]
     wrong = NO_WHOLE_NUMBERS if isinstance(action.type, WholeNumber) else [*NO_NUMBERS, "inf", "-inf", "-1e999"]
     for value in wrong:
@@ -161,7 +161,7 @@ def test_a_wrong_choice_names_the_flag_and_the_choices():
 
 
 @pytest.mark.parametrize("word", ["--" + "x" * 80_000, "x" * 80_000, "--\x1b[2J", "-\udcff", "--no such flag" * 900])
-def test_an_odd_word_is_one_line(word):
+def test_an_odd_argument_is_a_one_line_error(word):
     assert read("build", "--output", "o", word)
     assert read("pretrain", "--output", "o", word)
 
@@ -213,7 +213,7 @@ def test_layers_are_plain_numbers(layers):
 
 
 @pytest.mark.parametrize("pattern", ["a{99999999999}", "(" * 5000, "[", "(?P<a>x)(?P<a>y)"])
-def test_a_pattern_that_is_none_is_refused(pattern):
+def test_an_invalid_regular_expression_is_refused(pattern):
     assert "is not a valid regular expression" in read("pretrain", "--lr_multiplier", f"{pattern}=0.5")
 
 
@@ -226,7 +226,7 @@ def beam_flags() -> list[argparse.Action]:
     return [action for action in engine_flags._parser()._actions if action.nargs != 0]
 
 
-def test_wrong_values_of_every_flag_of_beam_are_one_line():
+def test_an_odd_value_of_a_beam_flag_is_read_or_refused_in_one_line():
     for action in beam_flags():
         for flag in action.option_strings[:1]:
             for value in ("two", "-7", "9" * 5000, "1_000", "\u0661", "[" * 100_000, "{", "\udcff", "x" * 80_000, ""):
@@ -266,7 +266,7 @@ def test_wrong_values_of_every_flag_of_beam_are_one_line():
     ],
 )
 @pytest.mark.parametrize("command", ["build", "vocab"])
-def test_a_mistake_in_beams_flags_is_one_line_before_anything_is_done(capsys, tmp_path, command, argv, says):
+def test_a_wrong_beam_flag_is_a_one_line_error_before_the_job(capsys, tmp_path, command, argv, says):
     output = tmp_path / "out"
     code, out, err = run(capsys, command, "--input", f"{tmp_path}/nothing", "--output", str(output), *argv)
     assert (code, out, err.count("\n")) == (2, "", 1), err

@@ -1,4 +1,4 @@
-"""Wrong paths and texts without [MASK] are found before TensorFlow is imported, by every command that needs it."""
+"""Test that wrong paths and texts without [MASK] are errors before a command imports TensorFlow."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 MODEL = ROOT / "tests/fixtures/hugging_face/classification"
 MASKED = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
-# Runs commands in one process in which TensorFlow cannot be imported, and prints the exit code and messages of each.
+# A program that runs commands in a process that cannot import TensorFlow. It prints exit code and messages of each.
 CHILD = """
 import contextlib, io, json, sys
 
@@ -52,7 +52,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """What a user may name by mistake: a dataset, a corpus, an empty folder, files; and files of a task."""
+    """A folder with wrong paths for a model (a dataset, a corpus, an empty folder, files), and files of a task."""
     folder = tmp_path_factory.mktemp("places")
     for name in ("dataset", "corpus", "task", "empty"):
         (folder / name).mkdir()
@@ -66,7 +66,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def models(folder: Path) -> list[tuple[list[str], str]]:
-    """Every command that takes a model, with every wrong one, and what the message must say beside its name."""
+    """Return every command that takes a model with every wrong path, and the required parts of the message."""
     commands = [
         ["predict", "{}", "a text"],
         ["features", "--init_checkpoint", "{}", "--input_file", f"{folder}/text.txt", "--output_file", "f.npz"],
@@ -93,7 +93,7 @@ def models(folder: Path) -> list[tuple[list[str], str]]:
 
 
 def others(folder: Path) -> list[tuple[list[str], str]]:
-    """Other wrong paths, and texts without [MASK]."""
+    """Return commands with other wrong paths or with texts without [MASK], and the required parts of the message."""
     model, new = str(MODEL), f"{folder}/new"
     features = ["features", "--output_file", f"{folder}/f.npz", "--init_checkpoint", str(MASKED)]
     tuned = ["--init_checkpoint", model, "--output", new]
@@ -111,7 +111,7 @@ def others(folder: Path) -> list[tuple[list[str], str]]:
         (["finetune", "csv", "--data_dir", f"{folder}/empty", *tuned], "--data_dir|is an empty directory"),
         (["finetune", "ner", "--data_dir", f"{folder}/corpus", *tuned], "--data_dir|is a corpus (corpus.json)"),
         (["tune", "rte", "--data_dir", f"{folder}/nowhere", *tuned], "--data_dir|does not exist"),
-        # The classes are the model's, the files are missing.
+        # The model has the classes, but the files are missing.
         (["finetune", "csv", "--do_eval", "--data_dir", f"{folder}/empty", *tuned], "--data_dir|is an empty directory"),
         (["pretrain", "--data", f"{folder}/nowhere", "--output", new], f"{folder}/nowhere"),
         (["pretrain", "--data", f"{folder}/corpus", "--output", new], f"{folder}/corpus"),

@@ -1,17 +1,17 @@
-"""Run a Markdown page by its own text, and compare what its commands print with the output it shows.
+"""Run the code blocks of a Markdown page, and compare their output with the output that the page shows.
 
 `python -m tests.tutorials PAGE.md ...` runs pages and prints the output of each block. `--data DIR` is the folder of
 real data (default: ../shared/data), `--directory DIR` an empty directory to run in and keep. `--update` replaces each
-line of output that is not printed by the nearest line that is; read the difference before you commit it.
+shown line that is not printed with the nearest printed line; review the difference before you commit it.
 
 - ```sh and ```python blocks run in order, in one directory. Exported variables and `cd` last to the end of the page;
   each Python block is a program of its own. A block that fails ends the page.
-- A ```text block is output of the block that ran last. Each of its lines must be printed by it, in this order; a line
-  `...` stands for lines left out, `...` in a line for any text. Blanks count as one. Numbers may differ by 20 %;
-  durations, rates and dates may differ by any amount.
+- A ```text block is output of the block that ran last, which must print each of its lines, in this order. A line `...`
+  stands for omitted lines, `...` within a line for any text. Consecutive blanks count as one. Numbers may differ by
+  20 %; durations, rates and dates may differ by any amount.
 - HTML comments, each directly before its block:
-  `<!-- not run: REASON -->` leaves a block out (and the outputs of it);
-  `<!-- output: any numbers -->` compares the words of an output alone;
+  `<!-- not run: REASON -->` skips a block and its outputs;
+  `<!-- output: any numbers -->` compares only the words of an output;
   `<!-- not output -->` marks a ```text block that shows no output.
 - `<!-- run` ... `-->` is a shell block that the reader does not see, such as a small stand-in for a large download.
 - `<!-- needs: ../shared/data/PATH as NAME -->` links a file or folder of the real data to NAME.
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 DATA_PREFIX = "../shared/data/"
 TOLERANCE = 0.2
 MAX_COLUMNS = 120
-# Of one block.
+# Time limit of one block.
 TIMEOUT_SECONDS = 900
 
 _DIRECTIVE = re.compile(r"<!-- (not run|output|not output|needs)(?:: (.*?))? -->")
@@ -65,7 +65,7 @@ class DataLink(NamedTuple):
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Yield the code blocks of a page, those in `<!-- run` comments too."""
+    """Yield the code blocks of a page, including those in `<!-- run` comments."""
     lines = text.splitlines()
     directives: dict[str, str] = {}
     number = 0
@@ -100,7 +100,7 @@ def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool =
         directory: where its commands run; must be empty.
         data: the folder of real data, for a page that needs some.
         echo: print each block and its output.
-        update: replace lines of output that are not printed by the nearest lines, instead of raising for them.
+        update: replace shown lines that are not printed with the nearest printed lines, instead of raising an error.
 
     Raises:
         TutorialError: a block fails or its output differs.
@@ -134,7 +134,7 @@ def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool =
 
 
 def compare(shown: str, printed: str, any_numbers: bool = False) -> str:
-    """Return the first line of an output shown that was not printed, with the likeliest line; "" if all were."""
+    """Return the first shown line that was not printed, with the nearest printed line, or "" if all were printed."""
     lines = [" ".join(line.split()) for line in re.split(r"[\n\r]", printed)]
     position = 0
     for line in (" ".join(line.split()) for line in shown.splitlines()):
@@ -149,7 +149,7 @@ def compare(shown: str, printed: str, any_numbers: bool = False) -> str:
 
 
 def updated(shown: str, printed: str, any_numbers: bool = False) -> str:
-    """Return an output shown, each line that was not printed replaced by the nearest line that was."""
+    """Return the shown output, with each line that was not printed replaced by the nearest printed line."""
     lines = [line.rstrip() for line in re.split(r"[\n\r]", printed)]
     compact = [" ".join(line.split()) for line in lines]
     result = []
@@ -169,7 +169,7 @@ def updated(shown: str, printed: str, any_numbers: bool = False) -> str:
 
 
 def _same_line(shown: str, printed: str, any_numbers: bool) -> bool:
-    """Return whether a line shown is the line printed, numbers within the tolerance."""
+    """Return whether a shown line equals a printed line, with numbers within the tolerance."""
     parts = []
     numbers = []
     position = 0
@@ -180,7 +180,7 @@ def _same_line(shown: str, printed: str, any_numbers: bool) -> bool:
         if match["rest"]:
             parts.append(".*")
         elif match["ignored"]:
-            # Of another magnitude, it may have another unit.
+            # A value of another magnitude may have another unit.
             parts.append(r"(?:\d[\d,.:T -]*\s?[\w/ ]*?)")
         else:
             numbers.append(match["number"])
@@ -200,7 +200,7 @@ def _close(shown: str, printed: str) -> bool:
 
 
 class _Shell:
-    """Run blocks in a directory; exported variables and the working directory last from one to the next."""
+    """A shell that runs blocks in a directory; exported variables and the working directory persist between blocks."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ class _Shell:
         (self._state / "variables").write_text("")
 
     def run(self, block: Block) -> tuple[int, str]:
-        """Run a block and return its exit code and what it printed, stdout and stderr in one."""
+        """Run a block and return its exit code and its output, with stdout and stderr combined."""
         if block.language == "python":
             (self._state / "block.py").write_text(block.text, encoding="utf-8")
             script = f'python "{self._state}/block.py"'

@@ -1,4 +1,4 @@
-"""Disturb every command that writes, and compare what it has written at the end with an undisturbed run."""
+"""Disturb every command that writes, and compare its final output with that of an undisturbed run."""
 
 import argparse
 import concurrent.futures
@@ -16,7 +16,7 @@ from .commands import BY_NAME, COMMANDS, required
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the disturbances; return 1 where one of them failed."""
+    """Run the cases; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--disturbances", type=int, default=100, help="number of cases (default: 100)")
     parser.add_argument("--seed", type=int, default=1, help="draws commands, disturbances and moments (default: 1)")
@@ -67,7 +67,7 @@ def _run_slot(cases: list[Case], slot: Path) -> list[Outcome]:
         try:
             outcome = run_case(case, slot, references[case.command])
         except Exception:
-            # One case that the harness cannot handle does not end the others.
+            # A case that the harness cannot handle must not end the others.
             outcome = Outcome(case, faults=[f"a fault of the harness:\n{traceback.format_exc()}"])
         outcomes.append(outcome)
         if outcome.faults:

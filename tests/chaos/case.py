@@ -14,14 +14,14 @@ from .commands import BY_NAME, FOREIGN_HIDDEN_NAME, INPUT_TIME, Command, prepare
 from .disturbances import KINDS, MOVED_NAME, ON_SMALL_DISK, RECORDS, Scene, kinds_of
 from .processes import Launched, count_paths, start, wait_for_moment
 
-# Time limits in seconds; the duration of an undisturbed run, several times for END, is added for slow machines.
+# Time limits in seconds. For slow machines, the duration of an undisturbed run is added, for END times END_FACTOR.
 END_SECONDS = 60.0
 END_FACTOR = 5.0
-# After a signal, or the end of a worker.
+# Limits after a signal, or after the end of a worker.
 SIGNAL_SECONDS = 10.0
 ORPHAN_SECONDS = 5.0
 _AGAIN = 4
-# In a slot.
+# Names of directories in a slot.
 CASE_NAME = "case"
 REFERENCES_NAME = "references"
 _REMOVE = re.compile(
@@ -32,7 +32,7 @@ _REMOVE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """An undisturbed run: what it wrote, its seconds, and the number of paths that were there at some time."""
+    """An undisturbed run: its output, its duration in seconds, and the number of paths that existed at some time."""
 
     contents: dict[str, str]
     seconds: float
@@ -41,7 +41,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A command, a kind of disturbance, and the number and seed that draw the rest."""
+    """A command, a kind of disturbance, and the number and seed from which the rest is drawn."""
 
     command: str
     kind: str
@@ -51,12 +51,12 @@ class Case:
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes:
-        case: which.
-        done: what was done, in words; "" where the command ended before its moment.
-        faults: what is wrong.
+        case: the case.
+        done: description of the disturbance; "" if the command ended before it.
+        faults: descriptions of the faults.
         code: exit code of the disturbed run.
         ended: seconds from the disturbance to the end of the main process.
         runs: number of runs until success.
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def cases_of(names: list[str], seed: int, first: int, count: int) -> list[Case]:
-    """Return the cases with numbers from `first`: commands in turn, and for each its kinds in turn, in drawn orders."""
+    """Return the cases with numbers from `first`: commands in turn, each with its kinds in turn, in drawn orders."""
     source = random.Random(f"{seed} commands")
     order = source.sample(names, len(names))
     kinds = {name: kinds_of(BY_NAME[name]) for name in names}
@@ -86,14 +86,14 @@ def cases_of(names: list[str], seed: int, first: int, count: int) -> list[Case]:
 
 
 def run_reference(command: Command, slot: Path) -> Reference:
-    """Run a command without disturbance; its directory is kept in `references` of the slot, for cases that need it.
+    """Run a command without disturbance; keep its directory in `references` of the slot, for cases that need it.
 
     Args:
-        command: what to run.
+        command: the command.
         slot: a directory in which one case runs at a time.
 
     Raises:
-        RuntimeError: it fails; the message has what it printed.
+        RuntimeError: The command fails; the message contains its output.
     """
     directory = slot / CASE_NAME
     prepare(command, directory, slot / REFERENCES_NAME)
@@ -194,10 +194,10 @@ class _Trial:
             self.outcome.faults.append(f"exit code 0 with another result: {different}")
         elif 0 in codes and scene.touched:
             return self.outcome
-        # What was complete before the disturbance may be refused by the same command.
+        # The same command may refuse an output that was complete before the disturbance.
         if different or (self.command.resumes and codes != [0]):
             self._run_again(scene)
-        # A signal that ends a process at once leaves it no time to tidy up its own temporary files.
+        # A signal that ends a process at once leaves it no time to remove its own temporary files.
         if all(code >= 0 for code in codes) and not scene.killed:
             self.outcome.faults += results.temporary_errors(self.directory)
         self._judge_foreign("at the end")
@@ -217,9 +217,9 @@ class _Trial:
             and self.source.random() < 0.5
             and disks.make_read_only(self.directory / "work")
         ):
-            # Later it is refused while the command keeps a file open.
+            # Later, the remount is refused while the command has a file open.
             self.outcome.done = "file system of the output read-only from the start"
-        # Two writers meet where the second starts early.
+        # Two writers overlap only if the second one starts early.
         by_paths = self.source.random() < 0.6 and self.case.kind != "second-writer"
         latest = 0.3 if self.case.kind == "second-writer" else 1.0
         seconds = 0.0 if by_paths else self.source.uniform(0.05, latest) * self.reference.seconds
@@ -251,7 +251,7 @@ class _Trial:
         return scene
 
     def _judge_end(self, launched: Launched, scene: Scene, bound: float) -> None:
-        """Wait for the end of a process and note what is wrong with it."""
+        """Wait for the end of a process and record its faults."""
         ended = launched.wait(bound)
         if launched is scene.launched:
             self.outcome.ended = launched.seconds - self.disturbed_at
@@ -268,7 +268,7 @@ class _Trial:
         self.outcome.faults += judgement.ending_errors(code, text, signaled=scene.signaled, killed=scene.killed)
 
     def _run_again(self, scene: Scene) -> None:
-        """Run the same command until it succeeds, doing what its errors say, and compare."""
+        """Run the same command until it succeeds, apply the remedies of its errors, and compare the result."""
         for _ in range(_AGAIN):
             self.outcome.runs += 1
             launched = self._start(f"log-{self.outcome.runs}.txt")
@@ -319,7 +319,7 @@ class _Trial:
         written = {name: content for name, content in written.items() if not name.startswith(moved)}
         if scene.killed and self.command.is_file:
             written = results.without_temporary(self.command, written)
-        # Such as the result of a second writer, whose error names it.
+        # An error may name a file beside the output as the result, such as that of a second writer.
         logs = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self.directory.glob("log*.txt"))
         written = {
             name: content
@@ -328,13 +328,13 @@ class _Trial:
         }
         reference = self.reference.contents
         if scene.removed:
-            # Who deletes a record amid a run has deleted it for good: no later run knows what it said.
+            # A record that is deleted during a run stays missing: no later run can restore its content.
             written, reference = results.without_names(written, RECORDS), results.without_names(reference, RECORDS)
         others = bool(scene.signaled) or scene.removed
         return results.difference(written, reference, other_checkpoints=others)
 
     def _follows_input(self, scene: Scene) -> bool:
-        """Return whether the result is that of the input as it is now."""
+        """Return whether the result equals that of an undisturbed run on the changed input."""
         written = results.contents_of(self.command, self.directory)
         aside = self.directory.with_name("aside")
         self.directory.rename(aside)

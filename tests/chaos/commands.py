@@ -1,11 +1,11 @@
 """The command lines under test, at the smallest sizes, and the directory that each one runs in.
 
-A corpus records the absolute paths and the modification times of its input. So every case of a slot runs in a directory
-of one name, with files of one time:
+A corpus records the absolute paths and the modification times of its input. Therefore, all cases of a slot run in a
+directory of the same name, with files of the same time:
 
     inputs/   text, a fine-tuning task, the shape of a model
     given/    outputs of other commands that this one reads
-    work/     the output, and one file of somebody else
+    work/     the output, and one foreign file
     tmp/      TMPDIR
 """
 
@@ -48,15 +48,15 @@ class Command:
     """A command line under test.
 
     Attributes:
-        name: unique; the first word of a row in the report.
-        arguments: what follows `beambert`.
+        name: unique name, which heads a column of the report.
+        arguments: arguments after `beambert`.
         output: the file or directory that it writes, below `work/`.
         reads: globs of the files that a disturbance changes, truncates or deletes.
         needs: names of the commands whose outputs it reads in `given/`.
-        manifests: files whose presence says that the output is complete.
+        manifests: files whose presence marks the output as complete.
         workers: whether it starts worker processes.
         resumes: whether the same command accepts its own complete output.
-        takes_hidden_files: whether a hidden file may lie in its output directory.
+        takes_hidden_files: whether its output directory may contain a hidden file.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Command:
 
     @property
     def is_file(self) -> bool:
-        """Whether the output is one file."""
+        """Return whether the output is one file."""
         return bool(Path(self.output).suffix)
 
 
@@ -114,7 +114,7 @@ def _conversion(kind: str, manifest: str) -> Command:
     )
 
 
-# In an order in which every command comes after those that it needs.
+# The commands are ordered such that every command comes after those that it needs.
 COMMANDS = (
     _data("build", "build", *_TEXT, *_SHARDS),
     _data("build-2", "build", *_TEXT, *_SHARDS, "--direct_num_workers", "2", workers=True),
@@ -238,13 +238,13 @@ def write_inputs(directory: Path) -> None:
 
 
 def prepare(command: Command, directory: Path, references: Path, *, hidden_file: bool = False) -> None:
-    """Make the directory of a case, with the inputs of a command.
+    """Create the directory of a case, with the inputs of a command.
 
     Args:
-        command: what will run there.
+        command: the command of the case.
         directory: a new directory.
         references: the directory with one undisturbed case for each needed command, by its name.
-        hidden_file: whether to put a hidden file of somebody else into the output directory.
+        hidden_file: whether to put a hidden foreign file into the output directory.
     """
     directory.mkdir(parents=True)
     write_inputs(directory)
@@ -257,7 +257,7 @@ def prepare(command: Command, directory: Path, references: Path, *, hidden_file:
 
 
 def write_foreign_files(command: Command, directory: Path, *, hidden_file: bool) -> None:
-    """Write the files of somebody else, beside and in the output of a command."""
+    """Write the foreign files: one beside the output of a command, and optionally a hidden one in it."""
     (directory / FOREIGN_FILE).write_text(FOREIGN_TEXT, encoding="utf-8")
     if hidden_file and command.takes_hidden_files:
         (directory / command.output).mkdir()

@@ -1,4 +1,4 @@
-"""Disks that fill up or become read-only: a small tmpfs where mounting is allowed."""
+"""Simulate disks that fill up or become read-only, with a small tmpfs where mounting is allowed."""
 
 import functools
 import subprocess
@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# More than what any command writes here.
+# More than any command under test writes.
 _BYTES = 16 << 20
 _FILLER_NAME = ".filler"
 _PAGE_BYTES = 4096
@@ -26,7 +26,7 @@ def mount(folder: Path) -> bool:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount a folder, also one that a process still uses."""
+    """Unmount a folder, even if a process still uses it."""
     subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 
@@ -41,10 +41,10 @@ def can_mount() -> bool:
 
 
 def fill(folder: Path, *, free_pages: int) -> None:
-    """Fill the file system of a folder, but for some pages.
+    """Fill the file system of a folder, except for some pages.
 
     Args:
-        folder: where `mount` was called.
+        folder: the folder on which `mount` was called.
         free_pages: number of pages of memory that stay free.
     """
     filler = folder / _FILLER_NAME

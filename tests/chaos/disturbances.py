@@ -1,4 +1,4 @@
-"""What happens to a running command: a function for each kind, and the kinds that apply to a command."""
+"""Disturbances of a running command: a function for each kind, and the kinds that apply to a command."""
 
 import dataclasses
 import os
@@ -15,29 +15,29 @@ from .processes import Launched, send
 
 MOVED_NAME = "moved"
 _STOPPED_SECONDS = 3.0
-# Written once, for people; no command reads it again.
+# Files that are written once for users; no command reads them again.
 RECORDS = ("init_checkpoint.txt",)
 _DAMAGES = ("empty", "half", "noise", "byte", "appended")
 
 
 @dataclasses.dataclass
 class Scene:
-    """What a disturbance acts on, and what it leaves for the judgement.
+    """The objects that a disturbance acts on, and the facts that the judgement of the case needs.
 
     Attributes:
-        command: what runs.
-        directory: its case.
-        launched: its processes.
-        random: draws all choices.
+        command: the running command.
+        directory: directory of the case.
+        launched: processes of the command.
+        random: random generator for all choices.
         start_again: starts the same command in the same directory.
-        is_complete: returns whether the output is that of an undisturbed run already.
-        done: what was done, in words; "" where there was nothing to do it to.
+        is_complete: returns whether the output already equals that of an undisturbed run.
+        done: description of the disturbance; "" if it could not be applied.
         signaled: the signal that was sent to end the command.
-        killed: whether a process was killed without notice.
-        touched: original content of input files that were changed, by their path.
+        killed: whether a process was killed, or a worker was ended by a signal.
+        touched: original content of changed input files, by path.
         removed: whether output was removed or changed.
         removed_late: whether that happened to a complete output, while the command ended.
-        second: the second writer.
+        second: processes of the second writer.
     """
 
     command: Command
@@ -61,7 +61,7 @@ class Scene:
 
     @property
     def output(self) -> Path:
-        """The output."""
+        """The output of the command."""
         return self.directory / self.command.output
 
 
@@ -86,12 +86,12 @@ def _signal_all(which: int) -> Callable[[Scene], None]:
 
 
 def _end_worker(scene: Scene) -> None:
-    """End a worker process; one of the first where none runs yet."""
+    """End a worker process; if none runs yet, wait for the first ones."""
     which = scene.random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
     place, delay, shells_too = scene.random.random(), scene.random.random(), scene.random.random() < 0.25
     while scene.launched.is_running() and not scene.launched.workers():
         time.sleep(0.01)
-    # On a slow machine workers live longer.
+    # The delay grows with the elapsed time, because workers live longer on a slow machine.
     time.sleep(delay * scene.launched.seconds / 2)
     workers = {number: _command_line(number) for number in scene.launched.workers()}
     numbers = [number for number, words in workers.items() if shells_too or not words.startswith("/bin/sh")]
@@ -110,7 +110,7 @@ def _command_line(number: int) -> str:
 
 
 def _stop(scene: Scene) -> None:
-    """Stop all processes, or one, for some seconds."""
+    """Suspend all processes, or one of them, for a few seconds."""
     numbers = scene.launched.members()
     if scene.random.random() < 0.5:
         numbers = [scene.random.choice(numbers)] if numbers else []
@@ -134,14 +134,14 @@ def _make_read_only(scene: Scene) -> None:
 
 
 def _files(scene: Scene) -> list[Path]:
-    """Return the output files, those of other people left out."""
+    """Return the output files, without the foreign ones."""
     folder = scene.work if scene.command.is_file else scene.output
     left = (FOREIGN_HIDDEN_NAME, Path(FOREIGN_FILE).name)
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in left]
 
 
 def _wait_for_files(scene: Scene) -> list[Path]:
-    """Return the output files as soon as there are any; none where the command ends first."""
+    """Wait for output files and return them; return none if the command ends first."""
     while not (files := _files(scene)) and scene.launched.is_running():
         time.sleep(0.01)
     return files if scene.launched.is_running() else []
@@ -209,10 +209,10 @@ def _write_twice(scene: Scene) -> None:
 
 
 def _damage_leftover(scene: Scene) -> None:
-    """Kill the command and damage one of the files that it leaves."""
+    """Kill the command and corrupt one of the files that it leaves."""
     scene.launched.kill()
     if scene.launched.process.returncode == 0:
-        # It ended first, and left its result.
+        # The command ended first, with its complete result.
         return
     scene.killed = True
     place, how = scene.random.random(), scene.random.choice(_DAMAGES)
@@ -231,7 +231,7 @@ def damage(path: Path, how: str, source: random.Random) -> None:
         path: the file.
         how: one of "empty", "half" (truncated), "noise" (other bytes, the same size), "byte" (one other byte in the
             middle) or "appended".
-        source: draws the noise.
+        source: random generator of the noise.
     """
     content = path.read_bytes()
     middle = len(content) // 2
@@ -242,7 +242,7 @@ def damage(path: Path, how: str, source: random.Random) -> None:
         "byte": content[:middle] + bytes([content[middle] ^ 1 if content else 0]) + content[middle + 1 :],
         "appended": content + b"One more line.\n",
     }[how]
-    # In place, as an editor or a failing disk does it.
+    # Write in place, as an editor or a failing disk does.
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC)
     try:
         os.write(descriptor, changed)
@@ -262,7 +262,7 @@ KINDS: dict[str, Callable[[Scene], None]] = {
     "stop": _stop,
     "full-disk": _fill_disk,
     "read-only": _make_read_only,
-    # Set before the start.
+    # The limit is set before the start of the command.
     "size-limit": lambda scene: None,
     "delete-file": _delete_file,
     "delete-output": _delete_output,

@@ -1,11 +1,11 @@
-"""What is wrong with the way in which a command ended."""
+"""Judge how a command ended: its exit code, its error line and its output."""
 
 import re
 import signal
 
 MAX_LINE_CHARACTERS = 400
 _ERROR = re.compile(r"^beambert[ \w-]*: error: ", re.MULTILINE)
-# What a user should not see: tracebacks, native crashes and the logs of libraries.
+# Output that a user should not see: tracebacks, native crashes and the logs of libraries.
 _NOISE = {
     "traceback": re.compile(r"^\s*Traceback \(most recent call last\)", re.MULTILINE),
     "crash": re.compile(r"Fatal Python error|Segmentation fault|terminate called|core dumped"),
@@ -20,7 +20,7 @@ _ERROR_CODES = (1, 2)
 
 
 def output_errors(text: str) -> list[str]:
-    """Return what of the printed text a user should not see."""
+    """Return the parts of the printed text that a user should not see."""
     return [f"{name}: {_line_at(text, match.start())}" for name, sign in _NOISE.items() if (match := sign.search(text))]
 
 
@@ -30,11 +30,11 @@ def error_lines(text: str) -> list[str]:
 
 
 def ending_errors(code: int, text: str, *, signaled: int = 0, killed: bool = False) -> list[str]:
-    """Return what is wrong with an exit code and the words that go with it.
+    """Return the faults of an exit code and of the errors that were printed with it.
 
     Args:
-        code: as of `subprocess.Popen.returncode`.
-        text: what the command printed.
+        code: exit code, as in `subprocess.Popen.returncode`.
+        text: output of the command.
         signaled: the signal that was sent to end it, 0 for none.
         killed: whether one of its processes was killed.
     """

@@ -1,4 +1,4 @@
-"""Real beambert processes: started in a session of their own, found again by a marker in their environment."""
+"""Start beambert processes in a session of their own, and find them by a marker in their environment."""
 
 import dataclasses
 import os
@@ -23,8 +23,8 @@ class Launched:
         process: the main process.
         marker: the value of an environment variable that all its descendants inherit.
         log: the file with its stdout and stderr.
-        started: seconds of the monotonic clock.
-        reader: copies what the processes print to the log.
+        started: start time in seconds of the monotonic clock.
+        reader: the process that copies the output of the command to the log.
     """
 
     process: subprocess.Popen[bytes]
@@ -40,7 +40,7 @@ class Launched:
 
     @property
     def text(self) -> str:
-        """What the processes have printed; all of it where none of them lives."""
+        """The output of the processes so far; it is complete if none of them is alive."""
         if not self.members():
             self.reader.wait()
         return self.log.read_text(encoding="utf-8", errors="replace")
@@ -58,7 +58,7 @@ class Launched:
         return [number for number in self.members() if number != self.process.pid]
 
     def wait(self, seconds: float) -> bool:
-        """Return whether the main process has ended, after waiting for it at most so long."""
+        """Wait at most `seconds` for the main process; return whether it has ended."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -66,7 +66,7 @@ class Launched:
         return True
 
     def orphans(self, seconds: float) -> list[int]:
-        """Return the processes that still live when the main one has ended, waiting for their end at most so long."""
+        """Wait at most `seconds` for the end of the processes that outlive the main one; return those still alive."""
         until = time.monotonic() + seconds
         while (left := self.members()) and time.monotonic() < until:
             time.sleep(5 * _POLL_SECONDS)
@@ -105,14 +105,14 @@ def start(arguments: tuple[str, ...], directory: Path, log: Path, *, file_size: 
     }
 
     def prepare() -> None:
-        # A shell leaves SIGINT ignored in background jobs, nohup SIGHUP.
+        # A shell ignores SIGINT in background jobs, nohup ignores SIGHUP, and child processes inherit this.
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         if file_size is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
     read_end, write_end = os.pipe()
-    # Through a pipe: the size limit must not cut the log.
+    # The output passes through a pipe, so that the size limit does not cut the log.
     with log.open("wb") as file:
         reader = subprocess.Popen(["cat"], stdin=read_end, stdout=file, start_new_session=True)
     os.close(read_end)
@@ -131,7 +131,7 @@ def start(arguments: tuple[str, ...], directory: Path, log: Path, *, file_size: 
 
 
 def processes_with(marker: str) -> list[int]:
-    """Return the living processes with a marker in their environment; those of other users are not seen."""
+    """Return the living processes with a marker in their environment, except processes of other users."""
     wanted = f"{_MARKER}={marker}".encode()
     found = []
     for folder in Path("/proc").iterdir():
@@ -168,8 +168,8 @@ def wait_for_moment(launched: Launched, folder: Path, *, seconds: float, paths: 
     Args:
         launched: the running command.
         folder: the folder that it writes into.
-        seconds: end of the wait, since the start of the command; 0 to wait for paths alone.
-        paths: number of new paths in the folder that ends the wait; 0 to wait for seconds alone.
+        seconds: end of the wait, since the start of the command; used only if `paths` is 0.
+        paths: number of new paths in the folder that ends the wait; 0 to wait for `seconds`.
         delay: seconds to wait after that.
 
     Returns:
@@ -189,7 +189,11 @@ def wait_for_moment(launched: Launched, folder: Path, *, seconds: float, paths: 
 
 
 def count_paths(launched: Launched, folder: Path, seconds: float) -> tuple[bool, int]:
-    """Wait for the end of a command and return whether it came, and the number of distinct paths seen in a folder."""
+    """Wait for the end of a command, up to a number of seconds after its start.
+
+    Returns:
+        Whether it ended, and the number of distinct new paths seen in a folder.
+    """
     seen = before = paths_below(folder)
     while launched.is_running() and launched.seconds < seconds:
         seen = seen | paths_below(folder)

@@ -1,4 +1,4 @@
-"""What the cases found, as a table and as lines to reproduce the failures."""
+"""Report the outcomes of cases: a table, the failures and a summary."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from .case import Outcome
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Return a table of good cases of all cases by kind of disturbance and command.
+    """Return a table of the numbers of good cases and of all cases, by kind of disturbance and command.
 
-    A case whose command ended before its moment is in brackets.
+    The number of cases whose command ended before the disturbance is in parentheses.
     """
     commands = sorted({outcome.case.command for outcome in outcomes})
     kinds = sorted({outcome.case.kind for outcome in outcomes})

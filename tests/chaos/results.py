@@ -1,4 +1,4 @@
-"""What a command has written, in a form in which two runs of it are equal, and what may differ between them."""
+"""Compare the outputs of two runs of a command, without the content that may differ between them."""
 
 import fnmatch
 import hashlib
@@ -21,11 +21,12 @@ def _without_times(content: bytes) -> bytes:
 
 
 def _nothing(content: bytes) -> bytes:
-    """Return nothing: only whether the file exists is compared."""
+    """Return empty content: only the existence of the file is compared."""
     return b""
 
 
-# Files that differ between two undisturbed runs: pattern, what is compared, reason. The first match holds.
+# Files that differ between two undisturbed runs: pattern, function that returns the comparable content (None excludes
+# the file), reason. The first match applies.
 DIFFERENT: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
     ("*events.out.tfevents.*", None, "TensorBoard puts time and process into the names, and one file per start"),
     ("*logs", None, "the folders of TensorBoard's files"),
@@ -34,31 +35,32 @@ DIFFERENT: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
     ("*.state.json", _without_times, "measured times"),
     ("*fingerprint.pb", _nothing, "TensorFlow draws a random identifier"),
 )
-# The same for training runs: pattern, what is compared, reason.
+# The same for training runs: pattern, function, reason.
 DIFFERENT_OF_TRAINING: tuple[tuple[str, Callable[[bytes], bytes] | None, str], ...] = (
     ("*report.html", _nothing, "measured times"),
     ("*features", None, "the cache of encoded rows, made again where it is needed"),
     ("*features/*.npz", None, "the cache of encoded rows, made again where it is needed"),
 )
-# What a killed command may leave beside an output file: the directory is not its own, so no later run tidies it up.
+# Files that a killed command may leave beside an output file. No later run removes them, because the directory does not
+# belong to the command.
 _BESIDE_FILE = ("../{name}.*.tmp*", "../.{name}.*.unfinished*")
-# Temporary files of libraries, which they delete at the end of the process or not: AutoGraph's.
+# Temporary files of AutoGraph, which it may or may not delete at the end of the process.
 _OF_LIBRARIES = ("__autograph_generated_file",)
 _CHECKPOINT = re.compile(r"(?:.*/)?checkpoints/model\.ckpt-(\d+)\.")
 _TRAINING = ("pretrain", "finetune", "tune")
 
 
 def contents_of(command: Command, directory: Path) -> dict[str, str]:
-    """Return what a command has written.
+    """Return digests of what a command has written.
 
     Args:
-        command: what ran.
-        directory: its case.
+        command: the command that ran.
+        directory: directory of the case.
 
     Returns:
-        The SHA-256 of the comparable content of every file below `work/`, by its path relative to the output ("." for
-        an output file), "directory" for directories. Paths outside of the output begin with "../". Foreign files are
-        left out.
+        By path, the SHA-256 of the comparable content of every file below `work/`, or "directory" for a directory.
+        Paths are relative to the output; "." is an output file. Paths outside of the output start with "../". Foreign
+        files are excluded.
     """
     work, output = directory / "work", directory / command.output
     left = {directory / FOREIGN_FILE, output / FOREIGN_HIDDEN_NAME, output}
@@ -90,14 +92,14 @@ def _digest(path: Path, comparable: Callable[[bytes], bytes] | None) -> str:
 
 
 def temporary_errors(directory: Path) -> list[str]:
-    """Return what is wrong with the temporary files that a case has left in TMPDIR."""
+    """Return the fault of temporary files that a case has left in TMPDIR, if there are any."""
     names = sorted(path.name for path in (directory / "tmp").iterdir())
     left = [name for name in names if not name.startswith(_OF_LIBRARIES)]
     return [f"left in TMPDIR: {', '.join(left[:4])} ({len(left)})"] if left else []
 
 
 def without_temporary(command: Command, contents: Mapping[str, str]) -> dict[str, str]:
-    """Return contents without what a killed command may leave beside its output file."""
+    """Return contents without the files that a killed command may leave beside its output file."""
     patterns = [pattern.format(name=Path(command.output).name) for pattern in _BESIDE_FILE]
     return {
         name: content
@@ -112,13 +114,13 @@ def without_names(contents: Mapping[str, str], names: Collection[str]) -> dict[s
 
 
 def difference(written: Mapping[str, str], reference: Mapping[str, str], *, other_checkpoints: bool = False) -> str:
-    """Return in words how two results differ, "" where they are equal.
+    """Return a description of the differences of two results, or "" if they are equal.
 
     Args:
-        written: of the disturbed run, from `contents_of`.
-        reference: of the undisturbed run.
-        other_checkpoints: whether earlier checkpoints may differ in their steps: a signal saves one more, and who
-            deletes one deletes an older state only.
+        written: contents of the disturbed run, from `contents_of`.
+        reference: contents of the undisturbed run.
+        other_checkpoints: whether checkpoints before the last one may be of other steps. A signal saves an additional
+            checkpoint, and a deleted checkpoint is only an older state.
     """
     if other_checkpoints:
         last = _last_steps(reference)
@@ -147,9 +149,9 @@ def _is_earlier(name: str, last: Mapping[str, int]) -> bool:
 
 
 def incomplete(command: Command, directory: Path, reference: Mapping[str, str]) -> str:
-    """Return what is wrong with an output that has the manifest of a complete one; "" for nothing.
+    """Return the fault of an output that has the manifest of a complete output, or "" for no fault.
 
-    A directory without manifest is known to be incomplete and has nothing wrong with it.
+    A directory without a manifest is known to be incomplete, which is no fault.
     """
     output = directory / command.output
     if not any((output / name).exists() for name in command.manifests):
@@ -164,7 +166,7 @@ def incomplete(command: Command, directory: Path, reference: Mapping[str, str]) 
 
 
 def _manifest_errors(output: Path, manifest: dict) -> str:
-    """Return which listed file differs from what the manifest says of it."""
+    """Return a message about the first listed file that differs from its entry in the manifest, or ""."""
     for entry in manifest.get("shards", ()):
         content = (output / entry["name"]).read_bytes()
         if len(content) != entry["bytes"] or hashlib.sha256(content).hexdigest() != entry.get("sha256"):
@@ -173,7 +175,7 @@ def _manifest_errors(output: Path, manifest: dict) -> str:
 
 
 def foreign_errors(command: Command, directory: Path, *, hidden_file: bool) -> str:
-    """Return which of the files of somebody else is missing or changed; "" for none."""
+    """Return a message about the foreign files that are missing or changed, or ""."""
     paths = [directory / FOREIGN_FILE]
     if hidden_file and command.takes_hidden_files:
         paths.append(directory / command.output / FOREIGN_HIDDEN_NAME)

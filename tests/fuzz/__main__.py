@@ -1,4 +1,4 @@
-"""The campaign: `python -m tests.fuzz --cases 5000 --seed 1`."""
+"""Run the campaign of hostile inputs: `python -m tests.fuzz --cases 5000 --seed 1`."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
 def main() -> int:
-    """Run the campaign; return 1 where a case failed."""
+    """Run the campaign; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)

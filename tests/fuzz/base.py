@@ -1,4 +1,4 @@
-"""What the cases damage: small inputs, a corpus, a dataset, models, each made once by the commands themselves."""
+"""Artifacts that the cases corrupt: small inputs, a corpus, datasets, models, each written once by the commands."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from tests.fuzz.process import Child, Outcome
 
 DOCUMENTS = 12
 _SYLLABLES = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
-# What a command prints of time, speed and memory; lines of progress come when there is time for them.
+# Printed times, speeds and sizes, and lines of progress, whose number depends on time.
 _TIMES = re.compile(r"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b|^step .*\n", re.MULTILINE)
 
 
@@ -27,12 +27,12 @@ def document(number: int) -> list[str]:
     return [f"The {word} river rose in the cold night.", f"All houses of {word} were wet that day."]
 
 
-# Files that hold times.
+# Files that contain times.
 _VARIABLE = ("report.html", "logs/", "metrics.jsonl", "README.md", "unfinished/")
 
 
 class Base:
-    """A folder with one artifact of each kind, made when first asked for, and the results of undisturbed commands."""
+    """A folder with one artifact of each kind, created on first use, and the results of undisturbed commands."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -52,7 +52,7 @@ class Base:
             _write_inputs(path)
             self._note(path)
             return
-        # As all cases have it, so that the names in manifests agree.
+        # The artifacts have the same names as in all cases, so that the names in manifests agree.
         folder = self.folder / f"making-{name}"
         folder.mkdir()
         command, needs, output = MADE_BY[name]
@@ -70,12 +70,12 @@ class Base:
         self._made |= {str(file.relative_to(self.folder)): _sha256(file) for file in files}
 
     def expected(self, key: str, prepare: Callable[[Path], Sequence[str]], written: str = "out*") -> dict[str, str]:
-        """Return the result of a command on undamaged files.
+        """Return the result of a command on unchanged files.
 
         Args:
-            key: of the command and its files.
-            prepare: puts them into a folder and returns the command.
-            written: as of `result_of`.
+            key: name of the command and its files.
+            prepare: puts the files into a folder and returns the command.
+            written: as in `result_of`.
         """
         if key not in self._results:
             folder = self.folder / f"clean-{len(self._results)}"
@@ -88,13 +88,13 @@ class Base:
         return self._results[key]
 
     def changed(self) -> list[str]:
-        """Return the files of the artifacts that are not as they were made: no command may change its input."""
+        """Return the files of the artifacts that have changed since their creation; no command may change its input."""
         return sorted(name for name, digest in self._made.items() if _sha256(self.folder / name) != digest)
 
 
 _TEXT = "--input inputs/text.txt --input_format sentences --vocab_size 80 --validation_fraction 0.2"
 _STEPS = "--train_batch_size 4 --max_seq_length 32"
-# name: the command, what it needs, its last argument.
+# Command, required artifacts and last argument, by the name of the artifact.
 MADE_BY = {
     "corpus": (f"corpus {_TEXT} --output", ("inputs",), "corpus"),
     "data": (
@@ -139,22 +139,22 @@ MADE_BY = {
 
 
 def place(source: Path, target: Path, copied: bool = False) -> None:
-    """Put an artifact into a case's folder: its files are links, as they are large, or copies."""
+    """Put an artifact into a case's folder, as hard links because its files are large, or as copies."""
     shutil.copytree(source, target, copy_function=shutil.copyfile if copied else os.link)
 
 
 def damage(path: Path, content: bytes) -> None:
-    """Replace a file that may be a link."""
+    """Replace a file that may be a hard link."""
     path.unlink()
     path.write_bytes(content)
 
 
 def result_of(outcome: Outcome, written: str = "out*") -> dict[str, str]:
-    """Return what a command made: the text on its standard output, and the digests of the files that it wrote.
+    """Return the result of a command: the text on its standard output, and the digests of the files that it wrote.
 
     Args:
-        outcome: of the command.
-        written: pattern of what it writes. Standard output is compared for new outputs only.
+        outcome: outcome of the command.
+        written: pattern of the paths that it writes. Standard output is compared only for new outputs.
     """
     result = {"stdout": _TIMES.sub("#", outcome.stdout)} if written == "out*" else {}
     for out in sorted(outcome.folder.glob(written)):
@@ -177,9 +177,9 @@ def _digest(path: Path, folder: Path) -> str:
 
 
 def _without_times(content: bytes) -> bytes:
-    """Leave times out of a manifest."""
+    """Return a manifest without times."""
     content = re.sub(rb'"[^"]*(?:seconds|time|date|per_second|bytes|parent|source)[^"]*": [^\n]*', b"", content)
-    # (file, size, modification time, weight)
+    # The modification time in an entry (file, size, modification time, weight).
     return re.sub(rb"\b1[0-9]{9}\.[0-9]+\b", b"", content)
 
 

@@ -1,4 +1,4 @@
-"""Draws cases from a seed, runs them side by side, and reports those that fail."""
+"""Draw cases from a seed, run them in parallel, and report those that fail."""
 
 import collections
 import dataclasses
@@ -13,7 +13,7 @@ from tests.fuzz.base import Base
 from tests.fuzz.case import Case, judge
 from tests.fuzz.process import Child, preload
 
-# Subjects by their share of the cases.
+# By subject, its share of the cases and the function that draws a case.
 _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
     "flags": (0.36, flags.flag),
     "text": (0.12, inputs.text),
@@ -33,7 +33,7 @@ _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """A case that failed: its number, what it was, and what was wrong."""
+    """A failed case: its number, its subject, the case, the kind of the failure, and the details."""
 
     number: int
     subject: str
@@ -46,10 +46,10 @@ def run(folder: Path, seed: int, numbers: Iterable[int], jobs: int, subject: str
     """Run cases, print a summary, and return the failures.
 
     Args:
-        folder: is made; the folders of failed cases stay in it.
-        seed, numbers: the cases; the same ones are the same for ever.
-        jobs: commands at once.
-        subject: only cases of this subject.
+        folder: created if missing; the folders of failed cases stay in it.
+        seed, numbers: seed and numbers of the cases, which determine them.
+        jobs: number of commands at once.
+        subject: the subject of all cases; None draws it for each case.
     """
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def run(folder: Path, seed: int, numbers: Iterable[int], jobs: int, subject: str
 
 
 def draw(seed: int, number: int, base: Base, folder: Path, subject: str | None = None) -> tuple[str, Case]:
-    """Return a case with its subject, always the same for a seed and a number, and prepare its folder."""
+    """Prepare the folder of a case; return its subject and the case, which seed and number determine."""
     random = Random(f"{seed} {number}")
     names = list(_SUBJECTS)
     name = random.choices(names, [share for share, _ in _SUBJECTS.values()])[0]

@@ -1,4 +1,4 @@
-"""A case of the campaign, and what is wrong with how a command took it."""
+"""A case of the campaign, and the judgement of its outcome."""
 
 import dataclasses
 import re
@@ -20,9 +20,9 @@ class Case:
     """A command on a hostile input.
 
     Attributes:
-        description: what is wrong with it.
+        description: the fault of the input, in words.
         argv: the command, run in the case's folder.
-        wrong: given the outcome of a success, what is wrong with its result; None where nothing is.
+        wrong: function that returns the fault in the outcome of a successful command, or None.
     """
 
     description: str
@@ -31,7 +31,7 @@ class Case:
 
 
 def judge(case: Case, outcome: Outcome) -> tuple[str, str] | None:
-    """Return the kind of a failure and its details, None where a command did well."""
+    """Return the kind of a failure and its details, or None if the command behaved correctly."""
     said = outcome.stdout + outcome.stderr
     if outcome.hung:
         return "hang", said[-300:]
@@ -56,7 +56,7 @@ def judge(case: Case, outcome: Outcome) -> tuple[str, str] | None:
 
 def _names_something(error: str, case: Case, folder: Path) -> bool:
     """Return whether an error names a file, a flag or a word of the command line."""
-    # The middle of a long value is left out.
+    # Errors omit the middle of a long value, so that only its first characters are compared.
     words = {repr(word)[1:-1][:30] if len(word) > 1 else repr(word) for word in case.argv[1:]}
     names = {path.name for path in folder.rglob("*")} | words
     return "<folder>" in error or bool(_FLAG.search(error)) or any(name in error for name in names)

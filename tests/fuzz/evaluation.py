@@ -1,4 +1,4 @@
-"""Corrupt files of minimal pairs, in every layout."""
+"""Cases with corrupt files of minimal pairs, in every layout."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ _FILES = {
 
 
 def pair_file(random: Random, base: Base, folder: Path) -> Case:
-    """A corrupt file of minimal pairs."""
+    """Return a case with a corrupt file of minimal pairs."""
     place(base.artifact("native"), folder / "native")
     name = random.choice(list(_FILES))
     content = _FILES[name].encode()

@@ -1,4 +1,4 @@
-"""Damaged files of fine-tuning tasks."""
+"""Cases with corrupt files of fine-tuning tasks."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.fuzz.base import Base, damage, place
 from tests.fuzz.case import Case
 from tests.fuzz.mutations import any_splice, mutated_json, spliced
 
-# artifact: (task, its folder, the file that evaluation reads).
+# Task, its folder and the file that evaluation reads, by artifact.
 _TASKS = {
     "finetuned": ("rte", "inputs/RTE", "dev.tsv"),
     "squad": ("squad", "inputs/squad", "dev-v1.1.json"),
@@ -33,7 +33,7 @@ _CELLS = (
 
 
 def task_file(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged file of a task, read to score a model or to predict."""
+    """Return a case with a corrupt file of a task, which a command reads to evaluate a model."""
     artifact = random.choice(list(_TASKS))
     task, data, name = _TASKS[artifact]
     place(base.artifact("inputs"), folder / "inputs")

@@ -1,4 +1,4 @@
-"""Wrong values of every flag of every command, taken from the parsers, and of Beam's flags."""
+"""Cases with wrong values of every flag of every command, taken from the parsers, and of Beam's flags."""
 
 import argparse
 import functools
@@ -19,7 +19,7 @@ _TEXTS = (
     *("", " ", "nonsense", "x" * 100_000, "a\x1b[31mb", "a\nb", "../..", "/", "-", "--", "*", "[", "{}", "'"),
     *("%s%n", "$(id)", "a,b", ",", "0", "-1", "None", "\ud800", "ＡＢ", "é" * 300),
 )
-# Names in the case's folder; `_prepare` makes those that exist.
+# Names in the case's folder; `_prepare` creates those that exist.
 _PATHS = (
     *("", " ", "missing", "missing/deeper", "empty", "directory", "noise", "pipe", "zero", "full", ".", "..", "/"),
     *(
@@ -41,7 +41,8 @@ _BEAM = (
     *("--direct_num_workers", "--direct_running_mode", "--runner", "--job_endpoint", "--environment_type"),
     *("--experiments", "--sdk_worker_parallelism", "--flink_master", "--parallelism", "--no_such_flag", "--streaming"),
 )
-# A command line that works, but for the flag. Those without take too long, and stop at a missing file.
+# Command lines that succeed without the wrong flag. The commands that are not listed take too long; they always run
+# with the command lines of `_STOPPING`, which stop at a missing file.
 _WORKING = {
     "inspect": ("inspect", "data"),
     "plan": ("plan", "--words", "1000000"),
@@ -85,7 +86,7 @@ _STOPPING = {
 
 
 def flag(random: Random, base: Base, folder: Path) -> Case:
-    """A wrong value of one flag, or a mistyped command line."""
+    """Return a case with a wrong value of one flag, or with a mistyped command line."""
     command = random.choice(list(_STOPPING))
     working = command in _WORKING and random.random() < 0.2
     argv = list(_WORKING[command] if working else _STOPPING[command])

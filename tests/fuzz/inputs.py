@@ -1,4 +1,4 @@
-"""Damaged text in every format that is read, plain and compressed."""
+"""Cases with corrupt text in every input format, plain and compressed."""
 
 import bz2
 import csv
@@ -19,7 +19,7 @@ from tests.fuzz.case import Case
 from tests.fuzz.mutations import Splice, any_splice, mutated_json, spliced
 from tests.fuzz.process import Outcome
 
-# A file's pieces: a piece for each document, and what is before, between and after them.
+# The parts of a file: the bytes before the documents, those of each document with its separator, and those after them.
 Pieces = tuple[bytes, list[bytes], bytes]
 
 
@@ -55,7 +55,7 @@ _DUMP = (
 _BOOK = ("*** START OF THE PROJECT GUTENBERG EBOOK RIVERS ***", "*** END OF THE PROJECT GUTENBERG EBOOK RIVERS ***")
 _DOC = '<doc id="{0}" url="https://en.wikipedia.org/wiki?curid={0}" title="{1}">\n{1}\n\n{2}\n\n</doc>\n'
 _HEADER = f"The Project Gutenberg EBook of Rivers\n\n{_BOOK[0]}\n\n"
-# (name of the file, --input_format): its text.
+# Text of a file, by (name of the file, --input_format).
 FORMATS: dict[tuple[str, str], Pieces] = {
     ("a.txt", "sentences"): _lines(lambda n, s: "\n".join(s) + "\n\n"),
     ("a.txt", "text"): _lines(lambda n, s: " ".join(s) + "\n\n"),
@@ -72,14 +72,14 @@ _COMPRESSIONS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes
     ".gz": (lambda content: gzip.compress(content, mtime=0), gzip.decompress),
     ".bz2": (bz2.compress, bz2.decompress),
     ".xz": (lzma.compress, lzma.decompress),
-    # Without the checksum, which is optional, a flipped bit may be another text.
+    # Without the checksum, which is optional, a flipped bit may yield another text.
     ".zst": (zstandard.ZstdCompressor(write_checksum=True).compress, lambda content: zstandard.decompress(content)),
 }
 _ENCODINGS = (
     *("utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-7"),
     *("crlf", "cr"),
 )
-# What a line of millions of characters may be made of.
+# Units of which a line of millions of characters may consist.
 _UNITS = (
     *(b"a", b"a ", b"\n", b" ", b'"', b"<", b"[[", b"{{", b"{|", b"}}", b"<doc ", b"<ref>", b"&amp;", b"'''", b"="),
     *(b".", b"\xc3", b"\0", b"A.", b"*", b"_", b"[", b'{"a":', b"\\", b",", b"\t", b"&#0;", b"http://", b"\xcc\x81"),
@@ -87,7 +87,7 @@ _UNITS = (
 
 
 def text(random: Random, base: Base, folder: Path) -> Case:
-    """A file of text in a format, damaged or in another encoding."""
+    """Return a case with a text file of some format, corrupt or in another encoding."""
     (name, format_), pieces = random.choice(list(FORMATS.items()))
     content = _joined(pieces)
     if random.random() < 0.12:
@@ -101,7 +101,7 @@ def text(random: Random, base: Base, folder: Path) -> Case:
 
 
 def long_line(random: Random, base: Base, folder: Path) -> Case:
-    """A file whose content is one long run of something."""
+    """Return a case with a file that contains one unit, repeated many times."""
     (name, format_), pieces = random.choice(list(FORMATS.items()))
     head, _, tail = pieces
     unit = random.choice(_UNITS)
@@ -111,7 +111,7 @@ def long_line(random: Random, base: Base, folder: Path) -> Case:
 
 
 def compressed(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged compressed file."""
+    """Return a case with a corrupt compressed file."""
     (name, format_), pieces = random.choice(list(FORMATS.items()))
     suffix = random.choice(list(_COMPRESSIONS))
     compress, decompress = _COMPRESSIONS[suffix]
@@ -130,7 +130,7 @@ def compressed(random: Random, base: Base, folder: Path) -> Case:
 
 
 def record(random: Random, base: Base, folder: Path) -> Case:
-    """A record of JSON lines with a wrong value."""
+    """Return a case with a wrong value in a record of JSON lines."""
     records = [json.dumps({"id": n, "text": document(n), "meta": {"a": [n, None]}}) for n in range(DOCUMENTS)]
     number = random.randrange(DOCUMENTS)
     mutation = mutated_json(random, records[number])
@@ -141,7 +141,7 @@ def record(random: Random, base: Base, folder: Path) -> Case:
 
 
 def parquet(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged Parquet file, or one with columns of other types."""
+    """Return a case with a corrupt Parquet file, or with columns of other types."""
     texts = [" ".join(document(number)) for number in range(DOCUMENTS)]
     columns: dict[str, pa.Array] = {
         "bytes": pa.array([text.encode() for text in texts]),
@@ -181,10 +181,10 @@ def _encoded(content: bytes, encoding: str) -> bytes:
 
 
 def _untouched(pieces: Pieces, splice: Splice) -> set[str]:
-    """Return the markers of the documents that a change is not in."""
+    """Return the markers of the documents that a change does not touch."""
     start, end, _ = splice
     if start < len(pieces[0]) or start == 0:
-        # The head tells the format, the columns, and where a book begins.
+        # The head determines the format, the columns, and the start of a book.
         return set()
     at, kept = len(pieces[0]), set()
     for number, piece in enumerate(pieces[1]):
@@ -204,7 +204,7 @@ def _corpus(
     wrong: Callable[[Outcome], str | None],
 ) -> Case:
     (folder / name).write_bytes(content)
-    # A second file, without which some damage would be found only because nothing is left.
+    # A second file keeps the corpus from being empty, which alone would reveal some corruption.
     other = "The last sheep stood by the old barn.\nNobody in the village knew why.\n"
     if format_ == "sentences":
         (folder / "other.txt").write_text(other, encoding="utf-8")
@@ -219,7 +219,7 @@ _ALL = {marker(number) for number in range(DOCUMENTS)}
 
 
 def _texts(folder: Path) -> str:
-    """Return all text of the corpus that a command wrote, and what it lists as left out."""
+    """Return all text of the corpus that a command wrote, and of the rejected documents that it lists."""
     tables = [pq.read_table(path) for path in sorted((folder / "out" / "corpus").glob("*.parquet"))]
     listed = [path.read_text(encoding="utf-8") for path in sorted((folder / "out" / "rejected").glob("*.jsonl"))]
     return "\n".join([*(str(column.to_pylist()) for table in tables for column in table.columns), *listed])

@@ -1,4 +1,4 @@
-"""Changes to bytes and to JSON values that a disk, a transfer, an editor or an attacker may make."""
+"""Change bytes and JSON values as a disk, a transfer, an editor or an attacker may."""
 
 import dataclasses
 import json
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-# A range of a file and what replaces it.
+# A range of a file, as start and end, and its replacement.
 Splice = tuple[int, int, bytes]
 
 
@@ -17,10 +17,10 @@ def spliced(content: bytes, splice: Splice) -> bytes:
 
 
 def any_splice(random: Random, content: bytes) -> tuple[str, Splice]:
-    """Return a change of a file, and its name."""
+    """Return the name of a random change of a file, and the change."""
     name = random.choice(list(_SPLICES))
     start = random.randrange(len(content) + 1)
-    # Headers and footers are where formats differ.
+    # Headers and footers, where formats differ, are drawn more often.
     if random.random() < 0.3:
         start = min(random.randrange(64), len(content))
     elif random.random() < 0.2:
@@ -58,7 +58,7 @@ _SPLICES: dict[str, Callable[[Random, bytes, int], Splice]] = {
 
 _DEEP = 100_000
 _PLACEHOLDER = '"@@@"'
-# JSON texts that take the place of a value.
+# JSON texts that replace a value.
 VALUES = {
     "null": "null",
     "a boolean": "true",
@@ -87,7 +87,7 @@ VALUES = {
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of every value in a JSON value, the whole first."""
+    """Return the path of every value in a JSON value, starting with the empty path of the value itself."""
     paths = [path]
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
@@ -100,9 +100,9 @@ class JsonMutation:
     """A changed JSON text.
 
     Attributes:
-        name: what was changed.
+        name: description of the change.
         text: the new text.
-        valid: the new value is one that another job might have written, so that another result is no error.
+        valid: whether another job might have written the new value, so that another result is no error.
     """
 
     name: str
@@ -136,7 +136,7 @@ def mutated_json(random: Random, text: str) -> JsonMutation:
 
 
 def _same_kind(old: Any, new: str) -> bool:
-    """Return whether a value is of the kind of the one before it, as far as a schema can know."""
+    """Return whether a new value is of the kind of the old one, as far as a schema can check."""
     if new.startswith(("[[", '{"x":{', "9999")):
         return False
     value = json.loads(new)

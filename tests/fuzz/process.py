@@ -1,4 +1,4 @@
-"""Runs a command in a child that is forked from a process that has imported everything, with limits of time."""
+"""Run a command with time limits, in a child process forked from a process that has imported everything."""
 
 import dataclasses
 import os
@@ -17,13 +17,13 @@ _LARGEST_FILE = 1 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a command ended.
+    """The outcome of a command.
 
     Attributes:
-        code: exit code; minus the number of a signal that ended it.
-        hung: it was ended because it exceeded a limit of time.
-        stdout, stderr: what it printed, with the case's folder as `<folder>`.
-        folder: where it ran.
+        code: exit code, or the negative number of the signal that ended it.
+        hung: whether it was ended because it exceeded a time limit.
+        stdout, stderr: its output, with the case's folder written as `<folder>`.
+        folder: the folder in which it ran.
     """
 
     code: int
@@ -66,7 +66,7 @@ class Child:
             os._exit(code)
 
     def poll(self) -> Outcome | None:
-        """Return how it ended, None while it runs."""
+        """Return the outcome, or None while the command runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             if time.monotonic() > self._deadline and not self._hung:
@@ -83,7 +83,7 @@ class Child:
         return Outcome(code, hung, stdout.replace(where, "<folder>"), stderr.replace(where, "<folder>"), self.folder)
 
     def wait(self) -> Outcome:
-        """Wait for its end."""
+        """Wait for the end of the command and return the outcome."""
         while True:
             outcome = self.poll()
             if outcome:
@@ -91,7 +91,7 @@ class Child:
             time.sleep(0.005)
 
     def _end(self) -> None:
-        """End all that it started."""
+        """Kill all processes that the command started."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

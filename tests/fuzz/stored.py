@@ -1,4 +1,4 @@
-"""Corruption of what commands wrote and read again: manifests, corpora, shards, checkpoints, vocabularies."""
+"""Cases with corrupt outputs that commands read back: manifests, corpora, shards, checkpoints, vocabularies."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ _CONVERT = (
     "extend-vocab {} --replace data/vocab.txt --output out",
 )
 _FEATURES = "features --init_checkpoint {} --input_file inputs/lines.txt --layers=-1 --output_file out.jsonl"
-# The commands that read each artifact; those that take seconds are rare.
+# The commands that read each artifact. Those that take seconds are in `_SLOW` and are rarely drawn.
 _COMMANDS = {
     "corpus": (f"pretraining-data --input {{}} {_EXAMPLES} --output out", "inspect {}"),
     "data": ("inspect {}", "inspect {} --stats", f"pretraining-data --input corpus {_EXAMPLES} --output {{}}"),
@@ -51,7 +51,7 @@ _NEEDS = {
 }
 
 
-# Of the embedding table of the models; their vocabularies are as large.
+# Rows of the embedding table of the models, which is also the size of their vocabularies.
 _ROWS = 80
 _SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 _VOCABULARIES = {
@@ -76,13 +76,13 @@ class _Target:
 
 
 def manifest(random: Random, base: Base, folder: Path) -> Case:
-    """A JSON file with a wrong value, or damaged."""
+    """Return a case with a JSON file that has a wrong value or is corrupt."""
     target = _target(random, base, list(_COMMANDS), lambda path: path.suffix == ".json")
     content = (base.artifact(target.artifact) / target.name).read_bytes()
     if random.random() < 0.85:
         mutation = mutated_json(random, content.decode("utf-8"))
         name, new = mutation.name, mutation.text.encode("utf-8", "surrogatepass")
-        # Files of other programs, and of older versions, lack fields that have defaults.
+        # Files of other programs and of older versions may lack fields that have defaults.
         missing = name.endswith("is missing") and (target.artifact in ("hugging_face", "tf1") or ", " in name)
         valid = mutation.valid or missing
     else:
@@ -93,26 +93,26 @@ def manifest(random: Random, base: Base, folder: Path) -> Case:
 
 
 def corpus_shard(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged shard of a corpus."""
+    """Return a case with a corrupt shard of a corpus."""
     target = _target(random, base, ["corpus"], lambda path: path.suffix == ".parquet")
     return _damaged(random, base, folder, target)
 
 
 def shard(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged shard of pretraining examples."""
+    """Return a case with a corrupt shard of pretraining examples."""
     target = _target(random, base, ["data", "packed", "columns"], lambda path: path.parent.name == "shards")
     return _damaged(random, base, folder, target)
 
 
 def checkpoint(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged file of weights."""
+    """Return a case with a corrupt file of weights."""
     artifacts = ["run", "native", "hugging_face", "tf1", "finetuned", "squad", "ner"]
     target = _target(random, base, artifacts, lambda path: ".ckpt" in path.name or path.suffix == ".safetensors")
     return _damaged(random, base, folder, target)
 
 
 def vocabulary(random: Random, base: Base, folder: Path) -> Case:
-    """A damaged vocabulary."""
+    """Return a case with a corrupt vocabulary."""
     target = _target(random, base, list(_COMMANDS), lambda path: path.name == "vocab.txt")
     if random.random() < 0.2:
         name = random.choice(list(_VOCABULARIES))
@@ -140,9 +140,9 @@ def _damaged(random: Random, base: Base, folder: Path, target: _Target) -> Case:
 
 
 def _is_detectable(target: _Target, old: bytes, new: bytes) -> bool:
-    """Return whether a reader can know that a file was changed."""
+    """Return whether a reader can detect that a file was changed."""
     if target.name.endswith(".safetensors"):
-        # The format has no checksum: the weights may be any.
+        # The format has no checksum, so that a change of the weights cannot be detected.
         header = 8 + int.from_bytes(old[:8], "little")
         return len(old) != len(new) or old[:header] != new[:header]
     if target.name == "vocab.txt" and target.artifact not in ("corpus", "data", "packed", "columns"):
@@ -165,7 +165,7 @@ def _case(
 
     def prepare(folder: Path) -> list[str]:
         command = template.split()[0]
-        # It is written into.
+        # The command writes into the artifact.
         copied = template.endswith("{}")
         place(base.artifact(target.artifact), folder / target.artifact, copied)
         for needed in _NEEDS.get(command, ()):
@@ -175,7 +175,7 @@ def _case(
 
     written = target.artifact if template.endswith("{}") and " --output " in template else "out*"
     argv = prepare(folder)
-    # Before the damage, as some of these commands take a while, and many cases share them.
+    # This result is computed before the corruption and shared by many cases, because some of these commands are slow.
     expected = base.expected(template.format(target.artifact), prepare, written)
     path = folder / target.artifact / target.name
     if content is None:
@@ -184,7 +184,7 @@ def _case(
         damage(path, content)
 
     size = (base.artifact(target.artifact) / target.name).stat().st_size
-    # A build that is complete looks at the sizes of its files: reading all of them again could take hours.
+    # A complete build checks only the sizes of its files, because reading all of them again could take hours.
     unseen = written != "out*" and content is not None and len(content) == size
 
     def wrong(outcome: Outcome) -> str | None:
@@ -198,7 +198,7 @@ def _case(
 
 
 def _text(word: str) -> str:
-    """Return a word of a command; texts have underscores for spaces."""
+    """Return a word of a command, with spaces for the underscores of texts."""
     return word.replace("_", " ") if word.count("_") > 1 and not word.startswith("--") else word
 
 

@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/hugging_face: tiny models as transformers saves them, and what it computes with them.
+"""Write tests/fixtures/hugging_face: tiny models as transformers saves them, and their outputs in transformers.
 
 Run it in the environment of `make test-parity`: .venv-parity/bin/python tests/parity/make_fixture.py
 """
@@ -18,7 +18,7 @@ FIXTURES = Path(__file__).parent.parent / "fixtures" / "hugging_face"
 
 
 def save(model: transformers.BertPreTrainedModel, directory: Path, how: str) -> None:
-    """Saves a model in one of the ways that models are found in."""
+    """Save a model in one of the formats in which models are published."""
     if "bfloat16" in how:
         model = model.to(torch.bfloat16)
     if "float16" in how.split():
@@ -31,7 +31,7 @@ def save(model: transformers.BertPreTrainedModel, directory: Path, how: str) -> 
 
 
 def main() -> None:
-    """Writes everything anew."""
+    """Write all models and outputs again."""
     shutil.rmtree(FIXTURES, ignore_errors=True)
     recorded = {}
     for name, (_, _, how) in MODELS.items():
@@ -41,7 +41,7 @@ def main() -> None:
         model.config.architectures = [type(model).__name__]
         save(model, directory, how)
         inputs = random_inputs(name)
-        # Weights of 16 bits are the model's from here on, but the arithmetic is in 32.
+        # Weights saved with 16 bits keep their rounded values, but the arithmetic has 32 bits.
         recorded[name] = {**inputs, **outputs(model.float(), inputs)}
         if name.startswith("pretraining"):
             encoded = outputs(model.bert, inputs)

@@ -1,4 +1,4 @@
-"""Write tests/fixtures/layouts: a tiny model as the Model Garden and KerasHub save it, and what they compute with it.
+"""Write tests/fixtures/layouts: a tiny model as the Model Garden and KerasHub save it, and its outputs in them.
 
 Run it in an environment of its own, with tf-models-official 2.20.0, tf_keras 2.21.0 and keras-hub 0.32.0.
 """
@@ -14,12 +14,12 @@ import numpy as np
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "layouts"
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "aeiounrst")]
 LENGTH = 12
-# Heads of size 8, so that their number must be read.
+# The heads have size 8, so that a reader must read their number.
 SHAPE = {"vocab_size": len(PIECES), "hidden_size": 16, "num_layers": 2, "intermediate_size": 24}
 
 
 def inputs() -> dict[str, np.ndarray]:
-    """Return input_ids, input_mask and segment_ids, int32 [3, LENGTH]; the last row is full."""
+    """Return input_ids, input_mask and segment_ids, int32 [3, LENGTH]; the last row has no padding."""
     generator = np.random.default_rng(0)
     mask = np.arange(LENGTH) < np.array([[5], [9], [LENGTH]])
     return {
@@ -30,7 +30,7 @@ def inputs() -> dict[str, np.ndarray]:
 
 
 def randomize(variables: list) -> None:
-    """Draw every weight wide, so that one in a wrong place changes the outputs."""
+    """Assign widely varying values to all weights, so that a misplaced weight changes the outputs."""
     generator = np.random.default_rng(1)
     for variable in variables:
         variable.assign(generator.normal(1.0 if "gamma" in variable.name else 0.0, 0.3, variable.shape))
@@ -90,7 +90,7 @@ def model_garden() -> None:
             vocab_file=str(vocabulary),
             do_lower_case=True,
         )
-        # The graph of functions, of more than a megabyte, is not read.
+        # The graph of functions has more than a megabyte and is not read.
         (directory / "saved_model.pb").write_bytes(b"")
         for extra in ("keras_metadata.pb", "fingerprint.pb"):
             (directory / extra).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/finetuning.json: how transformers fine-tunes the models of tests/trainers/finetuning.
+"""Write tests/fixtures/finetuning.json: losses and logits of transformers for the models of tests/trainers/finetuning.
 
 Run it in the environment of `make test-parity`: .venv-parity/bin/python tests/parity/record_finetuning.py
 """
@@ -22,12 +22,12 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "finetuning.json"
 
 
 def rounded(values: np.ndarray) -> list:
-    """Seven digits, nested as the array is."""
+    """Return an array as nested lists of numbers with seven significant digits."""
     return [rounded(part) for part in values] if values.ndim else float(f"{values:.7g}")
 
 
 def main() -> None:
-    """Writes the fixture."""
+    """Write the fixture."""
     trajectories = {}
     for name, optimizer in RECORDED:
         case = CASES[name]

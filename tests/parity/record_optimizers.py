@@ -1,7 +1,7 @@
-"""Writes tests/fixtures/optimizers.json: results of other optimizers on optimizer_problem.py.
+"""Write tests/fixtures/optimizers.json: results of other implementations of the optimizers on optimizer_problem.py.
 
-bert_adam is `create_optimizer` of the released BERT itself; adamw and lamb are put together of optax's own parts.
-Needs TensorFlow, `pip install optax`, and optimization.py of google-research/bert, which it is given the path of:
+bert_adam is `create_optimizer` of the released BERT code; adamw and lamb are composed of optax's own functions.
+It requires TensorFlow, `pip install optax`, and the path of optimization.py of google-research/bert:
 python tests/parity/record_optimizers.py FILE
 """
 
@@ -29,12 +29,12 @@ from tests.trainers.optimization.optimizer_problem import (
     rates,
 )
 
-RECORDED = (1, 2, 3, 7, 20)  # updates made
+RECORDED = (1, 2, 3, 7, 20)  # numbers of steps
 Weights = dict[str, np.ndarray]
 
 
 def released(path: Path) -> dict[int, Weights]:
-    """Runs the released code, in a TF1 graph; the loss is made such that its gradients are those of the problem."""
+    """Run the released code in a TF1 graph, with a loss whose gradients are those of the problem."""
     sys.modules["tensorflow"] = tf.compat.v1
     spec = importlib.util.spec_from_file_location("released_optimization", path)
     module = importlib.util.module_from_spec(spec)
@@ -55,7 +55,7 @@ def released(path: Path) -> dict[int, Weights]:
 
 
 def of_optax(make: Callable[[float, dict[str, bool]], optax.GradientTransformation]) -> dict[int, Weights]:
-    """Runs an optax optimizer, after optax's clipping, on the variables that have gradients."""
+    """Run an optax optimizer, after optax's clipping, on the variables that have gradients."""
     weights = {name: jnp.asarray(value) for name, value in initial_weights().items() if name != UNUSED}
     decayed = {name: name in DECAYED for name in weights}
     optimizer = optax.inject_hyperparams(lambda rate: optax.chain(optax.clip_by_global_norm(1.0), make(rate, decayed)))(
@@ -73,12 +73,12 @@ def of_optax(make: Callable[[float, dict[str, bool]], optax.GradientTransformati
 
 
 def adamw(rate: float, decayed: dict[str, bool]) -> optax.GradientTransformation:
-    """optax's AdamW."""
+    """Return optax's AdamW."""
     return optax.adamw(rate, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, mask=decayed)
 
 
 def lamb(rate: float, decayed: dict[str, bool]) -> optax.GradientTransformation:
-    """optax's LAMB, its trust ratio kept to the variables that are decayed, as in the authors' implementation."""
+    """Return optax's LAMB, with the trust ratio for decayed variables only, as in the authors' implementation."""
     return optax.chain(
         optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-6),
         optax.add_decayed_weights(0.01, decayed),
@@ -88,7 +88,7 @@ def lamb(rate: float, decayed: dict[str, bool]) -> optax.GradientTransformation:
 
 
 def main() -> None:
-    """Writes the fixture."""
+    """Write the fixture."""
     trajectories = {"bert_adam": released(Path(sys.argv[1])), "adamw": of_optax(adamw), "lamb": of_optax(lamb)}
     text = json.dumps(
         {

@@ -1,4 +1,4 @@
-"""Log-probabilities of `beambert evaluate` against transformers, one masked copy at a time; the tolerance is 1e-4."""
+"""Compare log-probabilities of `beambert evaluate` with transformers, one masked copy at a time, within 1e-4."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,10 @@ def directory(request, tmp_path_factory):
 
 
 def their_scores(directory, sentence, whole_word):
-    """Tokens from transformers' tokenizer, words from its pre-tokenizer, scores from its masked-LM model."""
+    """Return token ids of transformers' tokenizer and log-probabilities of its masked-LM model.
+
+    Words for whole-word masking are those of its pre-tokenizer.
+    """
     tokenizer = transformers.BertTokenizerFast(str(directory / "vocab.txt"), do_lower_case=True)
     model = transformers.BertForMaskedLM.from_pretrained(directory).eval()
     encoding = tokenizer(sentence, return_tensors="pt")

@@ -1,6 +1,6 @@
-"""Fine-tuning beside that of transformers: the same weights, rows and optimizer, dropout off.
+"""Compare fine-tuning with that of transformers: the same weights, rows and optimizer, without dropout.
 
-The tolerance is relative. What was measured is printed: -s shows it.
+Tolerances are relative. The measured differences are printed; use -s to see them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from trainers.finetuning.finetuning_task import DEV, TRAIN
 from trainers.finetuning.tasks.task_names import module_of
 from trainers.monitoring import metrics_jsonl
 
-# Of the first loss; of all losses and logits; of what the whole command makes of 40 updates.
+# Tolerances: of the first loss, of all losses and logits, and of the results of the whole command after 40 steps.
 FIRST, LATER, COMMAND = 1e-6, 1e-4, 1e-4
 
 
@@ -71,7 +71,7 @@ def test_class_weights_are_those_of_pytorch(tmp_path, name):
 
 
 def vocabulary_of(texts, words=400):
-    """Every character, and the most frequent words."""
+    """Return a vocabulary of every character and the most frequent words."""
     counts = Counter(word for text in texts for word in split_words(text, WordRules()))
     characters = sorted({character for word in counts for character in word})
     frequent = sorted(word for word, _ in counts.most_common(words) if len(word) > 1)
@@ -85,7 +85,7 @@ def real_config(vocabulary, length):
 
 
 def opened(task, *flags):
-    """A task with its train and dev rows read."""
+    """Return a task with its train and dev rows read."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     config = FinetuneConfig.from_args(parser.parse_args([task, "--output", "unused", *map(str, flags)]))
@@ -93,7 +93,7 @@ def opened(task, *flags):
 
 
 def compare_on_real_rows(tmp_path, task, texts, case, length, course):
-    """Trains both on a task's rows; the dev rows and both trajectories."""
+    """Train both models on the rows of a task; return the dev rows and both trajectories."""
     vocabulary = vocabulary_of(texts)
     config = real_config(vocabulary, length)
     rows = {split: task.rows(split, Tokenizer(vocabulary, True), length) for split in (TRAIN, DEV)}
@@ -106,7 +106,7 @@ def compare_on_real_rows(tmp_path, task, texts, case, length, course):
     return rows[DEV], ours, theirs
 
 
-# By now the models have learnt enough of these rows to answer some so and some otherwise.
+# After these steps, the models have learned enough of the rows to predict different labels.
 REAL = Course("adamw", steps=96, batch_size=8, learning_rate=1e-3, weight_decay=0.01)
 
 
@@ -140,16 +140,19 @@ def test_real_questions(tmp_path, shared_data):
 
 
 def mrpc_file(path):
-    """Labels and pairs of a file, read as its authors wrote it: without quoting."""
+    """Return labels and pairs of a file, read without quoting, as its authors wrote it."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [(int(row.get("Quality") or 0), row["#1 String"], row["#2 String"]) for row in reader]
 
 
 def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_data):
-    """Files, tokenizer, padding, model, loss, optimizer and schedule are theirs; the order of rows alone is ours."""
-    # An even number of pieces besides [CLS] and twice [SEP]: of an odd one the released code and ours give the first of
-    # two long texts the last piece, transformers the second.
+    """Compare the command with transformers' tokenizer, padding, model, loss, optimizer and schedule.
+
+    The files are read without our code; only the order of rows is ours.
+    """
+    # The length leaves an even number of tokens besides [CLS] and two [SEP]. With an odd number, the released code and
+    # ours give the last token to the first of two long texts. transformers gives it to the second.
     trained, scored, seed, length = 64, 40, 5, 159
     folder = shared_data / "glue" / "MRPC"
     rows = mrpc_file(folder / "train.tsv")[:trained]
@@ -211,7 +214,7 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
         f"theirs {dev.loss:.6f}; probabilities of {scored} test rows, largest |difference| "
         f"{np.abs(probabilities - theirs).max():.1e}, {theirs.argmax(-1).mean():.0%} of them of label 1"
     )
-    # A line of the log has the mean over the updates since the one before.
+    # A line of the log has the mean over the steps since the previous line.
     steps = [0, *(line["step"] for line in logged)]
     means = [np.mean(losses[begin:end]) for begin, end in itertools.pairwise(steps)]
     assert steps[-1] == course.steps

@@ -1,6 +1,6 @@
-"""Our models beside those of transformers itself, both ways; the tolerance is that of the issue, 1e-4.
+"""Compare our models with those of transformers, converted in both directions; the required tolerance is 1e-4.
 
-What was measured is printed: -s shows it.
+The measured differences are printed; use -s to see them.
 """
 
 import json
@@ -61,7 +61,7 @@ def with_encoder_outputs(model, inputs):
 
 
 def loaded(path, kind):
-    """What transformers loads, with nothing missing and nothing unexpected."""
+    """Load a model with transformers, and assert that nothing is missing or unexpected."""
     model, information = getattr(transformers, kind).from_pretrained(path, output_loading_info=True)
     problems = {key: sorted(map(str, value)) for key, value in information.items() if value}
     assert problems == {}
@@ -99,7 +99,7 @@ def test_tf1_to_native_to_transformers_and_back(tmp_path, task, hidden_act):
     assert model.config.hidden_act == {"gelu": "gelu_new", "gelu_erf": "gelu"}[hidden_act]
     inputs = random_inputs(task)
     assert_close(f"{task}, {hidden_act}", our_outputs(tmp_path / "native", inputs), with_encoder_outputs(model, inputs))
-    # What transformers saves of it comes back bit for bit, but for a pooler that it has no place for.
+    # The model that transformers saves is converted back bit for bit, except for a pooler that its class does not have.
     model.save_pretrained(tmp_path / "saved")
     write_vocabulary(tmp_path / "saved")
     convert(tmp_path / "saved", tmp_path / "again", "tf1")
@@ -160,7 +160,7 @@ def test_word_rules_are_those_of_transformers(tmp_path, rules):
     assert theirs.tokenize(text) == Tokenizer.load(tmp_path / "model").tokenize(text)
     theirs.save_pretrained(tmp_path / "saved")
     assert Tokenizer.load(tmp_path / "saved").rules == rules
-    # tokenizer.json alone records them too.
+    # tokenizer.json alone also records the rules.
     (tmp_path / "saved" / "tokenizer_config.json").unlink()
     assert Tokenizer.load(tmp_path / "saved").rules == rules
 

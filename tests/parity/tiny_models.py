@@ -1,4 +1,4 @@
-"""Tiny models of transformers with random weights, and inputs for them; PyTorch and transformers are needed."""
+"""Tiny models of transformers with random weights, and inputs for them; requires PyTorch and transformers."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import numpy as np
 import torch
 import transformers
 
-# Our task, transformers' class, its configuration, and how the fixture keeps the weights: each once at least.
+# By our task: transformers' class, its configuration, and the storage of the weights in the fixture. Each class and
+# storage occurs at least once.
 MODELS = {
     "pretraining_erf": ("BertForPreTraining", {"hidden_act": "gelu"}, "safetensors"),
     "pretraining_tanh": ("BertForPreTraining", {"hidden_act": "gelu_new"}, "pytorch_model.bin"),
@@ -21,7 +22,7 @@ LENGTH = 14
 
 
 def random_model(name: str) -> transformers.BertPreTrainedModel:
-    """A model in evaluation mode; every weight is drawn wide, so that one in a wrong place changes the outputs."""
+    """Return a model in evaluation mode; its weights vary widely, so that a misplaced weight changes the outputs."""
     kind, changes, _ = MODELS[name]
     config = transformers.BertConfig(
         vocab_size=len(PIECES),
@@ -41,7 +42,10 @@ def random_model(name: str) -> transformers.BertPreTrainedModel:
 
 
 def random_inputs(name: str) -> dict[str, np.ndarray]:
-    """input_ids, input_mask, segment_ids int32 [3, S], or [3, 2, S] for multiple choice; the last row is full."""
+    """Return input_ids, input_mask and segment_ids: int32 [3, S], or [3, 2, S] for multiple choice.
+
+    The last row has no padding.
+    """
     generator = np.random.default_rng(0)
     shape = (3, 2, LENGTH) if name == "multiple_choice" else (3, LENGTH)
     lengths = np.broadcast_to(np.array([5, 9, LENGTH]).reshape(-1, *[1] * (len(shape) - 2)), shape[:-1])[..., None]
@@ -55,7 +59,7 @@ def random_inputs(name: str) -> dict[str, np.ndarray]:
 
 
 def outputs(model: transformers.BertPreTrainedModel, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What transformers computes, by the names it has for it; of a model without heads, its two outputs."""
+    """Return the outputs of a model by their names in transformers; a model without heads has two."""
     names = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
     with torch.no_grad():
         results = model(**{theirs: torch.from_numpy(inputs[ours]).long() for theirs, ours in names.items()})
@@ -63,5 +67,5 @@ def outputs(model: transformers.BertPreTrainedModel, inputs: dict[str, np.ndarra
 
 
 def write_vocabulary(directory: Path) -> None:
-    """Writes vocab.txt."""
+    """Write vocab.txt."""
     (directory / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), encoding="utf-8")

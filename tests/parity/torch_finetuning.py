@@ -1,6 +1,7 @@
-"""Fine-tuning in plain PyTorch: transformers' models and losses, rows padded and updates made without our code.
+"""Fine-tune in plain PyTorch: transformers' models and losses, with padding and optimizer steps without our code.
 
-Of ours it takes the rows, their order (`EpochOrder`), and the conversion of the weights, which test_parity.py tries.
+Only the rows, their order (`EpochOrder`) and the conversion of the weights are ours; test_parity.py tests the
+conversion.
 """
 
 from collections.abc import Sequence
@@ -22,19 +23,19 @@ KINDS = {
     "span": "BertForQuestionAnswering",
     "token_classification": "BertForTokenClassification",
 }
-# What their cross-entropy leaves out.
+# The label that PyTorch's cross-entropy ignores.
 IGNORED = -100
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 Batch = dict[str, torch.Tensor]
 
 
 def converted_model(native: Path, directory: Path, case: Case) -> transformers.BertPreTrainedModel:
-    """A native model as transformers loads it, in training mode but without dropout.
+    """Convert a native model and return it as loaded by transformers, in training mode but without dropout.
 
     Args:
-        native: of the model.
-        directory: made for what transformers reads.
-        case: of the model.
+        native: directory of the native model.
+        directory: new directory for the files that transformers reads.
+        case: case of the model.
     """
     assert beambert.main(["convert", str(native), str(directory), "--to", "huggingface"]) == 0
     model = getattr(transformers, KINDS[case.head]).from_pretrained(directory)
@@ -44,10 +45,10 @@ def converted_model(native: Path, directory: Path, case: Case) -> transformers.B
 
 
 def prepared(model: transformers.BertPreTrainedModel) -> transformers.BertPreTrainedModel:
-    """In training mode, its [PAD] row trained as any other.
+    """Return a model in training mode, with its embedding of [PAD] trained like any other.
 
-    The released code and we train that row, which the loss of a span reaches through the padding behind the row;
-    transformers holds it still.
+    The released code and ours train this embedding, which the loss of a span reaches through the padding after a row.
+    transformers does not train it.
     """
     assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.0
     model.bert.embeddings.word_embeddings.padding_idx = None
@@ -55,13 +56,13 @@ def prepared(model: transformers.BertPreTrainedModel) -> transformers.BertPreTra
 
 
 def batch_of(rows: Rows, case: Case, chosen: Sequence[int], width: int | None) -> Batch:
-    """What transformers' models take: some rows, padded one after the other.
+    """Return the input of transformers' models for some rows, padded row by row to the same width.
 
     Args:
-        rows: to choose from.
-        case: their head.
-        chosen: B of them.
-        width: positions; None for those of the longest.
+        rows: all rows.
+        case: case with the head of the rows.
+        chosen: indices of B rows.
+        width: number of positions; None for that of the longest row.
     """
     flat = [row * rows.choices + choice for row in chosen for choice in range(rows.choices)]
     parts = [slice(*rows.row_splits[row : row + 2]) for row in flat]
@@ -98,7 +99,7 @@ class ReleasedAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Makes an update."""
+        """Update the parameters."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 state = self.state[parameter]
@@ -113,7 +114,7 @@ class ReleasedAdam(torch.optim.Optimizer):
 def optimizer_of(
     model: transformers.BertPreTrainedModel, course: Course
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
-    """The optimizer and its schedule: for adamw PyTorch's and transformers' own."""
+    """Return the optimizer and its schedule; for adamw, those of PyTorch and transformers."""
     kept = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     groups = [
@@ -140,15 +141,15 @@ def their_trajectory(
     answered: Rows,
     class_weights: Sequence[float] | None = None,
 ) -> Trajectory:
-    """Trains a model.
+    """Train a model and return its losses, and its logits at the end.
 
     Args:
-        model: of `prepared`; changed.
-        case: what is trained.
-        course: how.
-        rows: to train on.
-        answered: rows whose logits are wanted at the end.
-        class_weights: of PyTorch's cross-entropy, in place of transformers' loss.
+        model: model from `prepared`, which is changed.
+        case: case of the model.
+        course: hyperparameters.
+        rows: rows to train on.
+        answered: rows whose logits are returned.
+        class_weights: class weights of PyTorch's cross-entropy, which then replaces transformers' loss.
     """
     order = EpochOrder(len(rows), course.seed)
     width = model.config.max_position_embeddings if case.head == "span" else None
@@ -166,7 +167,7 @@ def train(
     batches: Sequence[Batch],
     class_weights: Sequence[float] | None = None,
 ) -> list[float]:
-    """Makes an update with every batch; the losses before them."""
+    """Train one step with every batch, and return the losses before the steps."""
     optimizer, schedule = optimizer_of(model, course)
     losses = []
     for batch in batches:
@@ -185,7 +186,7 @@ def train(
 
 
 def logits_of(model: transformers.BertPreTrainedModel, case: Case, rows: Rows) -> list[np.ndarray]:
-    """As `contract.Logits`, every row computed by itself."""
+    """Return logits as in `contract.Logits`, with every row computed separately."""
     model.eval()
     answers = []
     for row in range(len(rows)):

@@ -1,6 +1,6 @@
-"""A `mini` pretrained on the sentences of SST-2, CoLA and MRPC, then fine-tuned on each.
+"""Test pretraining a `mini` on the sentences of SST-2, CoLA and MRPC, then fine-tuning it on each.
 
-`make test-slow` runs it, in under 20 minutes on two cores; it is no part of `make test`.
+`make test-slow` runs this in under 20 minutes on two cores; it is not part of `make test`.
 """
 
 import dataclasses
@@ -16,20 +16,20 @@ from bert_model.config import BertConfig
 from trainers.finetuning.tasks.text.glue import TASKS
 from trainers.finetuning.tasks.text.glue_files import TsvFile
 
-# What pretraining must at least be worth on SST-2 after 3 epochs of 1,000 rows; docs/benchmarks/fine-tuning.md has
-# 0.130 and 0.149.
+# The minimum gain in accuracy by pretraining on SST-2 after 3 epochs of 1,000 rows; docs/benchmarks/fine-tuning.md
+# reports 0.130 and 0.149.
 MARGIN = 0.10
 
 FOLDERS = {"sst2": "SST-2", "cola": "CoLA", "mrpc": "MRPC"}
 
 
 def beambert(*argv: object) -> None:
-    """Runs the command in a process of its own, whose lines are seen with -s."""
+    """Run the command in a process of its own; pytest -s shows its output."""
     subprocess.run([sys.executable, "-m", "beambert", *map(str, argv)], check=True)
 
 
 def training_texts(glue):
-    """The texts of the three training sets, each once, those of three words or more."""
+    """Return the distinct texts of three words or more of the three training sets."""
     texts = {}
     for name, folder in FOLDERS.items():
         task = TASKS[name]
@@ -41,7 +41,7 @@ def training_texts(glue):
 
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory, shared_data):
-    """The model after pretraining, or that of an earlier run where BEAMBERT_PRETRAINED names its directory."""
+    """The pretrained model, or that of an earlier run if BEAMBERT_PRETRAINED is its directory."""
     if given := os.environ.get("BEAMBERT_PRETRAINED"):
         return Path(given)
     glue = shared_data / "glue"
@@ -52,7 +52,7 @@ def pretrained(tmp_path_factory, shared_data):
     held_out = ["--decontaminate", *(glue / folder / "dev.tsv" for folder in FOLDERS.values())]
     rows = ["--max_seq_length", 64, "--pack", "--max_predictions_per_seq", 24]
     beambert(*build, *held_out, *rows, "--objective", "mlm", "--masking", "dynamic", "--masked_lm_prob", 0.3)
-    # A million pieces seen four times are no reason to drop anything out, and without it a step is a quarter faster.
+    # A million tokens seen four times do not require dropout, and without it a step is a quarter faster.
     config = dataclasses.replace(
         BertConfig.preset("mini", vocab_size=8000), hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
@@ -61,13 +61,13 @@ def pretrained(tmp_path_factory, shared_data):
     shape = ["--model", directory / "mini.json", "--num_train_steps", 2000, "--num_warmup_steps", 200]
     beambert(*train, *shape, "--train_batch_size", 32, "--optimizer", "adamw", "--learning_rate", 1e-3)
     results = json.loads((directory / "model" / "eval_results.json").read_text())
-    # A model that knows how frequent pieces are, and nothing else, is at 0.04.
+    # A model that has learned only the frequencies of tokens has an accuracy of 0.04.
     assert results["masked_lm_accuracy"] > 0.25
     return directory / "model"
 
 
 def finetuned(task, output, shared_data, *flags):
-    """The scores of a model fine-tuned for three epochs, and its losses in training, first to last."""
+    """Return the scores of a model fine-tuned for three epochs, and its training losses, first to last."""
     data = ["--data_dir", shared_data / "glue" / FOLDERS[task], "--output", output, "--max_seq_length", 64]
     course = ["--num_train_epochs", 3, "--train_batch_size", 32, "--learning_rate", 1e-4]
     beambert("finetune", task, *data, *course, *flags, "--do_train", "--do_eval")
@@ -76,7 +76,7 @@ def finetuned(task, output, shared_data, *flags):
     return json.loads((output / "eval_results.json").read_text()), losses
 
 
-def test_pretraining_is_worth_its_margin_on_sst2(pretrained, tmp_path, shared_data):
+def test_pretraining_improves_accuracy_on_sst2(pretrained, tmp_path, shared_data):
     few = ["--max_train_samples", 1000]
     after, _ = finetuned("sst2", tmp_path / "after", shared_data, *few, "--init_checkpoint", pretrained)
     random = ["--model", pretrained / "bert_config.json", "--vocab_file", pretrained / "vocab.txt"]
@@ -86,9 +86,9 @@ def test_pretraining_is_worth_its_margin_on_sst2(pretrained, tmp_path, shared_da
 
 
 @pytest.mark.parametrize("task", ["cola", "mrpc"])
-def test_a_whole_training_set_is_learnt(task, pretrained, tmp_path, shared_data):
+def test_finetuning_on_a_whole_training_set_lowers_the_loss(task, pretrained, tmp_path, shared_data):
     results, losses = finetuned(task, tmp_path / "model", shared_data, "--init_checkpoint", pretrained)
     print(f"{task}: {results}; loss in training from {losses[0]:.3f} to {losses[-1]:.3f}")
-    # Minutes of pretraining are too few for scores that would mean anything here.
+    # After only minutes of pretraining, scores on these tasks are not meaningful.
     assert losses[-1] < 0.9 * losses[0]
     assert results["eval_accuracy"] > 0.6

@@ -30,13 +30,13 @@ from tests.tpu_compile.steps import (
 )
 
 TOPOLOGIES = ("v5e:2x4", "v5e:4x4", "v5p:2x2x2", "v6e:4x4", "v6e:16x16", "tpu7x:2x2x2")
-# Examples per chip: of training steps, by model; and of evaluation.
+# Examples per chip in training and evaluation steps, by model.
 EXAMPLES = {"base": 128, "large": 64}
 LENGTH = 128
 
 
 def step_of(kind: str, model: str, topology: str) -> Step:
-    """A step of a model; `kind` is train, sharded (train with sharded optimizer state), eval or finetune."""
+    """Return a step of a model; `kind` is train, sharded (train with sharded optimizer state), eval or finetune."""
     config = bert_config(model)
     if kind == "finetune":
         objective, features = classification_objective(config), finetuning_features(2, LENGTH)
@@ -48,7 +48,7 @@ def step_of(kind: str, model: str, topology: str) -> Step:
 
 
 def row(kind: str, model: str, topology: str) -> str:
-    """The row of the table for a step."""
+    """Return the row of the table for a step."""
     step = step_of(kind, model, topology)
     chips = distribution_of(topology).replicas
     start = f"| {model} | {kind} | {topology} | {chips} | {EXAMPLES[model]} |"
@@ -64,7 +64,7 @@ def row(kind: str, model: str, topology: str) -> str:
 
 
 def row_of_own_process(kind: str, model: str, topology: str) -> str:
-    """The row of the table, also if the compiler ends the process that compiles the step."""
+    """Return the row of the table, even if the compiler ends the process that compiles the step."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(row, kind, model, topology).result()

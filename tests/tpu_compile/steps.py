@@ -27,7 +27,7 @@ VOCAB_SIZE = 30_522
 
 
 def bert_config(preset: str, layers: int | None = None, length: int = 128) -> BertConfig:
-    """A preset, possibly with fewer layers."""
+    """Return a preset, possibly with fewer layers."""
     config = BertConfig.preset(preset, vocab_size=VOCAB_SIZE)
     return dataclasses.replace(
         config,
@@ -65,7 +65,7 @@ def train_step(
     accumulation: int = 1,
     shard_optimizer_state: bool = False,
 ) -> Step:
-    """The training step of an objective; `features` is a batch of any size, of which only the shapes are used."""
+    """Return the training step of an objective; `features` is a batch of any size, used only for its shapes."""
     config = TrainConfig(
         num_train_steps=1000,
         num_warmup_steps=100,
@@ -78,7 +78,7 @@ def train_step(
 
 
 def eval_step(objective: Objective, topology: str, features: dict[str, np.ndarray], per_chip: int) -> Step:
-    """The evaluation step of an objective."""
+    """Return the evaluation step of an objective."""
     distribution = distribution_of(topology)
     variables = [*objective.variables.values(), *objective.frozen.values()]
     values = [shape_of(variable, distribution.replicated) for variable in variables]

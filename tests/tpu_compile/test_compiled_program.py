@@ -1,4 +1,4 @@
-"""The analysis finds each fault in a program that has it, and none in the program without it."""
+"""Test that the analysis finds each fault in a program that has it, and none in the program without it."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ WEIGHT_BYTES = 4 * SIZE * SIZE
 
 
 def compile_small_step(gradient, *, donate=True, accumulate=True):
-    """A step of one weight matrix on four chips: `gradient` of the weights and rows of a chip, and the update."""
+    """Compile a step of one weight matrix on four chips: `gradient` of weights and rows of a chip, and the update."""
     distribution = distribution_of("v5e:2x2")
 
     def step(weights, rows):
@@ -76,7 +76,7 @@ def test_a_sum_in_every_micro_batch_is_found():
 
 
 def test_a_second_sum_is_found():
-    """The sum of a product of the summed gradients, which the compiler cannot combine with the first."""
+    """Sum gradients that depend on the first sum, so that the compiler cannot combine both sums."""
 
     def gradient(weights, rows):
         summed = jax.lax.psum(jax.grad(loss)(weights, rows), "data")
@@ -128,7 +128,7 @@ def test_bytes_of_types():
 
 @pytest.mark.parametrize("name", ["v5e-4", "v5p-8", "v6e-4", "tpu7x-8"])
 def test_the_cycles_of_a_product_are_those_of_the_matrix_units(name):
-    """The compiler estimates from 100 % to 60 % of the rate at which the published peak is reached."""
+    """Check that the compiler estimates 60 % to 100 % of the rate at which the published peak is reached."""
     target = target_of(name)
     distribution = distribution_of(target.topology)
     assert distribution.replicas == target.devices
@@ -141,7 +141,7 @@ def test_the_cycles_of_a_product_are_those_of_the_matrix_units(name):
 
 
 def test_cycles_of_a_loop_count_as_often_as_it_runs():
-    """Four products in a loop take as many cycles as four products without one."""
+    """Compare the cycles of four products in a loop with those of four products without a loop."""
     chip = distribution_of("v5e:2x2").mesh.devices.flat[0]
     matrices = jax.ShapeDtypeStruct((4, 1024, 1024), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
 
@@ -156,7 +156,7 @@ def test_cycles_of_a_loop_count_as_often_as_it_runs():
 
 
 def test_cycles_by_category():
-    """A product of 4096 x 4096 matrices takes at least the cycles that the matrix units need; the rest is other."""
+    """Check that a product of 4096 x 4096 matrices takes at least the cycles of the matrix units; the rest is other."""
     chip = distribution_of("v5e:2x2").mesh.devices.flat[0]
     matrix = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
 

@@ -1,4 +1,4 @@
-"""`beambert plan --compile` with the TPU compiler: the process that compiles a step, and the whole command."""
+"""Test `beambert plan --compile` with the TPU compiler: the process that compiles a step, and the whole command."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ TINY = StepRequest(
 
 
 def test_the_process_compiles_the_step_of_the_trainer():
-    """Memory and cycles of the same step, compiled in this process from random examples."""
+    """Compare the memory with that of the same step, compiled in this process from random examples."""
     step = train_step(pretraining_objective(bert_config("tiny")), "v5e:2x2", pretraining_features(2, 128), 64)
     program = compile_program(step.function, step.arguments)
     assert product_count(program) > 30
@@ -55,7 +55,7 @@ def test_flags_that_change_the_step_change_its_memory():
 def test_sharded_slots_need_a_part_of_the_memory():
     training = dataclasses.replace(TINY.training, shard_optimizer_state=True)
     usual, sharded = (compile_step(dataclasses.replace(TINY, training=each)) for each in (TINY.training, training))
-    # Four chips: of two slots for each weight, each chip has a quarter. Small variables are not sharded.
+    # Each of the four chips has a quarter of the two slots of each weight. Small variables are not sharded.
     assert sharded.state_bytes == pytest.approx(usual.state_bytes * (1 + 2 / 4) / 3, rel=0.01)
     assert sharded.required_bytes < usual.required_bytes
     # Gradients are summed, in parts, and updated weights are gathered.

@@ -1,4 +1,7 @@
-"""Base with two layers on 16 chips of v5e: memory, collectives, precision. Compiled quickly, without a TPU."""
+"""Test memory, collectives and precision of base with two layers on 16 chips of v5e.
+
+The steps compile quickly and need no TPU.
+"""
 
 import dataclasses
 
@@ -86,7 +89,7 @@ def test_a_batch_beyond_the_memory_of_a_chip_is_an_error_that_names_the_flags(ob
 
 
 def test_faults_of_a_step_are_found():
-    """A float32 model whose metric sums are summed over the chips in every micro-batch too."""
+    """Compile a float32 model whose metric sums are also summed over the chips in every micro-batch."""
     keras.mixed_precision.set_dtype_policy("float32")
     correct = pretraining_task(BertForPretraining(bert_config("tiny"), pad_vocabulary=True))
 
