@@ -24,6 +24,11 @@ def test_messages_docstrings_and_comments():
     assert not findings, "\n".join(map(str, findings))
 
 
+def test_docstrings_and_comments_of_tests_and_benchmarks():
+    findings = [finding for path in prose.test_files() for finding in prose.check_file(path)]
+    assert not findings, "\n".join(map(str, findings))
+
+
 def test_a_paraphrase_in_help_is_found(monkeypatch):
     parser, module = beambert.make_parser("pretrain")
     monkeypatch.setattr(beambert, "make_parser", lambda _: (parser, module))

@@ -25,7 +25,7 @@ class Layout(NamedTuple):
     Attributes:
         layers: indices of the layers, as in --layers.
         hidden_size: hidden size, H.
-        tokens: tokens of the vocabulary.
+        vocabulary: its tokens, by id.
         pooled: whether there is one vector per text instead of one per token.
     """
 

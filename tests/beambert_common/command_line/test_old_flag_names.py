@@ -36,7 +36,7 @@ def value_of(command: str, argv: list[str], new: str) -> object:
         action.required = False
     args, rest = parser.parse_known_args(argv)
     assert not rest
-    assert not hasattr(args, "num_buckets")
+    assert not {case[2].removeprefix("--") for case in RENAMED} & vars(args).keys()
     return getattr(args, new.removeprefix("--"))
 
 

@@ -195,7 +195,10 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
     found = plan(capsys, *flags, "--num_accelerators", "2")
     assert found["The bill"]["accelerator"] == pytest.approx(found["Training"]["hours"] * 2 * 3)
     # An accelerator without a spot price has no cost, and is not in the sum.
-    assert plan(capsys, *flags, "--spot")["The bill"]["accelerator"] is None
+    bill = plan(capsys, *flags, "--spot")["The bill"]
+    assert bill["accelerator"] is None
+    costs = [cost for name, cost in bill.items() if name not in ("accelerator", "total")]
+    assert bill["total"] == pytest.approx(sum(costs))
 
 
 @pytest.mark.parametrize(

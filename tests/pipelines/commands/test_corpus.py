@@ -250,7 +250,7 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
     ]
     assert pieces[0] < pieces[1]
 
-    def german_share(name: str) -> float:
+    def german_share(name: str) -> tuple[int, float]:
         argv = ["pretraining-data", "--input", str(tmp_path / name), "--output", str(tmp_path / f"{name}-data")]
         assert beambert.main([*argv, "--dupe_factor", "20", "--vocab_file", str(tmp_path / "plain/vocab.txt")]) == 0
         manifest = dataset.load(tmp_path / f"{name}-data")

@@ -20,7 +20,13 @@ def _error(capsys):
 
 @pytest.mark.parametrize(
     ("language", "hint"),
-    [("xx", "such as en"), ("english", "en (English)"), ("German", "de (German)"), ("e n", ""), ("en-", "")],
+    [
+        ("xx", "such as en"),
+        ("english", "en (English)"),
+        ("German", "de (German)"),
+        ("e n", "such as en"),
+        ("en-", "such as en"),
+    ],
 )
 @pytest.mark.parametrize("command", ["corpus", "build", "vocab"])
 def test_a_language_that_is_no_code_is_refused(command, language, hint, tmp_path, capsys):

@@ -236,7 +236,7 @@ def test_credentials_that_are_refused(monkeypatch, cloud, key):
     [
         (None, "was not found"),
         ("no JSON", "is not a valid json file"),
-        ("{}", "type"),
+        ("{}", "ype is none, expec"),
         ('{"type": "service_account"}', "failed to load service account credentials"),
         ("[" * 100_000, "maximum recursion"),
         ("\x00\xff", "valid json"),

@@ -47,7 +47,7 @@ def test_page_is_complete_and_self_contained(output):
     text = " ".join(checker.text)
     counts = dataset.load(output).counts
     assert f"{counts['train']['documents']:,}" in text
-    assert "a<b onclick='x'>&lt;.jsonl" in text.replace("*", "a<b onclick='x'>&lt;") or "*.jsonl" in text
+    assert "/*.jsonl" in text
     assert page.count("<svg") >= 5
     assert page.count("<article") == 8
     assert page.count('<mark class="mask">') > 8

@@ -1,5 +1,6 @@
 """Test outputs in an emulator of Cloud Storage: order of uploads, deletions, resuming, locks."""
 
+import os
 import shutil
 import threading
 import time
@@ -81,8 +82,6 @@ def test_only_what_changed_is_uploaded(cloud, run, monkeypatch):
     write(path, a="1", b="2")
     # The files are older than the few seconds in which a file may change again with the same time.
     for file in path.iterdir():
-        import os
-
         os.utime(file, (1_000_000_000, 1_000_000_000))
     copy.upload()
     uploads = []

@@ -162,6 +162,7 @@ def test_a_full_disk_ends_a_command_with_several_runs(inputs, tmp_path):
 
     with small_disk(tmp_path / "disk", ROOM) as disk:
         assert run(log, call, report, [*argv[:-2], "--seeds", "1"]) == 0, log.read_text()
+        assert json.loads(report.read_text(encoding="utf-8"))[0] == 0
         status = os.statvfs(disk)
         taken = (status.f_blocks - status.f_bfree) * status.f_frsize
         for path in list(disk.iterdir()):

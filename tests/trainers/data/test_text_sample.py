@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.dataset import load
 from tests.trainers import pretraining_shards
-from tests.trainers.pretraining_shards import OPTIONS, VOCABULARY, write_dataset
+from tests.trainers.pretraining_shards import OPTIONS, write_dataset
 from trainers.data import text_sample
 from trainers.data.text_sample import read_sample
 
@@ -120,4 +120,3 @@ def test_records_unlike_the_manifest_are_not_an_error(tmp_path):
 def test_no_sample_without_training_examples(tmp_path):
     dataset = write_dataset(tmp_path, {("validation", 0): [9]})
     assert read_sample(tmp_path, dataset) is None
-    assert len(VOCABULARY) > 5

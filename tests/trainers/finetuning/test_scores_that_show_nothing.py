@@ -88,6 +88,8 @@ def test_warnings_of_several_runs_are_repeated_with_their_names(finetune, tmp_pa
     said, report = finetune(["good"] * 47 + ["bad"], ["good", "good", "bad"] * 10, *QUICK, "--seeds", "2")
     line = "seed-12345, seed-12346: The model predicts the label good for every example of dev"
     assert f"warning: {line}" in said.err
+    print(said.err)
+    assert said.err.count("The model predicts the label good for every example of dev") == 3
     assert line in report
     assert "majority class 0.6667" in said.out
     assert "accuracy (majority class 0.6667)" in report

@@ -97,7 +97,8 @@ def test_templates_keep_their_words(template):
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_markup_outside_the_prose_leaves_no_text(hidden):
     assert text(f"Before {hidden} after.") == "Before after."
-    assert text(f"Before{hidden}.") == ("Before." if not hidden.startswith("(") else text(f"Before{hidden}."))
+    # Empty parentheses after a word stay, as in "main()".
+    assert text(f"Before{hidden}.") == ("Before()." if hidden.startswith("(") else "Before.")
 
 
 @pytest.mark.parametrize(
@@ -116,12 +117,12 @@ def test_markup_outside_the_prose_leaves_no_text(hidden):
         ("[https://example.org/a?b=c a site]", "a site"),
         ("[//example.org a site]", "a site"),
         ("[[[dog]]]", "[dog]"),
-        ("[[unclosed", "[[unclosed"),
+        ("[[unclosed", "unclosed"),
         ("[1] and [sic]", "[1] and [sic]"),
     ],
 )
 def test_links(link, shown):
-    assert text(f"Before {link} after.").replace("[[", "") == f"Before {shown} after.".replace("[[", "")
+    assert text(f"Before {link} after.") == f"Before {shown} after."
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_links(link, shown):
         ("Foo (; born 1950) bar (born 1950 ; ) baz (, c), main().", "Foo (born 1950) bar (born 1950) baz (c), main()."),
         ("Foo ({{efn|a}}), bar ({{efn|a}} ; ''x'').", "Foo, bar (x)."),
         ("东京（{{efn|a}}）是首都。", "东京是首都。"),
-        ("A {{unclosed template. And more.", "A {{unclosed template. And more."),
+        ("A {{unclosed template. And more.", "A unclosed template. And more."),
         ("A stray }} and ]] here.", "A stray and here."),
         ("A -{zh-hans:汉语; zh-hant:漢語}- B -{T|x}- C", "A 汉语 B C"),
         ("a <ref>unclosed b", "a unclosed b"),
@@ -150,7 +151,7 @@ def test_links(link, shown):
     ],
 )
 def test_inline_markup(wikitext, expected):
-    assert text(wikitext).replace("{{", "") == expected.replace("{{", "")
+    assert text(wikitext) == expected
 
 
 def test_blocks():
