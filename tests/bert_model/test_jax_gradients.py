@@ -60,7 +60,9 @@ def test_layer_normalization(mean):
 
 def test_layer_normalization_of_a_constant_row_is_beta():
     inputs, gamma, beta = jnp.full((2, 8), 3.3), jnp.ones(8), jnp.arange(8.0)
-    np.testing.assert_allclose(layer_normalization(inputs, gamma, beta, 1e-12), np.stack([np.arange(8.0)] * 2), atol=1)
+    np.testing.assert_allclose(
+        layer_normalization(inputs, gamma, beta, 1e-12), np.stack([np.arange(8.0)] * 2), atol=0.3
+    )
     assert np.isfinite(jax.grad(lambda values: layer_normalization(values, gamma, beta, 1e-12).sum())(inputs)).all()
 
 

@@ -13,7 +13,6 @@ from tests.trainers.small_runs import batches_of, evaluated, repeated, settings,
 from trainers.backends.tensorflow.train_step import Trainer, dropout_seed
 from trainers.checkpoints import checkpoint_manager
 from trainers.errors import TrainingError
-from trainers.monitoring.training_progress import steps_a_report
 from trainers.objective import Objective
 
 
@@ -215,7 +214,3 @@ def test_evaluations_on_the_way_choose_the_best_checkpoint(tmp_path):
     assert [line["step"] for line in lines if line["split"] == "validation"] == [2, 4, 6, 8]
     # Every evaluation saves a checkpoint.
     assert [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(tmp_path / "c")] == [2, 4, 6, 8, 10]
-
-
-def test_reports():
-    assert [steps_a_report(steps) for steps in (1, 19, 40, 1000, 2000, 100_000)] == [1, 1, 2, 50, 100, 100]
