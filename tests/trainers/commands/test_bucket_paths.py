@@ -247,7 +247,7 @@ def test_a_missing_package_is_a_one_line_error(environment):
     ("argv", "says"),
     [
         (["pretrain", "--data", f"{URL}/dat", "--output", "x"], f"{URL}/dat does not exist; check the path"),
-        (["pretrain", "--data", f"{URL}/texts", "--output", "x"], "QQQ"),
+        (["pretrain", "--data", f"{URL}/texts", "--output", "x"], f"{URL}/texts is not a dataset"),
         (["pretrain", "--data", "gs://nowhere/data", "--output", "x"], "bucket nowhere does not exist"),
         (["pretrain", "--data", f"{URL}/data", "--output", f"{URL}"], f"{URL} is not a path in a bucket"),
         (["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/data"], f"--output {URL}/data"),
@@ -256,6 +256,7 @@ def test_a_missing_package_is_a_one_line_error(environment):
     ],
 )
 def test_an_invalid_path_is_a_one_line_error_and_changes_nothing(cloud, environment, argv, says, tmp_path):
+    cloud.bucket().blob("texts/lines.txt").upload_from_string("A file that is not part of a dataset.\n")
     before = cloud.contents("")
     result = command(*argv, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=tmp_path)
     assert result.returncode in (1, 2)
