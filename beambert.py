@@ -138,6 +138,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         parser.error(problem)
     for action in required:
         action.required = True
+    parser.set_defaults(given_options=arguments.given_options(parser, argv))
     args = parser.parse_known_args(argv)[0]
     paths = list(typed_paths(parser, args))
     return Command(name, argv, parser, module, paths, functools.cache(lambda: module.configure(args)), rest, args)

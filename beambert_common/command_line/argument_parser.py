@@ -78,6 +78,11 @@ def has_help_flag(parser: argparse.ArgumentParser, argv: Sequence[str]) -> bool:
     return any(isinstance(word.action, argparse._HelpAction) for word in parse_words(parser, argv))
 
 
+def given_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the destinations of the flags on a command line, in order, without repetitions."""
+    return tuple(dict.fromkeys(word.action.dest for word in parse_words(parser, argv) if word.action is not None))
+
+
 def find_mistake(parser: argparse.ArgumentParser, argv: Sequence[str]) -> str | None:
     """Return an error for a flag with a wrong dash or a path flag that is given twice; None otherwise.
 

@@ -5,6 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from beambert_common.command_line.word_rule_flags import WordRuleFlags
 from beambert_common.typed_json import NonNegative, Number, Positive
@@ -64,6 +65,8 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRu
     """The configuration of a fine-tuning run; the defaults are those of run_classifier.py and run_squad.py.
 
     `num_train_steps` and `num_warmup_steps` are not flags: they are computed from the number of examples.
+    `given_options` has the names of the flags on the command line. They override the recorded options of a run, also
+    with the value of the default.
     """
 
     task: str
@@ -83,6 +86,11 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRu
     class_weights: str | None = None
     group_by_length: bool = True
     cache_dir: str | None = None
+    given_options: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all options by name, as recorded in `run.json`: without `given_options`, which change no result."""
+        return {name: value for name, value in super().to_json().items() if name != "given_options"}
 
     @property
     def data_directory(self) -> Path:

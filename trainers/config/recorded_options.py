@@ -11,6 +11,7 @@ from trainers.config.pretrain_config import PretrainConfig
 from trainers.config.run_config import RunConfig
 
 _TYPES = {**get_type_hints(PretrainConfig, include_extras=True), **get_type_hints(FinetuneConfig, include_extras=True)}
+del _TYPES["given_options"]
 # None in older records, and of a command that does not train.
 _TYPES |= {name: _TYPES[name] | None for name in ("learning_rate", "num_train_steps", "best_metric")}
 

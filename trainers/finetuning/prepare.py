@@ -176,13 +176,15 @@ def require_data_directory(config: FinetuneConfig) -> None:
 def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
     """Return the configuration with the recorded options of the examples of a run, where no flag overrides them.
 
-    Options that select files are used for the same --data_dir only.
+    A flag overrides them also with its default. Options that select files are used for the same --data_dir only.
     """
     excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
         for name, default in {**task_defaults(config.task), "group_by_length": True}.items()
-        if name not in excluded and getattr(config, name) == default and name in old.options
+        if name in old.options
+        and name not in (*excluded, *config.given_options)
+        and getattr(config, name) == default
     }
     if config.max_seq_length is None:
         known["max_seq_length"] = old.max_seq_length

@@ -32,6 +32,28 @@ def test_other_files_are_read_with_the_options_of_training(tmp_path):
     assert beambert.main([*command, str(tmp_path / "old"), "--do_eval"]) == 0
 
 
+def test_flags_override_recorded_options_also_with_their_defaults(tmp_path, capsys):
+    write_reviews(tmp_path / "old" / "train.csv", 60, "old")
+    output = tmp_path / "output"
+    command = ["finetune", "csv", "--output", str(output), "--data_dir"]
+    first = ["--text_column", "review", "--label_column", "stars", "--dev_fraction", "0.2", "--num_train_epochs", "1"]
+    initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
+    assert beambert.main([*command, str(tmp_path / "old"), *first, *initial]) == 0
+    rows = [f"new {number},{'good' if number % 2 else 'bad'},bad" for number in range(8)]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "dev.csv").write_text("review,label,stars\n" + "\n".join(rows) + "\n")
+
+    def counts_of_true_labels(*flags):
+        assert beambert.main([*command, str(tmp_path / "new"), "--do_eval", *flags]) == 0
+        confusion = json.loads((output / "evaluation.json").read_text())["splits"]["dev"]["confusion"]
+        return list(map(sum, confusion["counts"]))
+
+    assert sorted(counts_of_true_labels()) == [0, 8]
+    assert counts_of_true_labels("--label_column", "label") == [4, 4]
+    assert counts_of_true_labels("--label_column=label") == [4, 4]
+    assert "given_options" not in json.loads((output / "run.json").read_text())["options"]
+
+
 def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):
     write_reviews(tmp_path / "data" / "train.csv", 32, "old")
     write_reviews(tmp_path / "data" / "dev.csv", 8, "new")
