@@ -28,7 +28,7 @@ _NUMBER = r"[0-9]+(\.[0-9]*)?([eE]-?[0-9]+)?|\.[0-9]+"
 # Regular expression of a value by its metavar.
 _BY_METAVAR = {
     "NAME": r"[A-Za-z0-9._-]+",
-    "CODE": r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*",
+    "CODE": r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*",
     "NAME,NAME": r"[a-z_]+(,[a-z_]+)*",
     "N,N": r"[1-9][0-9]*(,[1-9][0-9]*)*",
 }

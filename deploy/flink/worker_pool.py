@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from beambert_common.command_line.flags import WholeNumber
 from beambert_common.signals import handled_signals
 
 DEFAULT_PORT = 50000
@@ -89,7 +90,9 @@ def _end(worker: "subprocess.Popen[bytes]") -> None:
 def main(argv: list[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C, then stop all workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="Port of the pool (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=WholeNumber(1, 65535), default=DEFAULT_PORT, help="Port of the pool (default: %(default)s)"
+    )
     parser.add_argument(
         "--host",
         default="localhost",

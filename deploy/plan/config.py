@@ -64,6 +64,8 @@ class PlanConfig(FlagConfig):
             SubmitError: not exactly one of the three sizes of the text is set, both vocabulary options are,
                 predictions are limited with a schedule, or the accelerator is not the compiled slice.
         """
+        if self.validation_fraction == 1:
+            raise SubmitError("invalid --validation_fraction 1: must be below 1, since training needs documents")
         if sum(map(bool, (self.corpus_bytes, self.words, self.input))) != 1:
             raise SubmitError("give exactly one of --corpus_bytes, --words and --input, such as --corpus_bytes 20e9")
         if self.vocab_file is not None and self.vocab_size:

@@ -63,6 +63,8 @@ def load_prices(path: str | None) -> Prices:
     groups = {}
     for group, required in (("dataflow", DATAFLOW), ("storage", STORAGE), ("accelerator", ())):
         table = content.get(group, {})
+        if not isinstance(table, dict):
+            raise SubmitError(f"--prices {file} has {group} = {table!r}; write tables such as [{group}.NAME]")
         for name in required:
             if name not in table:
                 raise SubmitError(f"--prices {file} is missing [{group}.{name}]; copy it from {DEFAULT_FILE}")

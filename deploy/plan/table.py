@@ -180,7 +180,7 @@ def training_lines(
             "hours",
             training.hours,
             format_duration(3600 * training.hours),
-            f"on {counted(accelerator.units, _unit(accelerator))} of {accelerator.name} at "
+            f"on {counted(accelerator.units, accelerator.unit)} of {accelerator.name} at "
             f"{training.utilization:.3g} of {accelerator.flops / 1e12:,.5g} TFLOP/s"
             + ("" if utilization_is_given else ", an assumed utilization"),
         ),
@@ -225,9 +225,7 @@ def bill_lines(
         unit_hours = training.hours * accelerator.units
         total += unit_hours * dollars
         kind = "spot, " if spot else ""
-        how = (
-            f"{unit_hours:,.0f} {_unit(accelerator)} hours x {dollars:g} ({kind}{line.read}{_verified(line.verified)})"
-        )
+        how = f"{unit_hours:,.0f} {accelerator.unit} hours x {dollars:g} ({kind}{line.read}{_verified(line.verified)})"
         lines.append(Line(section, "accelerator", unit_hours * dollars, money(unit_hours * dollars), how))
     how = f"{prices.currency}, {prices.region}; excludes taxes, discounts and network egress"
     return [*lines, Line(section, "total", total, money(total), how)]
@@ -235,10 +233,6 @@ def bill_lines(
 
 def _verified(verified: bool) -> str:
     return "" if verified else ", not verified"
-
-
-def _unit(accelerator: Accelerator) -> str:
-    return "chip" if accelerator.kind.startswith("v") and accelerator.kind != "v100" else "GPU"
 
 
 def as_text(lines: Sequence[Line], warnings: Sequence[str]) -> str:

@@ -26,11 +26,12 @@ class Accelerator(NamedTuple):
     """The accelerator of a run.
 
     Attributes:
-        name: value of the flag, such as "v3-8" or "h100".
+        name: value of the flag in lower case and without "tpu-", such as "v3-8" or "h100".
         kind: key in the price table, such as "v3".
         units: number of billed units: TPU chips or GPUs.
         flops: peak throughput of all units together in bfloat16, in FLOP/s.
         hosts: number of hosts of the TPU slices; 1 for GPUs, whose hosts the user chooses.
+        unit: "chip" for TPUs, else "GPU".
     """
 
     name: str
@@ -38,6 +39,7 @@ class Accelerator(NamedTuple):
     units: int
     flops: float
     hosts: int
+    unit: str
 
 
 class TrainingPlan(NamedTuple):
@@ -83,6 +85,7 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
         hosts = number * (1 if slice_chips <= _CHIPS_OF_ONE_HOST[kind] else -(-slice_chips // 4))
         devices = size * number if kind in _CORES_ARE_DEVICES else chips
         kind = "v5e" if kind == "v5litepod" else kind
+        short = f"{kind}-{size}"
     else:
         kind, chips, hosts, devices = short, number, 1, number
     peak = peak_tflops * 1e12 if peak_tflops else peak_flops(kind, "bfloat16")
@@ -91,7 +94,7 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
             f"unknown --accelerator {name}; use a TPU slice such as v3-8 or v5e-16, a GPU (h100, a100, l4, t4, v100), "
             "or set --peak_tflops of one device"
         )
-    return Accelerator(name, kind, chips, peak * devices, hosts)
+    return Accelerator(short, kind, chips, peak * devices, hosts, "chip" if match else "GPU")
 
 
 def plan_training(

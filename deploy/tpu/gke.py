@@ -10,6 +10,7 @@ several slices. Source: "Deploy TPU Multislices in GKE" of cloud.google.com/kube
 
 import json
 import secrets
+import shlex
 from typing import Any
 
 from beambert_common.quantities import counted
@@ -54,9 +55,9 @@ def write_manifest(config: TpuConfig, accelerator: TpuType, job: Job) -> int:
         stream.write(text)
     namespace = f" --namespace {config.namespace}" if config.namespace else ""
     print(f"{path} is written. Start the training, follow the log of the chief, and delete the JobSet:")
-    print(f"  kubectl apply -f {path}")
+    print(f"  kubectl apply -f {shlex.quote(str(path))}")
     print(f"  kubectl logs -f{namespace} job/{name}-slice-0")
-    print(f"  kubectl delete -f {path}", flush=True)
+    print(f"  kubectl delete -f {shlex.quote(str(path))}", flush=True)
     return 0
 
 

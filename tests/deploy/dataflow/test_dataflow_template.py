@@ -60,7 +60,7 @@ VALUES = {
     "segmenter": (["rules", "lines"], ["Rules", "rulesx"]),
     "do_lower_case": (["true", "false"], ["yes", "True"]),
     "fix_mojibake": (["true", "false"], [""]),
-    "language": (["en", "pt-BR"], ["english language"]),
+    "language": (["en", "pt-BR", "simple"], ["english language"]),
     "encoding": (["latin-1", "utf-8"], ["latin 1"]),
     "skip_rules": (["repeated_lines,digits"], ["a, b"]),
 }

@@ -181,6 +181,7 @@ def test_a_good_plan_has_no_warnings(capsys):
         (["--words", "1e9", "--schedule", "128"], "such as 128x0.9"),
         (["--words", "1e9", "--vocab_file", "none.txt"], "none.txt"),
         (["--words", "1e9", "--prices", "none.toml"], "none.toml does not exist"),
+        (["--words", "1e9", "--validation_fraction", "1"], "invalid --validation_fraction 1: must be below 1"),
     ],
 )
 def test_a_mistake_is_one_line(capsys, flags, message):
@@ -199,6 +200,26 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
     assert bill["accelerator"] is None
     costs = [cost for name, cost in bill.items() if name not in ("accelerator", "total")]
     assert bill["total"] == pytest.approx(sum(costs))
+
+
+@pytest.mark.parametrize("spelling", ["v2-64", "V2-64", "tpu-v2-64"])
+def test_the_price_of_a_slice_does_not_depend_on_its_spelling(capsys, tmp_path, spelling):
+    table = Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml"
+    mine = tmp_path / "prices.toml"
+    mine.write_text(table.read_text() + '\n[accelerator.v2-64]\nprice = 9\nread = 2026-01-01\nsource = "a friend"\n')
+    found = plan(capsys, "--words", "1e9", "--accelerator", spelling, "--prices", mine)
+    assert found["The bill"]["accelerator"] == pytest.approx(found["Training"]["hours"] * 32 * 9)
+
+
+def test_tpu_chips_are_not_called_gpus(capsys):
+    for name, unit in (("tpu7x-8", "4 chips of tpu7x-8"), ("v100", "1 GPU of v100")):
+        assert beambert.main(["plan", "--words", "1e9", "--accelerator", name]) == 0
+        assert unit in capsys.readouterr().out
+
+
+def test_prices_that_are_not_tables_are_refused(capsys, tmp_path):
+    (tmp_path / "prices.toml").write_text("dataflow = 3\n")
+    assert "has dataflow = 3; write tables" in refused(capsys, "--words", "1e9", "--prices", tmp_path / "prices.toml")
 
 
 @pytest.mark.parametrize(
