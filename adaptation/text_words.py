@@ -8,7 +8,6 @@ from beambert_common.word_rules import WordRules
 from pipelines.commands.input_check import check_inputs
 from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
-from pipelines.runner.job_output import absolute
 from pipelines.sources.files import ReadOptions, match_files
 from pipelines.sources.readers import read_file
 from tokenizer.word_counts import count_words, most_frequent
@@ -48,7 +47,7 @@ def find_files(patterns: Sequence[str], options: ReadOptions, field_flags: list[
     Raises:
         SourceError: a pattern matches no file, a file is not text, or a field flag has no effect.
     """
-    files = match_files(list(map(absolute, patterns)))
+    files = match_files(list(patterns))
     inputs = [Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, file.path, 1.0) for file in files]
     check_inputs(inputs, options, field_flags)
     return inputs

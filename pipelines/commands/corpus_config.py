@@ -5,6 +5,9 @@ import platform
 from dataclasses import dataclass
 from typing import Any
 
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
+from apache_beam.io.filesystems import FileSystems
+
 from beambert_common.quantities import counted
 from pipelines.cleaning.decontamination import load_evaluation
 from pipelines.cleaning.language_codes import require_language
@@ -13,6 +16,7 @@ from pipelines.corpus.options import CorpusOptions
 from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
+from pipelines.io.atomic_files import storage_errors
 from pipelines.runner.job_output import absolute
 from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
 from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
@@ -65,9 +69,9 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
     inputs = _find_inputs(args.input_format, args.input, args.input_weights, args.output)
     options = corpus_options(args, inputs)
     files = [[file.path, file.bytes, file.changed, file.weight] for file in inputs]
-    evaluation = [file for path in options.decontaminate for file in _describe(path)]
+    evaluation = [_describe(_metadata(path)) for path in options.decontaminate]
     vocabularies = [path for path in (options.vocab_file, options.compare_vocab) if path]
-    files += [file for path in vocabularies for file in _describe(path)] + evaluation
+    files += [_describe(_metadata(path)) for path in vocabularies] + evaluation
     if options.decontaminate:
         load_evaluation(tuple(options.decontaminate))
     because = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
@@ -117,7 +121,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         validation_fraction=args.validation_fraction,
         cleaning=cleaning_flags.options(args),
         identify_language=args.identify_language,
-        decontaminate=[file.path for file in match_files(list(map(absolute, args.decontaminate)), "--decontaminate")],
+        decontaminate=[file.path for file in match_files(args.decontaminate, "--decontaminate")],
         decontaminate_action=args.decontaminate_action,
         near_duplicates=args.drop_near_duplicates,
         repeated_paragraphs=args.drop_repeated_paragraphs,
@@ -143,7 +147,8 @@ def _find_inputs(
         )
     inputs: dict[str, Input] = {}
     for pattern, weight in zip(patterns, weights, strict=True):
-        for path, size, changed in _describe(absolute(pattern)):
+        for file in match_files([pattern]):
+            path, size, changed = _describe(file)
             inputs.setdefault(path, Input(path, size, changed, pattern, weight))
     # A pattern such as '**/*' also matches the output of an earlier run.
     folder = f"{absolute(output)}/" if output else None
@@ -153,9 +158,18 @@ def _find_inputs(
     return [inputs[path] for path in paths]
 
 
-def _describe(path: str) -> list[list[Any]]:
-    """Return [path, bytes, time of last change] of every file that a pattern matches."""
-    return [[file.path, file.size_in_bytes, file.last_updated_in_seconds] for file in match_files([path])]
+def _metadata(path: str) -> FileMetadata:
+    """Return size and time of last change of a file by its literal path."""
+    try:
+        with storage_errors(path):
+            return FileSystems.get_filesystem(path).metadata(path)
+    except (BeamIOError, OSError) as error:
+        raise SourceError(f"{path} cannot be read ({error}); check the path and its permissions") from error
+
+
+def _describe(file: FileMetadata) -> list[Any]:
+    """Return [path, bytes, time of last change] of a file."""
+    return [file.path, file.size_in_bytes, file.last_updated_in_seconds]
 
 
 def _text_bytes(inputs: list[Input]) -> int:

@@ -24,7 +24,7 @@ from pipelines.corpus.write_shards import corpus_shard_name
 from pipelines.dataset import SPLITS
 from pipelines.errors import DatasetError
 from pipelines.instances.options import require_documents
-from pipelines.io.atomic_files import delete_matching
+from pipelines.io.atomic_files import delete_matching, list_files
 from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from pipelines.io.written_files import require_written
 from pipelines.runner import pipeline_runner
@@ -123,7 +123,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     work = (
         work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation]) if embedded_engine else ""
     )
-    done = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list) if work else 0
+    done = len(list_files(f"{work}/*.json")) if work else 0
     if not done:
         # The files of a killed job are of other options or inputs.
         for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
@@ -161,7 +161,7 @@ def print_summary(corpus: Corpus, output: str) -> list[str]:
         f"  corpus      {output}/corpus/  {documents['train']:,} training documents, "
         f"{documents['validation']:,} validation documents, {sum(corpus.counts['sentences'].values()):,} sentences"
     )
-    if FileSystems.match([f"{absolute(output)}/rejected/*.jsonl"])[0].metadata_list:
+    if list_files(f"{absolute(output)}/rejected/*.jsonl"):
         print(f"  rejected    {output}/rejected/  documents by rule: {by_rule}")
     if rejected.get(TRUNCATED):
         breaks = counted(rejected[TRUNCATED], "break")

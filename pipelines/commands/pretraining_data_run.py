@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
@@ -21,7 +20,7 @@ from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
 from pipelines.examples.work_items import completion_marker_name, deal_work_items, read_completion_marker
 from pipelines.instances.options import PretrainingDataOptions, require_documents
-from pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, write_atomically
+from pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
 from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import require_written
@@ -211,7 +210,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
-    num_finished = len(FileSystems.match([f"{work}/*.json"])[0].metadata_list)
+    num_finished = len(list_files(f"{work}/*.json"))
     if not num_finished:
         # The shards of a stopped job are of other options or another corpus, and a trainer's glob would match them.
         for pattern in _SHARD_PATTERNS:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 import pyarrow.parquet
-from apache_beam.io.filesystems import FileSystems
 
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from pipelines.errors import SourceError
-from pipelines.io.atomic_files import read_bytes, storage_errors
+from pipelines.io.atomic_files import list_files, read_bytes
 
 REMEDY = "restore it from a copy, or build the corpus again into another directory"
 _LOCK = threading.Lock()
@@ -91,9 +90,7 @@ def require_shards(directory: str, shards: Iterable[CorpusShard]) -> None:
     Raises:
         SourceError: a shard is missing or has a different size.
     """
-    with storage_errors(directory):
-        listed = FileSystems.match([f"{directory}/corpus/*.parquet"])[0].metadata_list
-    sizes = {file.path.rsplit("/", 1)[-1]: file.size_in_bytes for file in listed}
+    sizes = {file.path.rsplit("/", 1)[-1]: file.size_in_bytes for file in list_files(f"{directory}/corpus/*.parquet")}
     for shard in shards:
         size = sizes.get(shard.name.rsplit("/", 1)[-1])
         if size is None:

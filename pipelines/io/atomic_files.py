@@ -3,13 +3,16 @@
 `beambert_common.atomic_files` does the same for local files without Beam, and flushes them to disk.
 """
 
+import fnmatch
 import hashlib
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import BinaryIO
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 # Glob pattern of the temporary files of `write_atomically`, which a killed process leaves in a directory.
@@ -70,7 +73,7 @@ def write_atomically(path: str) -> Iterator[HashedFile]:
         except BaseException:
             _terminate(raw)
             with suppress(BeamIOError, OSError), storage_errors(temporary):
-                FileSystems.delete([temporary])
+                delete_files([temporary])
             raise
 
 
@@ -104,10 +107,40 @@ def read_bytes(path: str) -> bytes:
             return file.read()
 
 
-def delete_matching(pattern: str) -> int:
-    """Delete the files that match a glob pattern and return their number."""
-    with storage_errors(pattern):
-        paths = [metadata.path for metadata in FileSystems.match([pattern])[0].metadata_list]
-        if paths:
-            FileSystems.delete(paths)
-        return len(paths)
+def list_files(path: str) -> list[FileMetadata]:
+    """Return the files of a directory whose names match a glob pattern.
+
+    Args:
+        path: The directory and, after the last slash, the pattern. The name of a local directory is literal: Beam
+            treats characters such as [ in it as part of the pattern, and lists files of other directories.
+    """
+    if "://" in path:
+        with storage_errors(path):
+            return list(FileSystems.match([path])[0].metadata_list)
+    folder, pattern = os.path.split(path)
+    # A directory that cannot be listed has no files, as for Beam.
+    _, _, names = next(os.walk(folder or "."), ("", [], []))
+    files = []
+    for name in fnmatch.filter(names, pattern):
+        file = os.path.join(folder, name)  # noqa: PTH118
+        # A file may be deleted while it is listed.
+        with suppress(OSError):
+            files.append(FileMetadata(file, os.path.getsize(file), os.path.getmtime(file)))  # noqa: PTH202, PTH204
+    return files
+
+
+def delete_files(paths: list[str]) -> None:
+    """Delete files by their literal paths; Beam would delete every file that a local path matches as a pattern."""
+    for path in paths:
+        if "://" not in path:
+            Path(path).unlink(missing_ok=True)
+    if remote := [path for path in paths if "://" in path]:
+        with storage_errors(remote[0]):
+            FileSystems.delete(remote)
+
+
+def delete_matching(path: str) -> int:
+    """Delete the files that `list_files` returns for a path, and return their number."""
+    paths = [metadata.path for metadata in list_files(path)]
+    delete_files(paths)
+    return len(paths)

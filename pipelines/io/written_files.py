@@ -7,6 +7,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert_common.file_errors import AGAIN
 from pipelines.errors import DatasetError
+from pipelines.io.atomic_files import list_files
 
 
 def is_written(path: str, size: int) -> bool:
@@ -26,11 +27,10 @@ def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = 
         DatasetError: A file is missing or has another size; the message names the first such file.
     """
     folders = sorted({f"{output}/{name}".rpartition("/")[0] for name in sizes})
-    listed = FileSystems.match([f"{folder}/*" for folder in folders])
-    listed_sizes = {file.path: file.size_in_bytes for match in listed for file in match.metadata_list}
+    listed_sizes = {file.path: file.size_in_bytes for folder in folders for file in list_files(f"{folder}/*")}
     for name, size in sorted(sizes.items()):
         path = f"{output}/{name}"
-        # A directory whose name is a glob pattern is not listed.
+        # A remote directory whose name is a glob pattern is not listed.
         actual_size = listed_sizes[path] if path in listed_sizes else _size(path)
         if actual_size is None:
             raise DatasetError(f"{output}/{name} is missing: it was removed after it was written; {remedy}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from apache_beam.io.filesystems import FileSystems
 
 from pipelines.dataset import Dataset
-from pipelines.io.atomic_files import read_bytes, storage_errors, write_text
+from pipelines.io.atomic_files import delete_files, read_bytes, storage_errors, write_text
 from pipelines.reporting import croissant, dataset_card
 
 _RENDERERS = {croissant.FILE_NAME: croissant.render, dataset_card.FILE_NAME: dataset_card.render}
@@ -34,8 +34,7 @@ def write_missing_descriptions(manifest: Dataset, output: str) -> None:
 def delete_own_descriptions(output: str) -> None:
     """Delete the descriptions that a stopped job has written; they describe a dataset that does not exist yet."""
     own = [f"{output}/{name}" for name, is_own in _origins(output) if is_own]
-    if own:
-        FileSystems.delete(own)
+    delete_files(own)
 
 
 def foreign_descriptions(output: str) -> list[str]:

@@ -31,7 +31,7 @@ from pipelines.io.versions import versions
 
 # Directories that the workers of a data job create if they are missing.
 _CREATED_BY_WORKERS = {"corpus", "rejected", "shards", WORK_NAME}
-# Beam treats every path with one of these as a glob pattern.
+# A value with one of these is probably a mistake, and Beam treats such a remote path as a glob pattern.
 _PATTERN_CHARACTERS = "*?["
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from apache_beam.io.filesystems import FileSystems
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from beambert_common.durations import format_duration
+from pipelines.io.atomic_files import list_files
 
 _SECONDS_BETWEEN_POLLS = 0.5
 # In an object store, a listing costs one or more requests.
@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 
     Attributes:
         label: Name of the stage, as printed.
-        pattern: Glob pattern of the files that the stage writes.
+        pattern: Directory and name pattern of the files that the stage writes, as for `list_files`.
         costs: Amount of work of each file by file name, in any unit.
         unit: Plural noun for the files, as printed.
         amounts: Function from a path to the amounts whose rates are printed, by unit: {"MB/s": 2.5} for 2.5 MB.
@@ -89,7 +89,7 @@ def _measurements(stage: Stage) -> Iterator[Measurement]:
     cost, total, last_change = 0.0, Counter[str](), 0.0
     while True:
         seconds = time.monotonic() - start
-        for file in FileSystems.match([stage.pattern])[0].metadata_list:
+        for file in list_files(stage.pattern):
             name = file.path.rsplit("/", 1)[-1]
             if name in stage.costs and name not in seen:
                 seen.add(name)

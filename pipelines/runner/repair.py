@@ -14,7 +14,7 @@ from pipelines.dataset import Dataset
 from pipelines.examples.make_shards import current_name, shard_name
 from pipelines.examples.work_items import WorkItem
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import read_bytes, write_atomically
+from pipelines.io.atomic_files import list_files, read_bytes, write_atomically
 from pipelines.runner import pipeline_runner
 from pipelines.runner.job_output import absolute, delete_work, work_directory
 from tokenizer.vocabulary import Vocabulary
@@ -34,10 +34,7 @@ def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> Non
 
 def missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
     """Return the names of the shards that are missing or differ in size, from one listing of the directory."""
-    sizes = {
-        file.path.rsplit("/", 1)[-1]: file.size_in_bytes
-        for file in FileSystems.match([f"{output}/shards/*"])[0].metadata_list
-    }
+    sizes = {file.path.rsplit("/", 1)[-1]: file.size_in_bytes for file in list_files(f"{output}/shards/*")}
     return frozenset(shard.name for shard in manifest.shards if sizes.get(shard.name.split("/")[-1]) != shard.bytes)
 
 

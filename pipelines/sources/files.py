@@ -4,13 +4,15 @@ import dataclasses
 import io
 import lzma
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.localfilesystem import LocalFileSystem
 
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import storage_errors
@@ -19,6 +21,7 @@ from pipelines.sources.lines import decode_line, lines_of_stream
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
 DEFAULT_TEXT_FIELD = "text"
+_PATTERN_CHARACTERS = re.compile(r"[*?\[]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,21 +62,26 @@ class ReadOptions:
             )
 
 
-def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata]:
+def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: bool = True) -> list[FileMetadata]:
     """Return the distinct files that glob patterns match, sorted by path, without empty files and directories.
 
     Args:
-        patterns: Glob patterns of local files or of any Beam filesystem.
+        patterns: Glob patterns of local files or of any Beam filesystem. The current directory and the home directory,
+            which precede a local pattern, are literal.
         flag: The flag of the patterns, for messages.
+        absolute_paths: Whether the paths of local files are absolute.
 
     Raises:
         SourceError: A pattern matches no files, or only empty files.
     """
     files: dict[str, FileMetadata] = {}
-    for pattern in patterns:
+    for given_pattern in patterns:
+        folder, relative = _split_local(given_pattern) if absolute_paths else ("", given_pattern)
+        pattern = f"{folder}{relative}"
         try:
             with storage_errors(pattern):
-                matches = FileSystems.match([pattern])[0].metadata_list
+                is_remote = "://" in pattern
+                matches = FileSystems.match([pattern])[0].metadata_list if is_remote else _match_local(folder, relative)
         except (BeamIOError, OSError, ValueError) as error:
             raise SourceError(
                 f"{flag} {pattern} cannot be listed ({error}); check the path and its permissions"
@@ -97,6 +105,49 @@ def match_files(patterns: list[str], flag: str = "--input") -> list[FileMetadata
                 )
         files.update((metadata.path, metadata) for metadata in matches if metadata.size_in_bytes)
     return [files[path] for path in sorted(files)]
+
+
+def _split_local(pattern: str) -> tuple[str, str]:
+    """Return the literal directory that precedes a local pattern, and the pattern relative to it; "" before a URL.
+
+    The concatenation is the absolute pattern.
+    """
+    if "://" in pattern:
+        return "", pattern.rstrip("/")
+    user, _, rest = pattern.partition("/")
+    home = os.path.expanduser(user)  # noqa: PTH111
+    if home != user:
+        folder, pattern = home, rest
+    else:
+        folder = "/" if pattern.startswith("/") else os.getcwd()  # noqa: PTH109
+    pattern = os.path.normpath(pattern.lstrip("/"))
+    while pattern.partition("/")[0] == "..":
+        folder, pattern = os.path.dirname(folder), pattern[3:] or "."  # noqa: PTH120
+    return (folder, "") if pattern == "." else (f"{folder.rstrip('/')}/", pattern)
+
+
+def _match_local(folder: str, pattern: str) -> list[FileMetadata]:
+    """Return the local files that a pattern matches, with Beam's syntax, except that * matches a backslash.
+
+    Args:
+        folder: Literal text before the pattern, a directory with a slash at the end, or "".
+        pattern: Pattern relative to the directory.
+    """
+    start = _PATTERN_CHARACTERS.split(pattern, maxsplit=1)[0]
+    if start == pattern:
+        path = f"{folder}{pattern}"
+        return [FileSystems.get_filesystem(path).metadata(path)] if os.path.exists(path) else []  # noqa: PTH110
+    expression = re.compile(LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*"))
+    top = os.path.dirname(f"{folder}{start}")  # noqa: PTH120
+    files = []
+    for parent, _, names in os.walk(top or "."):
+        for name in names:
+            path = os.path.join(parent, name) if top else os.path.relpath(os.path.join(parent, name))  # noqa: PTH118
+            if expression.match(path.removeprefix(folder)):
+                # A file may be deleted while it is listed.
+                with suppress(OSError):
+                    files.append(FileMetadata(path, os.path.getsize(path), os.path.getmtime(path)))  # noqa: PTH202, PTH204
+    return files
 
 
 def _is_utf8(text: str) -> bool:

@@ -86,7 +86,7 @@ class ReadDocuments(beam.PTransform):
     def _splits_by_file(self, patterns: list[str]) -> Iterator[list[FileSplit]]:
         origins: dict[str, Input] = {}
         for pattern in patterns:
-            for file in match_files([pattern], "ReadDocuments"):
+            for file in match_files([pattern], "ReadDocuments", absolute_paths=False):
                 found = Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, pattern, self._weight)
                 origins.setdefault(file.path, found)
         splits = split_inputs([file for _, file in sorted(origins.items())], self._options)

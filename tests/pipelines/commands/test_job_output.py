@@ -41,6 +41,11 @@ def test_concurrent_checks_all_find_a_directory_writable(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_check_leaves_no_file_in_a_directory_like_a_pattern(tmp_path):
+    require_writable(str(tmp_path / "v[1]"))
+    assert list((tmp_path / "v[1]").iterdir()) == []
+
+
 @pytest.mark.parametrize("foreign", ["", "thesis.txt", "vocab.txt"])
 def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(foreign, tmp_path):
     """Let the same command use the directory again, unless it has other files, which may be the user's."""

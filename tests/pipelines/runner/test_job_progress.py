@@ -103,3 +103,20 @@ def test_files_are_watched_and_measured_once(tmp_path, monkeypatch, terminal):
     if not terminal:
         assert said.startswith("Stage: ")
         assert said.count("\n") == 1
+
+
+def test_only_files_of_a_directory_like_a_pattern_are_measured(tmp_path):
+    for folder in ("work1", "work[1]"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "work1" / "other.json").write_text("")
+    (tmp_path / "work[1]" / "own.json").write_text("")
+    measured = []
+
+    def amounts(path: str) -> dict[str, float]:
+        measured.append(path)
+        return {}
+
+    costs = {"own.json": 1.0, "other.json": 1.0}
+    with watch_files(Stage("Stage", f"{tmp_path}/work[1]/*.json", costs, "files", amounts)):
+        pass
+    assert measured == [f"{tmp_path}/work[1]/own.json"]

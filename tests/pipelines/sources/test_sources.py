@@ -218,6 +218,27 @@ def test_wrong_encoding_names_file_line_and_remedy(tmp_path):
             ReadOptions(encoding=encoding)
 
 
+def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
+    for folder in ("a1", "a[1]"):
+        (tmp_path / folder / "texts").mkdir(parents=True)
+        (tmp_path / folder / "texts" / "a.txt").write_text("text")
+    own = tmp_path / "a[1]" / "texts"
+    monkeypatch.chdir(own)
+    monkeypatch.setenv("HOME", str(own))
+    patterns = ["*.txt", "a.txt", "?.txt", "**", "../texts/*", "../../a[[]1]/**/*.txt", "~/*.txt"]
+    assert [[file.path for file in match_files([pattern])] for pattern in patterns] == [[f"{own}/a.txt"]] * 7
+    assert [file.path for file in match_files(["*.txt"], absolute_paths=False)] == ["a.txt"]
+    assert [file.path for file in match_files([f"{own}/*.txt"])] == [f"{tmp_path}/a1/texts/a.txt"]
+    for pattern in (".", "..", "../texts"):
+        with pytest.raises(SourceError, match="is a directory"):
+            match_files([pattern])
+
+
+def test_files_with_a_backslash_in_the_name_match(tmp_path):
+    (tmp_path / "a\\b.txt").write_text("text")
+    assert [file.path for file in match_files([f"{tmp_path}/*.txt"])] == [f"{tmp_path}/a\\b.txt"]
+
+
 def test_match_files_names_the_pattern(tmp_path):
     (tmp_path / "a.txt").write_text("A.")
     (tmp_path / "b.txt").write_text("B.")
