@@ -75,14 +75,14 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
         SourceError: A pattern matches no files, or only empty files.
     """
     files: dict[str, FileMetadata] = {}
-    for given_pattern in patterns:
-        folder, relative = _split_local(given_pattern) if absolute_paths else ("", given_pattern)
+    for typed in patterns:
+        folder, relative = _split_local(typed) if absolute_paths else ("", typed)
         pattern = f"{folder}{relative}"
         try:
             with storage_errors(pattern):
                 is_remote = "://" in pattern
                 matches = FileSystems.match([pattern])[0].metadata_list if is_remote else _match_local(folder, relative)
-        except (BeamIOError, OSError, ValueError) as error:
+        except (BeamIOError, OSError, ValueError, re.error) as error:
             raise SourceError(
                 f"{flag} {pattern} cannot be listed ({error}); check the path and its permissions"
             ) from error
@@ -117,7 +117,7 @@ def _split_local(pattern: str) -> tuple[str, str]:
     user, _, rest = pattern.partition("/")
     home = os.path.expanduser(user)  # noqa: PTH111
     if home != user:
-        folder, pattern = home, rest
+        folder, pattern = os.path.normpath(home), rest
     else:
         folder = "/" if pattern.startswith("/") else os.getcwd()  # noqa: PTH109
     pattern = os.path.normpath(pattern.lstrip("/"))

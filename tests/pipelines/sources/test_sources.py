@@ -229,6 +229,8 @@ def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
     assert [[file.path for file in match_files([pattern])] for pattern in patterns] == [[f"{own}/a.txt"]] * 7
     assert [file.path for file in match_files(["*.txt"], absolute_paths=False)] == ["a.txt"]
     assert [file.path for file in match_files([f"{own}/*.txt"])] == [f"{tmp_path}/a1/texts/a.txt"]
+    with pytest.raises(SourceError, match="cannot be listed"):
+        match_files(["[z-a].txt"])
     for pattern in (".", "..", "../texts"):
         with pytest.raises(SourceError, match="is a directory"):
             match_files([pattern])
