@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from beambert_common.atomic_files import write_atomic
 from beambert_common.typed_json import JsonError, read
@@ -28,6 +28,8 @@ _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _SECONDS_TO_START = 180.0
 _SECONDS_TO_END = 15.0
 _STATE = "cluster.json"
+# The directories of a cluster, which the next `up` removes.
+_FOLDERS = ("conf", "log", "tmp")
 # Packages that Flink accesses by reflection on Java 17; Flink's scripts open the same ones.
 _OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util")),
@@ -93,6 +95,23 @@ def settings(folder: Path, task_managers: int, rest_port: int, rpc_port: int) ->
     }
 
 
+class ClusterState(TypedDict):
+    """Content of cluster.json.
+
+    Attributes:
+        java: Java executable.
+        jars: directory of the job server's jars.
+        rest_port, pool_port: ports of the JobManager and of the worker pool.
+        processes: process id and start time by name; the time is None where a process ended at once.
+    """
+
+    java: str
+    jars: str
+    rest_port: int
+    pool_port: int
+    processes: dict[str, tuple[int, str | None]]
+
+
 class LocalCluster:
     """The processes of a cluster, by name: jobmanager, pool, taskmanager-1, taskmanager-2, ...
 
@@ -104,12 +123,16 @@ class LocalCluster:
         self.folder = folder
 
     @property
-    def state(self) -> dict[str, Any]:
-        """Return ports and process ids; empty where no cluster is running."""
+    def state(self) -> ClusterState:
+        """Return ports and process ids.
+
+        Raises:
+            SubmitError: there is no cluster, or its file is invalid.
+        """
         try:
-            return read(self.folder / _STATE, dict[str, Any])
-        except FileNotFoundError:
-            return {}
+            return read(self.folder / _STATE, ClusterState)
+        except FileNotFoundError as error:
+            raise SubmitError(f"no cluster in {self.folder}: run `up` first") from error
         except JsonError as error:
             raise SubmitError(
                 f"{self.folder / _STATE}: {error}; end the processes of the cluster and remove it"
@@ -129,9 +152,11 @@ class LocalCluster:
         """Start all processes and wait until the cluster has all its slots.
 
         Raises:
-            SubmitError: a port is taken, Java is missing, or the cluster does not start.
+            SubmitError: the directory contains files of others, a port is taken, Java is missing, or the cluster does
+                not start.
         """
-        running = [name for name in self.state.get("processes", {}) if self._runs(name)]
+        self._require_own_folder()
+        running = [name for name in self._names() if self._runs(name)]
         if running:
             raise SubmitError(f"a cluster runs already in {self.folder} ({', '.join(running)}); take it down first")
         java = find_java("java")
@@ -139,15 +164,17 @@ class LocalCluster:
             if listens(f"localhost:{port}"):
                 raise SubmitError(f"{flag} {port} is taken; choose another")
         jars = fetch_job_server()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        for name in ("conf", "log", "tmp"):
-            (self.folder / name).mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # First, so that the directory is recognized after a kill.
+        self._save({"java": java, "jars": str(jars), "rest_port": rest_port, "pool_port": pool_port, "processes": {}})
+        for name in _FOLDERS:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            (self.folder / name).mkdir()
         lines = [
             f"{key}: {value}" for key, value in settings(self.folder, task_managers, rest_port, free_port()).items()
         ]
         (self.folder / "conf/config.yaml").write_text("\n".join(lines) + "\n")
         (self.folder / "conf/log4j.properties").write_text(_LOGGING)
-        self._save({"java": java, "jars": str(jars), "rest_port": rest_port, "pool_port": pool_port, "processes": {}})
         try:
             pool = [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={pool_port}"]
             self._start("pool", pool)
@@ -164,7 +191,7 @@ class LocalCluster:
 
     def down(self) -> None:
         """Stop all processes."""
-        names = list(self.state.get("processes", {}))
+        names = self._names()
         for name in names:
             self._signal(name, signal.SIGTERM)
         deadline = time.monotonic() + _SECONDS_TO_END
@@ -193,6 +220,20 @@ class LocalCluster:
         """Wait until N TaskManagers have registered."""
         self._await(f"{number} slot(s)", lambda: FlinkCluster(self.master).overview()["slots-total"] >= number)
 
+    def _require_own_folder(self) -> None:
+        """Raise SubmitError unless the directory is new, empty, or that of a local cluster."""
+        if (self.folder / _STATE).exists() or not self.folder.exists():
+            return
+        if not self.folder.is_dir() or any(self.folder.iterdir()):
+            raise SubmitError(
+                f"--directory {self.folder} is neither empty nor the directory of a local cluster ({_STATE} is "
+                "missing): give a new or empty directory"
+            )
+
+    def _names(self) -> list[str]:
+        """Return the names of the processes; none where there is no cluster."""
+        return list(self.state["processes"]) if (self.folder / _STATE).exists() else []
+
     def _task_manager(self) -> list[str]:
         return self._jvm(_TASK_MANAGER, f"-Xmx{_TASK_MANAGER_HEAP_MB}m", "-XX:MaxMetaspaceSize=256m")
 
@@ -210,14 +251,14 @@ class LocalCluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         state = self.state
-        state["processes"][name] = [process.pid, _start_time(process.pid)]
+        state["processes"][name] = (process.pid, _start_time(process.pid))
         self._save(state)
 
-    def _save(self, state: dict[str, Any]) -> None:
+    def _save(self, state: ClusterState) -> None:
         write_atomic(self.folder / _STATE, json.dumps(state, indent=1).encode())
 
     def _runs(self, name: str) -> bool:
-        pid, started = self.state.get("processes", {}).get(name, (0, None))
+        pid, started = self.state["processes"].get(name, (0, None))
         return bool(pid) and _start_time(pid) == started is not None
 
     def _signal(self, name: str, number: int) -> None:
@@ -254,7 +295,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=("up", "down", "kill-taskmanager", "start-taskmanager"))
     parser.add_argument("number", type=int, nargs="?", default=1, help="Number of the TaskManager (default: 1)")
-    parser.add_argument("--directory", type=Path, default=cache_directory() / "cluster", help="Logs, configuration")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=cache_directory() / "cluster",
+        help="Logs and configuration; new, empty, or of an earlier cluster (default: %(default)s)",
+    )
     parser.add_argument("--taskmanagers", type=int, default=2, help="Number of TaskManagers (default: %(default)s)")
     parser.add_argument(
         "--rest_port", type=int, default=8081, help="REST port of the JobManager (default: %(default)s)"
@@ -266,8 +312,8 @@ def main(argv: list[str] | None = None) -> int:
     cluster = LocalCluster(args.directory.expanduser())
     try:
         if args.action == "up":
-            jars = fetch_job_server()
             cluster.up(args.taskmanagers, args.rest_port, args.pool_port)
+            jars = cluster.state["jars"]
             print(f"Flink is running: dashboard http://{cluster.master}, logs {cluster.folder / 'log'}. To use it:\n")
             print(f"  beambert submit flink --flink_master {cluster.master} --job_server_jar {jars} \\")
             print(f"    --environment_config {cluster.worker_pool} build --input ... --output ...")
