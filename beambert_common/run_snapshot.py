@@ -46,6 +46,23 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
     return without, whole
 
 
+def file_states(directory: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and modification time in nanoseconds of each file, by its path in the directory.
+
+    Temporary files and the lock of the output are excluded, as in a snapshot.
+    """
+    states = {}
+    for path in directory.rglob("*"):
+        relative = path.relative_to(directory)
+        if _hidden(relative):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                status = path.stat()
+                states[str(relative)] = (status.st_size, status.st_mtime_ns)
+    return states
+
+
 def _link_checkpoint(index: Path, index_in_whole: Path, index_in_without: Path) -> None:
     """Link the files of a checkpoint, which never change; link none where it is being removed.
 

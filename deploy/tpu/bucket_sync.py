@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from beambert_common.run_snapshot import snapshot
+from beambert_common.run_snapshot import file_states, snapshot
+
+_WILDCARDS = frozenset("*?[]")
 
 
 def fetch(source: str, target: Path) -> bool:
@@ -23,44 +25,90 @@ def fetch(source: str, target: Path) -> bool:
     return _storage("cp", "--recursive", source, f"{target.parent}/")[0]
 
 
-def fetch_output(bucket_path: str, output: Path) -> bool:
-    """Copy the existing output from the bucket, if there is any."""
-    exists, output_text = _storage("ls", f"{bucket_path}/", shown=False)
-    if exists:
-        output.mkdir(parents=True, exist_ok=True)
-        print_status(f"Resuming from {bucket_path}")
-        return _storage("rsync", "--recursive", bucket_path, str(output))[0]
-    if "matched no objects" in output_text:
-        return True
-    print_status(output_text)
-    return False
-
-
 def copy_file(path: Path, bucket_path: str) -> bool:
     """Copy a file to a path in a bucket; return whether it succeeded."""
     return _storage("cp", str(path), bucket_path)[0]
 
 
-def upload(output: Path, bucket_path: str, folder: Path) -> bool:
-    """Synchronize the output to the bucket; return whether it succeeded.
+class OutputSync:
+    """Copies the output of a command from a bucket at its start, and to the bucket while the command writes it.
 
-    The host may be preempted at any time. Therefore the index of a checkpoint is uploaded after its data and after all
-    files that the run wrote before it, and old checkpoints are deleted after the new one is complete.
+    Only objects that it copied or uploaded itself are deleted, after the command has removed their files.
 
     Args:
         output: the output of the command.
         bucket_path: its path in the bucket.
-        folder: directory for the snapshot, on the file system of the output.
+        folder: directory for snapshots, on the file system of the output.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    if not output.is_dir():
+
+    def __init__(self, output: Path, bucket_path: str, folder: Path) -> None:
+        self._output = output
+        self._bucket_path = bucket_path
+        self._folder = folder
+        # Names of the files that were copied from the bucket, and of those in earlier snapshots.
+        self._copied: set[str] = set()
+        self._uploaded: set[str] = set()
+        # The files that equal the objects in the bucket; None where an interrupted start left others.
+        self._unchanged: dict[str, tuple[int, int]] | None = None
+
+    def fetch(self) -> bool:
+        """Copy the existing output from the bucket, if there is any; return whether it succeeded."""
+        is_new = not self._output.exists()
+        exists, output_text = _storage("ls", f"{self._bucket_path}/", shown=False)
+        if exists:
+            self._output.mkdir(parents=True, exist_ok=True)
+            print_status(f"Resuming from {self._bucket_path}")
+            if not _storage("rsync", "--recursive", self._bucket_path, str(self._output))[0]:
+                return False
+        elif "matched no objects" not in output_text:
+            print_status(output_text)
+            return False
+        files = file_states(self._output)
+        self._copied = set(files)
+        self._unchanged = files if is_new else None
         return True
-    without_indexes, whole = snapshot(output, folder)
-    return (
-        _storage("rsync", "--recursive", str(without_indexes), bucket_path)[0]
-        and _storage("rsync", "--recursive", str(whole), bucket_path)[0]
-        and _storage("rsync", "--recursive", "--delete-unmatched-destination-objects", str(whole), bucket_path)[0]
-    )
+
+    def upload(self) -> bool:
+        """Synchronize the output to the bucket; return whether it succeeded.
+
+        Nothing is uploaded before the command has changed a file: it may refuse an output with files of others.
+
+        The host may be preempted at any time. Therefore the index of a checkpoint is uploaded after its data and after
+        all files that the run wrote before it, and old checkpoints are deleted after the new one is complete.
+        """
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._output.is_dir() or file_states(self._output) == self._unchanged:
+            return True
+        self._unchanged = None
+        without_indexes, whole = snapshot(self._output, self._folder)
+        names = set(file_states(whole))
+        # Files that no snapshot had are incomplete checkpoints, which the command removes at its start.
+        gone = {name for name in self._copied if not (self._output / name).exists()}
+        removed = (self._uploaded | gone) - names
+        self._uploaded |= names
+        if not (
+            _storage("rsync", "--recursive", str(without_indexes), self._bucket_path)[0]
+            and _storage("rsync", "--recursive", str(whole), self._bucket_path)[0]
+            and self._delete(removed)
+        ):
+            return False
+        self._copied -= removed
+        self._uploaded = names
+        return True
+
+    def _delete(self, names: set[str]) -> bool:
+        """Delete objects, indexes first, so that no incomplete checkpoint has one; return whether it succeeded."""
+        if not names:
+            return True
+        exists, listing = _storage("ls", f"{self._bucket_path}/**", shown=False)
+        if not exists and "matched no objects" not in listing:
+            print_status(listing)
+            return False
+        # `gcloud storage rm` fails for an object that does not exist, and expands wildcards.
+        there = set(listing.splitlines())
+        urls = {f"{self._bucket_path}/{name}" for name in names if not _WILDCARDS.intersection(name)} & there
+        indexes = {url for url in urls if url.endswith(".index")}
+        return all(_storage("rm", *sorted(batch))[0] for batch in (indexes, urls - indexes) if batch)
 
 
 def _storage(*words: str, shown: bool = True) -> tuple[bool, str]:

@@ -201,11 +201,12 @@ def _train(folder: JobFolder, program: str) -> int:
     # A VM sends SIGTERM before a preemption too.
     signal.signal(signal.SIGTERM, forward)
     job, place = folder.job, host(folder.job)
-    output, bucket_path = folder.path / job["output"][1], job["output"][0]
+    bucket_path, output = job["output"]
+    sync = bucket_sync.OutputSync(folder.path / output, bucket_path, folder.path / "snapshot")
     for source, target in job["inputs"]:
         if not bucket_sync.fetch(source, folder.path / target):
             return 1
-    if not bucket_sync.fetch_output(bucket_path, output):
+    if not sync.fetch():
         return 1
     if signals:
         return 128 + signal.SIGTERM
@@ -224,14 +225,14 @@ def _train(folder: JobFolder, program: str) -> int:
             break
         except subprocess.TimeoutExpired:
             if time.monotonic() >= uploaded + job["sync_seconds"]:
-                _upload(folder, place)
+                _upload(folder, place, sync)
                 uploaded = time.monotonic()
             if signals and time.monotonic() > signals[0] + job["stop_seconds"]:
                 # It waits for a host that is gone; its last checkpoint is still uploaded.
                 child.kill()
     code = code if code >= 0 else 128 - code
     for seconds in range(_LAST_UPLOADS):
-        if _upload(folder, place):
+        if _upload(folder, place, sync):
             return code
         time.sleep(2**seconds)
     bucket_sync.print_status(f"The last upload of the output to {bucket_path} failed; it contains the previous upload")
@@ -250,14 +251,12 @@ def _process_flags(job: dict[str, Any], place: Host) -> list[str]:
     ]
 
 
-def _upload(folder: JobFolder, place: Host) -> bool:
+def _upload(folder: JobFolder, place: Host, sync: bucket_sync.OutputSync) -> bool:
     """Copy the output of the chief, and the log of every host where the job has several; return whether it worked."""
     job = folder.job
     if job["logs"]:
         bucket_sync.copy_file(folder.log, f"{job['logs']}/slice-{place.slice_id}-worker-{place.worker}.log")
-    if not place.is_chief:
-        return True
-    return bucket_sync.upload(folder.path / job["output"][1], job["output"][0], folder.path / "snapshot")
+    return sync.upload() if place.is_chief else True
 
 
 def _tpu_variables(folder: JobFolder) -> dict[str, str]:

@@ -195,15 +195,17 @@ def test_a_file_that_changes_twice_in_a_second_is_copied_again(tmp_path, monkeyp
     from tests.deploy.tpu import tpu_stand_in
 
     def storage(*words, shown=True):
+        assert words[0] == "rsync"
         source, target = Path(words[-2]), Path(words[-1])
-        return tpu_stand_in.rsync(source, target, len(words) == 4, [str(source), str(target)]) == 0, ""
+        return tpu_stand_in.rsync(source, target, [str(source), str(target)]) == 0, ""
 
     (tmp_path / "script.json").write_text("{}")
     monkeypatch.setattr(bucket_sync, "_storage", storage)
     (tmp_path / "run").mkdir()
+    sync = bucket_sync.OutputSync(tmp_path / "run", str(tmp_path / "bucket"), tmp_path / "snapshot")
     for number in range(5):
         (tmp_path / "run/best.json").write_text(str(number))
-        assert bucket_sync.upload(tmp_path / "run", str(tmp_path / "bucket"), tmp_path / "snapshot")
+        assert sync.upload()
         assert (tmp_path / "bucket/best.json").read_text() == str(number)
 
 
@@ -213,15 +215,18 @@ def test_an_index_is_uploaded_after_the_files_it_refers_to(tmp_path, monkeypatch
     checkpoints_seen = []
 
     def storage(*words, shown=True):
+        if words[0] == "ls":
+            return True, "\n".join(f"{place}/{name}" for name in files(place))
+        if words[0] == "rm":
+            for path in words[1:]:
+                Path(path).unlink()
+                check()
+            return True, ""
         source, target = Path(words[-2]), Path(words[-1])
         for name in sorted(files(source), reverse=True):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source / name, target / name)
             check()
-        if "--delete-unmatched-destination-objects" in words:
-            for name in sorted(files(target) - files(source)):
-                (target / name).unlink()
-                check()
         return True, ""
 
     def check():
@@ -234,12 +239,13 @@ def test_an_index_is_uploaded_after_the_files_it_refers_to(tmp_path, monkeypatch
         checkpoints_seen.append(max(whole, default=0))
 
     monkeypatch.setattr(bucket_sync, "_storage", storage)
+    sync = bucket_sync.OutputSync(output, str(place), tmp_path / "snapshot")
     make_checkpoint(output, 1)
     for step in (2, 3):
         make_checkpoint(output, step)
         (output / "metrics.jsonl").write_text(json.dumps({"step": step}))
         (output / f"model.ckpt-{step - 1}.index").unlink()
-        assert bucket_sync.upload(output, str(place), tmp_path / "snapshot")
+        assert sync.upload()
     # After the first checkpoint has arrived, there is always one to resume from.
     assert set(checkpoints_seen[checkpoints_seen.index(2) :]) == {2, 3}
     assert files(place) == {
@@ -285,6 +291,62 @@ output = pathlib.Path("places/b/r")
 output.mkdir(parents=True)
 (output / "seen").write_text(os.environ["OWN"] + (pathlib.Path("places/b/d/dataset.json").read_text()))
 """
+
+
+def test_objects_of_others_are_neither_deleted_nor_replaced(tmp_path, monkeypatch):
+    """Objects that a snapshot leaves out, and objects that another program writes during the run, stay."""
+    trains = """
+import pathlib, time
+output = pathlib.Path("places/b/r")
+for name in ("model.ckpt-2.data-00000-of-00001", "old.json"):
+    (output / name).unlink()
+(output / "run.json").write_text("{}")
+(output / "early.json").write_text("{}")
+bucket = pathlib.Path(BUCKET)
+while not (bucket / "early.json").exists():
+    time.sleep(0.05)
+(bucket / "added.txt").write_text("by another program")
+(output / "early.json").unlink()
+"""
+    bucket = tmp_path / "cloud/buckets/b/r"
+    _, folder = on_host(tmp_path, monkeypatch, trains.replace("BUCKET", repr(str(bucket))))
+    theirs = {".hidden", "notes.unfinished", "build.lock", "model.ckpt-9.state.json", "notes/todo.txt"}
+    for name in (*theirs, "model.ckpt-2.data-00000-of-00001", "old.json"):
+        (bucket / name).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / name).write_text("earlier")
+    output, code = in_process(folder, ["work"])
+    assert code == 0, output
+    assert files(bucket) == {*theirs, "added.txt", "run.json"}
+
+
+def test_an_output_that_the_command_refuses_is_not_uploaded(tmp_path, monkeypatch):
+    cloud, folder = on_host(tmp_path, monkeypatch, "import sys, time; time.sleep(1); sys.exit(1)")
+    bucket = cloud.bucket("gs://b/r")
+    bucket.mkdir(parents=True)
+    (bucket / "thesis.tex").write_text("text")
+    _, code = in_process(folder, ["work"])
+    assert code == 1
+    assert files(bucket) == {"thesis.tex"}
+    calls = [json.loads(line) for line in (cloud.state / "calls.jsonl").read_text().splitlines()]
+    assert [call for call in calls if call[:2] == ["storage", "rsync"] and call[-2].startswith("gs://")] == []
+
+
+def test_a_failed_deletion_is_repeated_by_the_next_upload(tmp_path, monkeypatch):
+    cloud, _ = on_host(tmp_path, monkeypatch, "")
+    output, bucket = tmp_path / "run", cloud.bucket("gs://b/r")
+    sync = bucket_sync.OutputSync(output, "gs://b/r", tmp_path / "snapshot")
+    make_checkpoint(output, 1)
+    assert sync.upload()
+    shutil.rmtree(output)
+    make_checkpoint(output, 2)
+    # The new checkpoint is copied, then the list of objects fails.
+    cloud.plan(storage_fails=["", "", "HTTPError 503"])
+    assert not sync.upload()
+    assert (bucket / "model.ckpt-1.index").exists()
+    # Another program deleted one of the objects.
+    (bucket / "model.ckpt-1.state.json").unlink()
+    assert sync.upload()
+    assert files(bucket) == files(output)
 
 
 def test_the_metadata_server_gives_the_number_of_the_host(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ Flags that gcloud 528 does not have are rejected.
 import fcntl
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -325,6 +324,19 @@ def storage(verb: str, words: list[str]) -> int:
         return error(f"storage.{verb}", failure)
     flags = [word for word in words if word.startswith("--")]
     places = [word for word in words if not word.startswith("--")]
+    if verb == "ls" and places[0].endswith("/**"):
+        folder = local(places[0][:-3])
+        names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+        print(*(f"{places[0][:-3]}/{name}" for name in names), sep="\n")
+        return 0 if names else error("storage.ls", "One or more URLs matched no objects.")
+    if verb == "rm":
+        assert not flags
+        missing = [place for place in places if not local(place).is_file()]
+        for place in places:
+            local(place).unlink(missing_ok=True)
+        if missing:
+            return error("storage.rm", f"The following URLs matched no objects or files:\n{missing}")
+        return 0
     if verb == "ls":
         folder = local(places[0])
         found = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -346,12 +358,11 @@ def storage(verb: str, words: list[str]) -> int:
         copy(source, target / source.name)
         return 0
     assert verb == "rsync"
-    assert "--recursive" in flags
-    assert set(flags) <= {"--recursive", "--delete-unmatched-destination-objects"}
-    return rsync(source, target, "--delete-unmatched-destination-objects" in flags, places)
+    assert flags == ["--recursive"]
+    return rsync(source, target, places)
 
 
-def rsync(source: Path, target: Path, deletes: bool, places: list[str]) -> int:
+def rsync(source: Path, target: Path, places: list[str]) -> int:
     if not source.is_dir():
         return error("storage.rsync", f"Did not find existing container at: {places[0]}")
     wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
@@ -369,10 +380,6 @@ def rsync(source: Path, target: Path, deletes: bool, places: list[str]) -> int:
             shutil.copy2(new, unfinished)
             unfinished.replace(old)
         time.sleep(script("storage_seconds", 0))
-    if deletes:
-        for name in there - wanted:
-            if not re.search(r"\.partial-\d+$", name.name):
-                (target / name).unlink()
     return 0
 
 
