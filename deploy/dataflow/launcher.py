@@ -14,11 +14,10 @@ from beambert_common.command_line.path_flags import path_arguments
 from deploy.dataflow import flags as dataflow_flags
 from deploy.dataflow import graph
 from deploy.dataflow.template import COMMANDS, parameters_of
-from pipelines import dataset
-from pipelines.corpus import corpus_manifest
 from pipelines.errors import DatasetError, OutputError, SubmitError
+from pipelines.io.output_directory import CORPUS_ENTRIES, listed
 from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import absolute
+from pipelines.runner.job_output import absolute, entries_in
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
 
@@ -68,7 +67,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     dataflow_flags.require_cloud_paths(path_arguments(parser, args))
     options = pipeline_runner.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
-    _require_empty_output(command, absolute(args.output))
+    _require_empty_output(command, args.input, absolute(args.output))
     (job,) = graph.jobs_of(module.configure(args))
     job.prepare()
     pipeline = beam.Pipeline(options=options)
@@ -76,12 +75,21 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     return pipeline.run()
 
 
-def _require_empty_output(command: str, output: str) -> None:
-    """Raise SubmitError where the output is not empty: a template can neither hold a lock nor resume a job."""
-    name, files = (corpus_manifest.FILE_NAME, "corpus") if command == "corpus" else (dataset.FILE_NAME, "shards")
-    if FileSystems.match([f"{output}/{files}/*"])[0].metadata_list or FileSystems.exists(f"{output}/{name}"):
+def _require_empty_output(command: str, source: str | list[str], output: str) -> None:
+    """Raise SubmitError where the output is not empty: a template can neither hold a lock nor resume a job.
+
+    Args:
+        command: "corpus" or "pretraining-data".
+        source: value of --input. The output of pretraining-data may be the corpus that it reads.
+        output: absolute path of the output.
+    """
+    reads_output = command == "pretraining-data" and isinstance(source, str) and absolute(source) == output
+    # An object with an empty name stands for the directory in some tools.
+    names = entries_in(output) - (CORPUS_ENTRIES if reads_output else frozenset()) - {""}
+    if names:
         raise SubmitError(
-            f"output {output} contains files of an earlier job in {files}/: use another output, or delete them"
+            f"output {output} contains {listed(sorted(name for name in names if '/' not in name))}: use an empty "
+            "output, because a template does not resume"
         )
 
 

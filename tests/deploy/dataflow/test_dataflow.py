@@ -413,12 +413,16 @@ def test_a_flex_template_writes_the_job_without_packages_to_install(cloud, capsy
     content = made[options["pipelineUrl"].removeprefix(f"gs://{BUCKET}/template/")]
     assert hashlib.sha256(content).hexdigest() == options["pipelineProtoHash"]
 
-    # An invalid parameter and an output with files of an earlier job are errors.
+    # An invalid parameter and an output with any other file are errors.
     assert launcher.main("corpus", [*parameters, "--fix_mojibake=yes"]) == 1
     assert "invalid --fix_mojibake 'yes': must be true or false" in capsys.readouterr().err
-    cloud.bucket().blob("templated/corpus/left.parquet").upload_from_string(b"x")
-    assert launcher.main("corpus", parameters) == 1
-    assert "contains files of an earlier job" in capsys.readouterr().err
+    for name in ("corpus/left.parquet", "vocab.txt"):
+        cloud.bucket().blob(f"templated/{name}").upload_from_string(b"x")
+        assert launcher.main("corpus", parameters) == 1
+        assert f"gs://{BUCKET}/templated contains {name.partition('/')[0]}: use an empty output" in (
+            capsys.readouterr().err
+        )
+        cloud.bucket().blob(f"templated/{name}").delete()
 
 
 def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):

@@ -7,9 +7,10 @@ import pytest
 from google.cloud import dataflow
 from google.protobuf import json_format
 
-from deploy.dataflow import template
+from deploy.dataflow import launcher, template
 from deploy.dataflow.launcher import to_flags
 from deploy.dataflow.template import COMMANDS, container_spec, metadata, parameters_of
+from pipelines.errors import SubmitError
 from tests.conftest import ROOT
 
 IMAGES = ROOT / "deploy" / "images"
@@ -86,6 +87,29 @@ def test_parameters_become_flags():
     plain = parser.parse_args(["--input", "gs://bucket/a", "gs://bucket/b", "--output", "gs://bucket/o"])
     assert args == plain
     assert rest == ["--job_name=x"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["vocab.txt", "report.html", "rejected/a.jsonl", "notes/todo.txt", "shards/a"])
+def test_an_output_with_any_other_file_is_refused(tmp_path, command, name):
+    launcher._require_empty_output(command, "gs://bucket/corpus", str(tmp_path))
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(SubmitError) as caught:
+        launcher._require_empty_output(command, "gs://bucket/corpus", str(tmp_path))
+    assert str(caught.value) == (
+        f"output {tmp_path} contains {name.partition('/')[0]}: use an empty output, because a template does not resume"
+    )
+
+
+def test_the_output_of_pretraining_data_may_be_its_corpus(tmp_path):
+    for name in ("corpus.json", "vocab.txt", "corpus/a.parquet", "rejected/a.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    launcher._require_empty_output("pretraining-data", f"{tmp_path}/", str(tmp_path))
+    (tmp_path / "report.html").touch()
+    with pytest.raises(SubmitError, match=r"contains report\.html: use an empty output"):
+        launcher._require_empty_output("pretraining-data", str(tmp_path), str(tmp_path))
 
 
 def pins(path) -> set[tuple[str, str]]:
