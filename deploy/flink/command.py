@@ -51,6 +51,8 @@ COMMON_FLAGS = (
 
 RUNS = ("build", "corpus", "pretraining-data")
 
+# Port of `deploy.flink.worker_pool`, which imports Beam.
+_WORKER_POOL = "localhost:50000"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # Beam's flags that `submit flink` sets, which are rejected after the command.
 _RESERVED = ("--runner", "--job_endpoint", "--environment_type", "--environment_config", "--parallelism", "--job_name")
@@ -66,12 +68,17 @@ class FlinkConfig(FlagConfig):
     flink_master: str
     parallelism: int | None = None
     environment_type: str = "EXTERNAL"
-    environment_config: str = "localhost:50000"
+    environment_config: str | None = None
     shared_paths: bool = False
     flink_version: str | None = None
     job_server_jar: str | None = None
     job_endpoint: str | None = None
     java: str = "java"
+
+    @property
+    def worker_pool(self) -> str:
+        """Return host:port of the worker pool of the environment EXTERNAL."""
+        return self.environment_config or _WORKER_POOL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,9 +105,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--environment_config",
-        default=FlinkConfig.environment_config,
         metavar="CONFIG",
-        help="Configuration of the environment: for EXTERNAL, host:port of the worker pool as each TaskManager sees it",
+        help="Configuration of the environment: for EXTERNAL, host:port of the worker pool as each TaskManager sees it "
+        f"(default: {_WORKER_POOL}); for DOCKER, the image (default: Beam's); PROCESS requires it, as JSON",
     )
     group.add_argument(
         "--shared_paths",
@@ -166,7 +173,9 @@ def beam_flags(config: FlinkConfig, endpoint: str, properties: ClusterProperties
     ]
     if properties.keeps_workers:
         flags.append(f"--environment_cache_millis={MILLISECONDS_IDLE}")
-    if config.environment_type != "LOOPBACK":
+    if config.environment_type == "EXTERNAL":
+        flags.append(f"--environment_config={config.worker_pool}")
+    elif config.environment_type != "LOOPBACK" and config.environment_config:
         flags.append(f"--environment_config={config.environment_config}")
     return flags
 
@@ -192,6 +201,11 @@ def run(config: FlinkConfig, command: "Command") -> int:
     for flag in command.beam_flags:
         if flag.split("=")[0] in _RESERVED:
             raise SubmitError(f"{flag.split('=')[0]} is a flag of submit flink: put it before {command.name}")
+    has_options = any(flag.split("=")[0] == "--environment_options" for flag in command.beam_flags)
+    if config.environment_type == "PROCESS" and not (config.environment_config or has_options):
+        raise SubmitError(
+            '--environment_type PROCESS requires --environment_config, such as \'{"command": "/path/to/worker"}\''
+        )
     properties = _check(config, command, cluster, name)
     print(f"Flink: {cluster.url}, parallelism {properties.parallelism}", flush=True)
     with tempfile.TemporaryDirectory(prefix="beambert-flink-") as temporary, interrupted_by_signals():
@@ -248,9 +262,9 @@ def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name:
             f"--flink_version {config.flink_version} does not match Flink {version} at {cluster.url}: omit the flag"
         )
     local = cluster.host in _LOCAL_HOSTS
-    if local and config.environment_type == "EXTERNAL" and not listens(config.environment_config):
+    if local and config.environment_type == "EXTERNAL" and not listens(config.worker_pool):
         raise SubmitError(
-            f"--environment_config {config.environment_config}: no Python worker pool listens at this address; start "
+            f"--environment_config {config.worker_pool}: no Python worker pool listens at this address; start "
             "`python -m deploy.flink.worker_pool` next to each TaskManager"
         )
     if not local and not config.shared_paths:

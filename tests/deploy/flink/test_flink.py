@@ -200,6 +200,26 @@ def test_the_flags_that_beam_is_given():
     assert any("--environment_cache_millis=" in flag for flag in flags)
 
 
+@pytest.mark.parametrize(
+    ("flags", "config"),
+    [
+        ((), ["--environment_config=localhost:50000"]),
+        (("--environment_type=DOCKER",), []),
+        (("--environment_type=DOCKER", "--environment_config=image:1"), ["--environment_config=image:1"]),
+        (("--environment_type=PROCESS", '--environment_config={"command": "x"}'),) * 2,
+        (("--environment_type=LOOPBACK",), []),
+    ],
+)
+def test_only_a_worker_pool_has_a_default_configuration(flags, config):
+    properties = flink.ClusterProperties(3, False, "2.0")
+    passed = flink.beam_flags(_config("--flink_master=a:8081", *flags), "localhost:7", properties, "beambert-1")
+    assert [flag for flag in passed if flag.startswith("--environment_config")] == list(config)[-1:]
+
+
+def test_the_process_environment_requires_a_configuration(submit):
+    assert "--environment_type PROCESS requires --environment_config" in submit("--environment_type=PROCESS")
+
+
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
 def test_a_command_that_is_stopped_cancels_its_jobs_alone(cluster, raised):
     cluster.job("ours", "FINISHED")
