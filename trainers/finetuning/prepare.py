@@ -182,9 +182,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     known = {
         name: old.options[name]
         for name, default in {**task_defaults(config.task), "group_by_length": True}.items()
-        if name in old.options
-        and name not in (*excluded, *config.given_options)
-        and getattr(config, name) == default
+        if name in old.options and name not in (*excluded, *config.given_options) and getattr(config, name) == default
     }
     if config.max_seq_length is None:
         known["max_seq_length"] = old.max_seq_length
