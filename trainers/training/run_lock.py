@@ -24,7 +24,7 @@ def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
 
     Args:
         output: value of --output.
-        config: configuration with the processes that train together.
+        config: configuration with the backend chosen, and the processes that train together.
 
     Raises:
         OutputError: another process holds the lock, or the directory is not writable.
@@ -41,10 +41,13 @@ def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
 def is_chief(config: RunConfig) -> bool:
     """Return whether this process writes the files of a run, of several that train together.
 
+    TF_CONFIG names the machines of TensorFlow only: cluster managers set it for every program.
+
     Args:
         config: configuration with the backend chosen.
     """
-    if config.strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ:
+    uses_tf_config = config.backend == "tensorflow" and config.strategy in ("auto", "multi_worker")
+    if uses_tf_config and "TF_CONFIG" in os.environ:
         return _is_chief(os.environ["TF_CONFIG"])
     return config.processes is None or config.processes.is_chief
 

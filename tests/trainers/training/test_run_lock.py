@@ -33,14 +33,27 @@ def test_only_the_chief_of_several_machines_holds_the_lock(cluster, kind, index,
 
     for strategy in ("auto", "multi_worker"):
         become(kind, index)
-        with run_lock(tmp_path, config(strategy)):
+        with run_lock(tmp_path, config(strategy, backend="tensorflow")):
             assert (tmp_path / LOCK_NAME).exists() == chief
             # The other workers start while the chief holds the lock.
             become("worker", 1)
-            with run_lock(tmp_path, config(strategy)):
+            with run_lock(tmp_path, config(strategy, backend="tensorflow")):
                 pass
-    with run_lock(tmp_path, config("single")):
+    with run_lock(tmp_path, config("single", backend="tensorflow")):
         assert (tmp_path / LOCK_NAME).exists()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_tf_config_does_not_determine_the_chief_with_jax(index, tmp_path, monkeypatch):
+    # Vertex AI and Kubeflow set TF_CONFIG for every program.
+    task = {"cluster": {"worker": HOSTS}, "task": {"type": "worker", "index": index}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    with run_lock(tmp_path, config("auto", backend="jax")):
+        assert (tmp_path / LOCK_NAME).exists()
+    for process_id in range(2):
+        group = {"coordinator_address": "a:1", "num_processes": 2, "process_id": process_id}
+        with run_lock(tmp_path, config("auto", backend="jax", **group)):
+            assert (tmp_path / LOCK_NAME).exists() == (process_id == 0)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "mirrored", "multi_worker"])
@@ -83,10 +96,10 @@ def test_tensorflow_distribution_has_the_same_chief(cluster, kind, index, chief,
 def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(tf_config, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", tf_config)
     with (
-        run_lock(tmp_path, config("multi_worker")),
+        run_lock(tmp_path, config("multi_worker", backend="tensorflow")),
         pytest.raises(OutputError, match=f"in use by process {os.getpid()} on"),
     ):
-        run_lock(tmp_path, config("multi_worker")).__enter__()
+        run_lock(tmp_path, config("multi_worker", backend="tensorflow")).__enter__()
 
 
 def test_the_lock_of_a_run_is_not_copied_to_a_bucket(tmp_path):
