@@ -62,17 +62,16 @@ class _Lock:
             with self._mutex:
                 if self._released.is_set():
                     return
-                try:
-                    self._generation = objects.write(self._path, self._content, self._generation)
-                except ChangedError:
-                    # Where the answer to a request was lost, the object is still this lock.
-                    found = objects.object_at(self._path)
-                    if found is None or objects.read(found) != self._content:
-                        return
-                    self._generation = found.generation
-                except StorageError:
-                    # The network may be back at the next attempt.
-                    continue
+                # After an error, the network may be back at the next attempt.
+                with contextlib.suppress(StorageError):
+                    try:
+                        self._generation = objects.write(self._path, self._content, self._generation)
+                    except ChangedError:
+                        # Where the answer to a request was lost, the object is still this lock.
+                        found = objects.object_at(self._path)
+                        if found is None or objects.read(found) != self._content:
+                            return
+                        self._generation = found.generation
 
 
 def _acquired(label: str, path: str, content: bytes, show: Callable[[str], None]) -> int:
