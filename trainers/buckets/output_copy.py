@@ -135,8 +135,16 @@ class OutputCopy:
             self._write_state()
 
     def _remove_others(self, there: Mapping[str, BucketObject]) -> None:
-        """Remove the local files that are not copies of objects, and the directories that become empty."""
-        for path in sorted(self._path.rglob("*"), reverse=True):
+        """Remove the local files that are not copies of objects, and the directories that become empty.
+
+        Other outputs within this one are kept, each with its list of objects.
+        """
+        paths = sorted(self._path.rglob("*"), reverse=True)
+        others = {path for path in paths if path.is_dir() and cache.state_path(path).is_file()}
+        others |= {cache.state_path(path) for path in others}
+        for path in paths:
+            if not others.isdisjoint((path, *path.parents)):
+                continue
             if path.is_dir() and not path.is_symlink():
                 if not any(path.iterdir()):
                     path.rmdir()

@@ -246,3 +246,44 @@ def test_a_lock_that_another_process_took_is_left_alone(cloud, run, fast):
         blob.upload_from_string("theirs")
         time.sleep(0.4)
     assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/")) == {"build.lock": b"theirs"}
+
+
+def test_a_lock_is_written_again_after_errors_of_the_network(cloud, run, fast, monkeypatch):
+    url, _, _ = run
+    object_at, errors = objects.object_at, []
+
+    def lost(path, content, generation):
+        raise ChangedError(f"{path} was written by another process")
+
+    def failing(path):
+        errors.append(path)
+        raise objects.StorageError(f"{path} cannot be read")
+
+    with output_lock.lock_output("--output o", url, lambda _: None):
+        before = object_at(f"{url}/build.lock").generation
+        with monkeypatch.context() as patch:
+            patch.setattr(objects, "write", lost)
+            patch.setattr(objects, "object_at", failing)
+            time.sleep(0.5)
+        assert errors
+        end = time.monotonic() + 10
+        while object_at(f"{url}/build.lock").generation == before and time.monotonic() < end:
+            time.sleep(0.05)
+        assert object_at(f"{url}/build.lock").generation != before
+
+
+def test_an_output_within_another_one_keeps_its_local_files(cloud, run):
+    url, path, start = run
+    start()
+    inner_path = path / "x"
+    inner_path.parent.mkdir(exist_ok=True)
+    inner = OutputCopy(f"{url}/x", inner_path)
+    inner.download(lambda _: None)
+    write(inner_path, sub__saved="1")
+    inner.upload()
+    write(inner_path, unsaved="2")
+    write(path, other="3")
+    start()
+    assert (inner_path / "unsaved").read_text() == "2"
+    assert bucket_cache.state_path(inner_path).exists()
+    assert not (path / "other").exists()
