@@ -66,8 +66,9 @@ def _fetch_directory(url: str, path: Path, listed: Sequence[BucketObject], show:
     wanted = [found for found in _needed(listed, path) if found.name not in shards]
     kept = {found.name for found in wanted} | shards
     for old in sorted(path.rglob("*")) if path.is_dir() else []:
-        if old.is_file() and str(old.relative_to(path)) not in kept:
-            old.unlink()
+        # Hidden files may be incomplete copies of another command.
+        if old.is_file() and not old.name.startswith(".") and str(old.relative_to(path)) not in kept:
+            old.unlink(missing_ok=True)
     _copy(wanted, path, show)
     dataset_copies.write_list(url, path, [found for found in listed if found.name in shards])
 

@@ -51,6 +51,16 @@ def test_a_copied_directory_equals_the_current_one_in_the_bucket(cloud, lines):
     assert files(input_copies.fetch(f"gs://{BUCKET}/model", lines.append)) == {"sub/b": b"new"}
 
 
+def test_the_incomplete_files_of_another_command_are_kept(cloud, lines):
+    put(cloud, ["shared/a"])
+    path = input_copies.fetch(f"gs://{BUCKET}/shared", lines.append)
+    for name in (".b.0123abcd.unfinished", "old"):
+        (path / name).write_text("x")
+    put(cloud, ["shared/b"])
+    input_copies.fetch(f"gs://{BUCKET}/shared", lines.append)
+    assert files(path).keys() == {"a", "b", ".b.0123abcd.unfinished"}
+
+
 def test_a_directory_replaces_a_file_of_the_same_name_and_back(cloud, lines):
     put(cloud, ["kind"])
     assert input_copies.fetch(f"gs://{BUCKET}/kind", lines.append).is_file()
