@@ -151,8 +151,13 @@ class PretrainingRun:
 
     def _write_run_files(self) -> None:
         """Write the files that identify the run directory, before the first step."""
-        plan, output = self.plan, self.output
-        new = native.load(output) is None or run_manifest.last_step(output) is None
+        output, last_step = self.output, run_manifest.last_step(self.output)
+        old = run_manifest.load(output)
+        if old is not None and last_step is not None and last_step >= self.plan.stages[-1].end_step:
+            # No step follows, and the record must describe the steps that the checkpoint was trained for.
+            self.plan = self.plan._replace(record=old)
+        plan = self.plan
+        new = native.load(output) is None or last_step is None
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
         if new:
             origin = None

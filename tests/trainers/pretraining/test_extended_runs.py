@@ -1,11 +1,13 @@
-"""Test runs with `--lr_schedule wsd` that are extended: from before the decay, and from their last checkpoint."""
+"""Test runs that are extended: from before the decay, from their last checkpoint, and after a command with fewer steps."""
 
 import json
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from trainers.commands import pretrain
+from trainers.errors import TrainingError
 
 FLAGS = ("--do_train", "--lr_schedule", "wsd", "--num_warmup_steps", "2", "--keep_checkpoint_max", "1")
 
@@ -52,3 +54,12 @@ def test_an_extended_run_continues_from_before_the_decay_or_at_the_peak(tmp_path
     assert str(tmp_path / "extended/checkpoints/model.ckpt-16") in said
     assert np.allclose(learning_rates(tmp_path / "extended")[20:24], 0.01)
     assert checkpoint_steps(tmp_path / "extended") == [24, 30]
+
+
+def test_fewer_steps_than_trained_leave_the_record_of_the_run(tmp_path, options):
+    pretrain.run(options("--do_train"))
+    record = (tmp_path / "output/run.json").read_bytes()
+    assert pretrain.run(options("--do_train", "--num_train_steps", "3")) == 0
+    assert (tmp_path / "output/run.json").read_bytes() == record
+    with pytest.raises(TrainingError, match=r"the batch size at step 3 \(4 before, 2 now\)"):
+        pretrain.run(options("--do_train", "--num_train_steps", "9", "--batch_ramp", "4:3,2:9"))
