@@ -95,6 +95,10 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
         raise TrainingError(
             f"--output {output} contains a fine-tuning run of {old.options['task']}; give another --output"
         )
+    if not config.do_train and old is not None and old.options.get("no_next_sentence"):
+        config = dataclasses.replace(config, no_next_sentence=True)
+    if config.do_train:
+        _check_best_metric(config, datasets)
     config, needs_steps = _with_steps(config, output, old)
     row_lengths = [dataset.max_seq_length for dataset in datasets]
     assert config.num_train_steps is not None
@@ -153,6 +157,8 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
     Raises:
         TrainingError: --max_train_time differs from that of a run in the directory that has a checkpoint.
     """
+    if not config.do_train and old is not None and config.num_train_steps is None:
+        return dataclasses.replace(config, num_train_steps=old.stages[-1].end_step), False
     if config.max_train_time is None:
         return dataclasses.replace(config, num_train_steps=config.num_train_steps or DEFAULT_TRAIN_STEPS), False
     steps = None if old is None else old.stages[-1].end_step
@@ -164,6 +170,18 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
             "fixed when it started; omit the flag, and give --num_train_steps to extend the run"
         )
     return dataclasses.replace(config, num_train_steps=_PROVISIONAL_STEPS), config.do_train
+
+
+def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> None:
+    """Raise TrainingError if no evaluation of the run has the metric --best_metric."""
+    metrics = ["loss", "masked_lm_accuracy", "masked_lm_loss"]
+    if not config.no_next_sentence and any("next_sentence_labels" in dataset.features for dataset in datasets):
+        metrics += ["next_sentence_accuracy", "next_sentence_loss"]
+    if config.best_metric not in metrics:
+        raise TrainingError(
+            f"invalid --best_metric {config.best_metric}: not a metric of the evaluation; choose from "
+            f"{', '.join(metrics)}"
+        )
 
 
 def _mask_rates(
@@ -258,6 +276,13 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
         )
     elif not do_train and old is not None:
         _check_same_rules(f"--output {output}", WordRules.of(old), plan)
+        if plan.config.model is not None:
+            old_config = BertConfig.load(output / native.CONFIG_FILE_NAME)
+            differences = run_manifest.model_differences(old_config, plan.model_config)
+            if differences:
+                raise TrainingError(
+                    f"{output} contains a run that differs in {', '.join(differences)}; omit --model {plan.config.model}"
+                )
 
 
 def _check_same_rules(model: str, rules: WordRules, plan: PretrainingPlan) -> None:

@@ -221,16 +221,21 @@ def check_same_run(
         for name in _FIXED
         if old.options.get(name) != new.options.get(name)
     ]
-    differences += [
-        f"model {field.name} ({getattr(old_config, field.name)} before, {getattr(new_config, field.name)} now)"
-        for field in dataclasses.fields(BertConfig)
-        if getattr(old_config, field.name) != getattr(new_config, field.name)
-    ]
+    differences += model_differences(old_config, new_config)
     if differences:
         raise TrainingError(
             f"{output} contains a run that differs in {', '.join(differences)}; give another --output, or the options "
             f"recorded in {output / FILE_NAME}{remedy}"
         )
+
+
+def model_differences(old: BertConfig, new: BertConfig) -> list[str]:
+    """Return the values in which the configuration of a command's model differs from that of the run, for messages."""
+    return [
+        f"model {field.name} ({getattr(old, field.name)} before, {getattr(new, field.name)} now)"
+        for field in dataclasses.fields(BertConfig)
+        if getattr(old, field.name) != getattr(new, field.name)
+    ]
 
 
 def changes(old: RunRecord, new: RunRecord) -> list[str]:

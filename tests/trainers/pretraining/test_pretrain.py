@@ -250,6 +250,38 @@ def test_evaluation_on_other_data_needs_the_same_vocabulary(tmp_path, options):
         pretrain.run(options("--do_eval", "--data", str(other)))
 
 
+def test_evaluation_alone_needs_the_model_configuration_of_the_run(tmp_path, options):
+    pretrain.run(options("--num_train_steps", "1", "--do_train"))
+    config = BertConfig.load(tmp_path / "model.json")
+    # The weights have the same shapes with another number of heads.
+    other = tmp_path / "other.json"
+    other.write_text(dataclasses.replace(config, num_attention_heads=4).to_json(), encoding="utf-8")
+    with pytest.raises(TrainingError, match=r"differs in model num_attention_heads \(2 before, 4 now\); omit --model"):
+        pretrain.run(options("--do_eval", "--model", str(other)))
+    assert not (tmp_path / "output" / "eval_results.txt").exists()
+
+
+def test_evaluation_alone_uses_the_recorded_steps_and_objective(tmp_path, options, capsys):
+    pretrain.run(options("--do_train", "--no_next_sentence"))
+    capsys.readouterr()
+    assert pretrain.run(dataclasses.replace(options("--do_eval"), num_train_steps=None)) == 0
+    assert "step 6/6  validation" in capsys.readouterr().out
+    results = json.loads((tmp_path / "output" / "eval_results.json").read_text(encoding="utf-8"))
+    assert "masked_lm_loss" in results
+    assert not [name for name in results if name.startswith("next_sentence")]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--best_metric", "dev_accuracy"), ("--best_metric", "next_sentence_loss", "--no_next_sentence")]
+)
+def test_a_best_metric_that_no_evaluation_has_is_an_error_before_training(tmp_path, options, flags):
+    with pytest.raises(
+        TrainingError, match=f"invalid --best_metric {flags[1]}: not a metric of the evaluation; choose from loss, mask"
+    ):
+        pretrain.run(options(*flags))
+    assert not (tmp_path / "output" / "checkpoints").exists()
+
+
 def test_init_checkpoint_takes_the_weights_alone(tmp_path, options, capsys):
     first, second = tmp_path / "first", tmp_path / "second"
     pretrain.run(options("--output", str(first), "--do_train"))
