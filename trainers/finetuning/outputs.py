@@ -1,6 +1,7 @@
 """Write the model files of a fine-tuning run, and print its summary."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -115,4 +116,4 @@ def print_summary(
     if checkpoint is not None:
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())
         example = _EXAMPLES.get(plan.task.head, "'a text ||| another'" if pairs else "'some text'")
-        print_status(f"Try it       beambert predict {output} {example}")
+        print_status(f"Try it       beambert predict {shlex.quote(str(output))} {example}")

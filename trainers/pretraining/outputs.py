@@ -1,6 +1,7 @@
 """Write the model files of a pretraining run, and print the summary at its end."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,4 +90,4 @@ def print_summary(
         print_status(f"Goodput      {summary(goodput)}")
     print_status(f"Report       {output / 'report.html'}")
     print_status(f"TensorBoard  tensorboard --logdir {output / 'logs'}")
-    print_status(f"Try it       beambert fill-mask {output} 'The capital of France is [MASK].'")
+    print_status(f"Try it       beambert fill-mask {shlex.quote(str(output))} 'The capital of France is [MASK].'")
