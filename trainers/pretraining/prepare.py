@@ -173,7 +173,7 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
 
 
 def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> None:
-    """Raise TrainingError if no evaluation of the run has the metric --best_metric."""
+    """Raise TrainingError if no evaluation has the metric --best_metric."""
     metrics = ["loss", "masked_lm_accuracy", "masked_lm_loss"]
     if not config.no_next_sentence and any("next_sentence_labels" in dataset.features for dataset in datasets):
         metrics += ["next_sentence_accuracy", "next_sentence_loss"]
@@ -281,7 +281,8 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
             differences = run_manifest.model_differences(old_config, plan.model_config)
             if differences:
                 raise TrainingError(
-                    f"{output} contains a run that differs in {', '.join(differences)}; omit --model {plan.config.model}"
+                    f"{output} contains a run that differs in {', '.join(differences)}; omit --model "
+                    f"{plan.config.model}"
                 )
 
 

@@ -230,7 +230,7 @@ def check_same_run(
 
 
 def model_differences(old: BertConfig, new: BertConfig) -> list[str]:
-    """Return the values in which the configuration of a command's model differs from that of the run, for messages."""
+    """Return the values in which the configuration of a command's model differs from the recorded one, for messages."""
     return [
         f"model {field.name} ({getattr(old, field.name)} before, {getattr(new, field.name)} now)"
         for field in dataclasses.fields(BertConfig)

@@ -1,4 +1,4 @@
-"""Test runs that are extended: from before the decay, from their last checkpoint, and after a command with fewer steps."""
+"""Test runs that are extended: from before the decay, from the last checkpoint, and after fewer steps."""
 
 import json
 
