@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,10 +190,10 @@ def run(config: EvaluateConfig) -> int:
 
 
 def _check_outputs(config: EvaluateConfig) -> None:
-    """Check that the outputs do not exist and are not inputs of the command.
+    """Check that the outputs do not exist, are two files, and are not inputs of the command.
 
     Raises:
-        OutputFileError: the check failed.
+        OutputFileError, TrainingError: the check failed.
     """
     inputs = [("DIR", config.directory), *config.model_paths]
     inputs += [("--pairs", path) for path in config.pairs] + [("--texts", path) for path in config.texts]
@@ -201,8 +202,10 @@ def _check_outputs(config: EvaluateConfig) -> None:
         inputs.append(("--report", config.report))
     if config.output is not None:
         check_output_file("--output", config.output, inputs, overwrite=config.overwrite)
-        if config.output == config.report:
-            raise TrainingError(f"--output {config.output} is the same file as --report: give two names")
+        if config.report is not None and os.path.realpath(config.output) == os.path.realpath(config.report):
+            raise TrainingError(
+                f"--output {config.output} is the same file as --report {config.report}: give two names"
+            )
 
 
 def _write(flag: str, path: str | None, content: str, overwrite: bool) -> None:

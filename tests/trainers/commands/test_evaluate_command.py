@@ -109,6 +109,18 @@ def test_other_kinds_of_models(evaluate, inputs, tmp_path, capsys):
         assert capsys.readouterr().err.endswith("has no masked-LM head; give a pretrained model\n")
 
 
+@pytest.mark.parametrize("report", ["./scores", "folder/../scores", "link"])
+def test_the_report_may_not_replace_the_scores(evaluate, inputs, tmp_path, monkeypatch, capsys, report):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("scores")
+    flags = ("--pairs", inputs / "pairs.tsv", "--output", "scores", "--report", report, "--overwrite")
+    assert evaluate(*flags) == 1
+    error = capsys.readouterr().err
+    assert error.endswith(f"--output scores is the same file as --report {report}: give two names\n")
+    assert not (tmp_path / "scores").exists()
+
+
 def test_errors_are_one_line_and_leave_no_output(evaluate, inputs, tmp_path, capsys):
     (inputs / "empty.txt").write_bytes(b"")
     (inputs / "long.tsv").write_text(f"{'a ' * 30}\tb\n", encoding="utf-8")
