@@ -37,6 +37,7 @@ def write_model(
     causal_attention: bool = False,
     multi_label: bool = False,
     config: BertConfig = CONFIG,
+    nan_in: str | None = None,
 ) -> Path:
     """Write a native model.
 
@@ -47,6 +48,7 @@ def write_model(
         without: prefixes of the TF1 names of weights to leave out.
         causal_attention, multi_label: as for `ModelRecord`.
         config: configuration of the model.
+        nan_in: TF1 name of a weight whose first element is NaN.
     """
     directory.mkdir()
     generator = np.random.default_rng(0)
@@ -54,6 +56,8 @@ def write_model(
     tensors = {}
     for name in variable_names(config, task, num_labels):
         value = generator.normal(0, 0.5, name.shape).astype(np.float32)
+        if name.tf1 == nan_in:
+            value.flat[0] = np.nan
         if not name.tf1.startswith(without or ("-",)):
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
     tf1.write(directory / native.CHECKPOINT_NAME, tensors)

@@ -16,6 +16,7 @@ import numpy as np
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.layers import library_activation
 from trainers.backends.backend import active_backend
+from trainers.errors import TrainingError
 from trainers.inference.model_loading import InferenceModel
 
 # Default size of a batch in tokens on a CPU: its tensors stay in the cache, and a matrix product has enough rows.
@@ -61,6 +62,7 @@ class TextForward:
         self._on_cpu = all(device.startswith("cpu") for device in keras.distribution.list_devices())
         self.max_seq_length = max_seq_length
         self.batch_size = batch_size if batch_size or self._on_cpu or short_texts else TEXTS_A_BATCH
+        self._path = inference_model.path
         self._pad_id = inference_model.vocabulary.pad_id
         self._static = keras.backend.backend() == "jax"
         self._short_texts = short_texts
@@ -87,6 +89,9 @@ class TextForward:
             segments: segment ids of N texts, int32 [S_i].
             positions: masked_lm_positions of N texts, int [P_i]; outputs at their padding are undefined.
             labels: masked_lm_ids of N texts, int [K_i], padded the same way.
+
+        Raises:
+            TrainingError: an output is NaN or infinite.
         """
         batches = list(batches_by_length([len(row) for row in rows], self._texts_of_length))
         # A single batch, as for a text on the command line, takes less time than compiling a graph for it.
@@ -103,7 +108,13 @@ class TextForward:
                 texts = self._texts_of_length(len(rows[batch[-1]]))
                 extra = padded_batch_size(len(batch), texts, len(rows)) - len(batch)
                 features = {name: np.pad(values, [(0, extra), (0, 0)], "edge") for name, values in features.items()}
-            yield batch, run(features)
+            outputs = run(features)
+            if not all(np.isfinite(values).all() for values in keras.tree.flatten(outputs)):
+                raise TrainingError(
+                    f"{self._path} computes NaN: its weights are not finite; use a checkpoint from before the weights "
+                    "became NaN"
+                )
+            yield batch, outputs
 
     def _texts_of_length(self, length: int) -> int:
         """Return the maximum size of a batch whose longest text has a number of tokens."""
