@@ -1,6 +1,7 @@
 """Define `beambert predict`, which prints the predictions of a fine-tuned model."""
 
 import argparse
+import codecs
 import itertools
 import json
 import os
@@ -247,9 +248,11 @@ def _predict_lines(
 
 
 def _write(predictor: Predictor, texts: list[str], locations: list[str], as_json: bool, output: TextIO) -> None:
+    # stdout escapes the characters that its encoding lacks as Python does, such as \xe9, which JSON does not allow.
+    ascii_only = codecs.lookup(output.encoding or "utf-8").name != "utf-8"
     for text, answer in zip(texts, predictor.answers(texts, locations), strict=True):
         if as_json:
-            output.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            output.write(json.dumps(answer, ensure_ascii=ascii_only) + "\n")
         else:
             output.write("\n".join([text.strip(), *(f"  {line}" for line in shown(answer))]) + "\n")
 

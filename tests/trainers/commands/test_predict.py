@@ -386,6 +386,19 @@ def test_stdout_may_be_closed(folder):
     assert b"rror" not in result.stderr
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_in_every_encoding_of_stdout(folder, capsys, monkeypatch, encoding):
+    text = "\u00e9 human \u4eba"
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert beambert.main(["predict", str(folder / "classification"), text, "--json"]) == 0
+    stdout.flush()
+    answer = json.loads(stdout.buffer.getvalue().decode())
+    assert answer["text"] == text
+    assert {label["label"] for label in answer["labels"]} == set(LABELS)
+    assert (text.encode() in stdout.buffer.getvalue()) == (encoding == "utf-8")
+
+
 def test_no_incomplete_output(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(predict, "LINES_A_CHUNK", 2)
     (tmp_path / "texts.txt").write_text("a ||| b ||| c\n" * 3 + "a\n", encoding="utf-8")
