@@ -31,8 +31,9 @@ def learn_vocabulary(
     `tokenizer.pruning.prune_tokens`.
 
     Words of more than 200 characters, which are always "[UNK]", and words with a character outside the alphabet are
-    ignored. Memory and time are proportional to the remaining words, less than 1 kB each;
-    `tokenizer.word_counts.most_frequent` limits their number.
+    ignored. Memory and time are proportional to the number of remaining words, less than 1 kB each for words between
+    spaces; `tokenizer.word_counts.most_frequent` limits their number. Time grows about quadratically with their length:
+    2,000 words of 6.5, 22.5 and 44.7 letters on average take 0.2, 2.7 and 13.9 s.
 
     Args:
         word_counts: Occurrences of each word, from `tokenizer.word_counts.count_words`.

@@ -54,7 +54,7 @@ class TuneConfig:
     def grid(self) -> dict[str, dict[str, Any]]:
         """Return the options that differ between runs, by the name of each run."""
         return {
-            f"batch{batch_size}-lr{rate:g}-epochs{epochs:g}": {
+            f"batch{batch_size}-lr{_exact(rate)}-epochs{_exact(epochs)}": {
                 "train_batch_size": batch_size,
                 "learning_rate": rate,
                 "num_train_epochs": epochs,
@@ -115,6 +115,12 @@ def run(config: TuneConfig) -> int:
     from trainers.finetuning.sweep import run_several
 
     return run_several(config.finetuning, config.grid(), config.keep_runs)
+
+
+def _exact(value: float) -> str:
+    """Return a number with six digits, or with all digits if six are not enough to restore it."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _comma_separated(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:

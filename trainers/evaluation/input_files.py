@@ -1,6 +1,7 @@
 """Find the input files of an evaluation: files, directories and glob patterns."""
 
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def find_files(flag: str, paths: Sequence[str], suffixes: Sequence[str]) -> list
         TaskDataError: a path does not exist, a directory or pattern has no file, or a directory has files with several
             of the suffixes, such as notes beside the data.
     """
-    files: dict[Path, None] = {}
+    # By real path: a file under several spellings is one file.
+    files: dict[str, Path] = {}
     for text in paths:
         path = Path(text)
         if path.is_dir():
@@ -45,8 +47,9 @@ def find_files(flag: str, paths: Sequence[str], suffixes: Sequence[str]) -> list
                 raise TaskDataError(f"{flag} {text} matches no file: check the pattern, and quote it in the shell")
         else:
             raise TaskDataError(f"{flag} {text} does not exist: check the path")
-        files.update(dict.fromkeys(found))
-    return list(files)
+        for file in found:
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values())
 
 
 def _files_below(directory: Path, suffixes: Sequence[str]) -> list[Path]:

@@ -23,7 +23,7 @@ LAYOUTS = ("blimp", "zorro", "tsv")
 _LAYOUT_OF_SUFFIX = {".jsonl": "blimp", ".txt": "zorro", ".tsv": "tsv"}
 # The paper counts the two paradigms of this term among those of argument structure, which makes 12 phenomena.
 _TERMS = {"s-selection": "argument_structure"}
-_HEADER = ["good", "bad"]
+_HEADERS = (["good", "bad"], ["sentence_good", "sentence_bad"])
 _COLUMNS = (2, 4)
 
 
@@ -156,7 +156,7 @@ def _read_zorro(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
 def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if not line.strip() or (number == 1 and [cell.strip().lower() for cell in cells[:2]] == _HEADER):
+        if not line.strip() or (number == 1 and [cell.strip().lower() for cell in cells[:2]] in _HEADERS):
             continue
         if not _COLUMNS[0] <= len(cells) <= _COLUMNS[1]:
             raise TaskDataError(

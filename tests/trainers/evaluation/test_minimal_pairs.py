@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from trainers.errors import TaskDataError
+from trainers.evaluation.input_files import find_files
 from trainers.evaluation.minimal_pairs import MinimalPair, read_pairs, sample_pairs
 
 
@@ -56,6 +58,20 @@ def test_tsv_has_the_good_sentence_first(tmp_path):
         ("d", "e", "p", ""),
         ("f", "g", "p", "q"),
     ]
+
+
+def test_tsv_with_the_column_names_of_blimp(tmp_path):
+    path = tmp_path / "mine.tsv"
+    path.write_text("sentence_good\tsentence_bad\na\tb\n", encoding="utf-8")
+    assert [pair[:2] for pair in read(path)] == [("a", "b")]
+
+
+def test_a_file_under_two_spellings_is_read_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("a\tb\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("a.tsv")
+    paths = ["a.tsv", str(tmp_path / "a.tsv"), "./*.tsv", "link", str(tmp_path)]
+    assert find_files("--pairs", paths, [".tsv"]) == [Path("a.tsv")]
 
 
 @pytest.mark.parametrize(

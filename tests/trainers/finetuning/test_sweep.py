@@ -7,6 +7,7 @@ import pytest
 
 import beambert
 from bert_model.checkpoints import tf1
+from trainers.commands.tune import TuneConfig
 from trainers.finetuning import sweep
 
 
@@ -106,3 +107,11 @@ def test_a_single_run_is_not_overwritten(finetune, tmp_path, capsys):
     assert (
         "contains a training run (run.json), which beambert finetune --seeds does not write" in capsys.readouterr().err
     )
+
+
+def test_runs_with_nearly_equal_values_have_different_names():
+    config = TuneConfig(
+        finetuning=None, train_batch_sizes=(8,), learning_rates=(2e-5, 1e-5, 1.0000001e-5), epochs=(3.0,)
+    )
+    names = ["batch8-lr2e-05-epochs3", "batch8-lr1e-05-epochs3", "batch8-lr1.0000001e-05-epochs3"]
+    assert list(config.grid()) == names
