@@ -86,5 +86,5 @@ def _read(path: Path) -> Rows | None:
             **{name: int(arrays[name]) for name in _NUMBERS},
             extras={name.removeprefix("extra."): arrays[name] for name in arrays if name.startswith("extra.")},
         )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return None

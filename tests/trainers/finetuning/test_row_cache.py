@@ -1,4 +1,5 @@
 import dataclasses
+import io
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TrainingError
 from trainers.finetuning.class_weights import class_weights_of
 from trainers.finetuning.row_cache import encode_cached, fingerprint
+
+# Offsets in an entry of the directory of a zip archive.
+FLAGS, COMPRESSION = 8, 10
 
 
 class CountedTask:
@@ -54,7 +58,22 @@ def test_corrupt_cache_file_is_rewritten(tmp_path):
     encode_cached(task, "train", tokenizer, 16, tmp_path)
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
-    for damaged in (b"", content[:100], content[:-30], b"no archive"):
+    # The entry of the first array in the directory of the zip archive: an encrypted array, an unknown compression.
+    entry = content.index(b"PK\1\2")
+    encrypted, compressed = (
+        content[: entry + place] + b"\1" + content[entry + place + 1 :] for place in (FLAGS, COMPRESSION)
+    )
+    other_format = io.BytesIO()
+    np.save(other_format, np.arange(3))
+    for damaged in (
+        b"",
+        content[:100],
+        content[:-30],
+        b"no archive",
+        encrypted,
+        compressed,
+        other_format.getvalue(),
+    ):
         path.write_bytes(damaged)
         before = task.made
         encode_cached(task, "train", tokenizer, 16, tmp_path)

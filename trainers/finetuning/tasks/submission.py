@@ -42,8 +42,8 @@ def glue_submission(indices: Sequence[str], predictions: Sequence[str] | np.ndar
 def readable_predictions(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> bytes:
     """Return a tab-separated table with a header.
 
-    Runs of white space in a cell become one space, so that no cell contains a tab or a newline. A cell with a quotation
-    mark is quoted as in CSV.
+    Runs of white space in a text become one space, so that no cell contains a tab or a newline. A cell with a quotation
+    mark is quoted as in CSV. Numbers have six significant digits.
     """
     lines = io.StringIO()
     writer = csv.writer(lines, delimiter="\t", lineterminator="\n")

@@ -34,6 +34,8 @@ def test_layout_of_conll_2003(tmp_path):
     [
         "\ufeffEU\tB-ORG\nsays\tO\n\nno\tO\n",
         "EU B-ORG\r\nsays O\r\n\r\n\r\nno O",
+        "EU B-ORG\rsays O\r\rno O\r",
+        "EU B-ORG\r\r\nsays O\r\r\n\r\r\nno O\r\r\n",
         "\n \n  EU \t B-ORG  \nsays   O\n \t\nno O\n\n",
         "-DOCSTART-\nEU B-ORG\nsays O\n-DOCSTART- (2 x)\nno O\n",
         "# text = EU says\nEU B-ORG\nsays O\n\n# text = no\nno O\n",
@@ -46,7 +48,7 @@ def test_equivalent_files_are_read_the_same_way(tmp_path, content):
     assert file.sentence_splits.tolist() == [0, 2, 3]
 
 
-def test_only_spaces_and_tabs_separate_columns_and_only_line_feeds_end_lines(tmp_path):
+def test_only_spaces_and_tabs_separate_columns_and_only_carriage_returns_and_line_feeds_end_lines(tmp_path):
     words = ("a\u00a0b", "c\u2028d", "e\u200bf", "\u3000", "g\x0bh", "\x85")
     file = read(write(tmp_path, "".join(f"{word} O\n" for word in words)), Layout())
     assert file.words == words

@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_used(name, content, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("score", "message"), [("high", "score 'high' is not a number"), ("nan", "nan is not a finite")]
+    ("score", "message"), [("high", "score 'high' is not a number"), ("nan", "label nan is not a finite")]
 )
 def test_invalid_scores_are_refused(score, message, tmp_path):
     write_task(tmp_path, "stsb")

@@ -95,6 +95,35 @@ def test_quotation_marks_in_tsv_that_are_text_stay(tmp_path):
     assert read_table(path).columns == {"text": ['"Yes'], "pair": ['no"']}
 
 
+def test_quotation_marks_of_tsv_that_open_and_close_in_different_rows_are_text(tmp_path):
+    rows = [
+        ['"I went home and slept.', "pos"],
+        ["The food was bad.", "neg"],
+        ['Then I woke up."', "pos"],
+        ["Fine.", "neg"],
+    ]
+    content = "".join("\t".join(row) + "\n" for row in [["text", "label"], *rows])
+    table = read_table(written(tmp_path / "train.tsv", content))
+    assert list(zip(table.columns["text"], table.columns["label"], strict=True)) == [tuple(row) for row in rows]
+    assert table.lines == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        # Without quoting, lines have other numbers of fields than the header.
+        ('text\tlabel\n"two\nlines"\tpos\n', {"text": ["two\nlines"], "label": ["pos"]}),
+        ('text\tlabel\n"a\tb"\tpos\n', {"text": ["a\tb"], "label": ["pos"]}),
+        # Every field is quoted, also those of the header.
+        ('"text"\t"label"\n"a\tb\nc"\t"pos"\n', {"text": ["a\tb\nc"], "label": ["pos"]}),
+        # Every line of a single column has one field, with and without quoting.
+        ('text\n"two\nlines"\nlast\n', {"text": ["two\nlines", "last"]}),
+    ],
+)
+def test_quoted_tabs_and_line_ends_of_tsv_are_part_of_the_field(tmp_path, content, columns):
+    assert read_table(written(tmp_path / "train.tsv", content)).columns == columns
+
+
 def test_real_tsv_of_sst2(shared_data):
     table = read_table(shared_data / "glue" / "SST-2" / "dev.tsv")
     lines = (shared_data / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8").split("\n")
@@ -155,6 +184,16 @@ def test_a_parquet_file_that_was_cut_is_named(tmp_path):
     assert "train.parquet is not a valid Parquet file" in message(path)
     pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string())}), path)
     assert "has no rows" in message(path)
+
+
+def test_parquet_columns_that_cannot_be_read_are_named(tmp_path):
+    path = tmp_path / "train.parquet"
+    texts = pyarrow.array(["a"])
+    pyarrow.parquet.write_table(pyarrow.table([texts] * 3, names=["text", "label", "label"]), path)
+    assert message(path).endswith("train.parquet has two columns 'label': rename one of them")
+    dates = pyarrow.array([2**60], pyarrow.timestamp("us"))
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts, "date": dates}), path)
+    assert "train.parquet, column 'date': the values cannot be read (date value out of range): " in message(path)
 
 
 def test_parquet_without_its_library_says_what_to_install(tmp_path):

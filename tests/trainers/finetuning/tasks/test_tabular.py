@@ -232,10 +232,13 @@ def test_sample_limits_keep_the_first_rows_and_all_classes(tmp_path):
         ([], ["a", "b"], False),
         ([], ["-1", "-1"], True),
         ([], ["", ""], True),
+        ([], ["?", ""], True),
         (["--problem", "regression"], [-1.0, -1.0], True),
+        (["--problem", "regression"], [3.0], False),
         (["--problem", "regression"], [1.0, 2.0], False),
         (["--problem", "multi_label"], ["a", ""], False),
         (["--problem", "multi_label"], ["", ""], True),
+        (["--problem", "multi_label"], ["-1", "-1"], True),
     ],
 )
 def test_test_split_is_evaluated_unless_its_labels_are_placeholders(tmp_path, flags, labels, hidden):
@@ -251,6 +254,50 @@ def test_test_split_is_evaluated_unless_its_labels_are_placeholders(tmp_path, fl
 def test_one_unknown_label_of_test_is_an_error(tmp_path):
     write(tmp_path / "test.csv", [{"text": "t", "label": label} for label in ("a", "b", "c")])
     assert "test.csv, row 3 (line 4): label 'c'" in refused(tmp_path, wanted=(TEST,), labels=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "part"),
+    [
+        (
+            {"csv": ["pos", "neg"]},
+            {"csv": ["Pos", "Neg"]},
+            "test.csv, row 1 (line 2): label 'Pos' is not one of neg, pos",
+        ),
+        (
+            {"csv": ["True", "False"]},
+            {"jsonl": [True, False]},
+            "test.jsonl, row 1 (line 1): label 'true' is not one of False, True",
+        ),
+    ],
+)
+def test_several_unknown_labels_of_test_are_no_placeholders(tmp_path, train, test, part):
+    for name, files in (("train", train), ("test", test)):
+        for suffix, labels in files.items():
+            write(tmp_path / f"{name}.{suffix}", [{"text": "t", "label": label} for label in labels])
+    assert refused(tmp_path, wanted=(TRAIN, TEST)).startswith(part)
+
+
+def test_an_unknown_label_beside_rows_without_labels_is_no_placeholder(tmp_path):
+    write(tmp_path / "test.csv", [{"text": "t", "label": label} for label in ("A", "")])
+    flags = ("--problem", "multi_label")
+    assert "test.csv, row 1 (line 2): label 'A'" in refused(tmp_path, *flags, wanted=(TEST,), labels=("a", "b"))
+
+
+def test_regression_label_beyond_float32_is_named(tmp_path):
+    write(tmp_path / "train.csv", [{"text": "t", "label": label} for label in (1, "1e39")])
+    assert refused(tmp_path, "--problem", "regression", wanted=(TRAIN,)) == (
+        "train.csv, row 2 (line 3): label 1e+39 is not a finite number in float32: fix the row, or scale all labels"
+    )
+
+
+def test_regression_labels_are_written_exactly(tmp_path):
+    labels = [20240131, 0.1234567891, 5, -2.5]
+    for name in ("train", "dev", "test"):
+        write(tmp_path / f"{name}.csv", [{"text": "t", "label": label} for label in labels])
+    task = tabular.open_task(options(tmp_path, "--problem", "regression"), (TRAIN, DEV, TEST), None)
+    files = task.write_predictions(TEST, task.rows(TEST, TOKENIZER, 8), np.zeros(4, np.float32), tmp_path)
+    assert [line.split("\t")[1] for line in files[1].read_text().splitlines()[1:]] == [str(label) for label in labels]
 
 
 @settings(max_examples=20, deadline=None)

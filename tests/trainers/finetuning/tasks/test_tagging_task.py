@@ -181,6 +181,20 @@ def test_the_first_sentences_of_each_file(folder):
     assert [len(task.rows(split, TOKENIZER, 128)) for split in ALL] == [5, 3, 2]
 
 
+def test_classes_are_those_of_the_whole_train_file(folder):
+    task = opened(folder, "--max_train_samples", "1")
+    assert len(task.rows("train", TOKENIZER, 128)) == 1
+    assert task.labels == LABELS
+
+
+def test_invalid_tag_after_the_first_sentences_of_train_is_named(folder):
+    content = (folder / "eng.train").read_text(encoding="utf-8")
+    (folder / "eng.train").write_text(content + "Oslo NN I-NP LOC\n", encoding="utf-8")
+    line = len(content.splitlines()) + 1
+    with pytest.raises(TaskDataError, match=rf"^eng\.train, line {line}: 'LOC' is not a valid tag"):
+        opened(folder, "--max_train_samples", "1")
+
+
 def test_bare_types_and_untyped_entities(tmp_path):
     for name in ("train.txt", "dev.txt"):
         (tmp_path / name).write_text("Ana person\nDuarte person\nin O\nOslo place-city\n", encoding="utf-8")

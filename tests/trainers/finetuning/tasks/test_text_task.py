@@ -232,6 +232,20 @@ def test_missing_and_unknown_labels_are_refused():
         small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
 
 
+@pytest.mark.parametrize("label", [float("nan"), float("inf"), 1e39, -1e39])
+def test_numbers_that_are_not_finite_in_float32_are_refused(label):
+    with pytest.raises(TaskDataError) as caught:
+        small_task(None, [TextExample("a", label=label, where="dev.tsv, row 2")])
+    assert str(caught.value).startswith(f"dev.tsv, row 2: label {label!r} is not a finite number in float32")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_largest_number_of_float32_is_a_label():
+    largest = float(np.finfo(np.float32).max)
+    task = small_task(None, [TextExample("a", label=largest)])
+    assert task.rows("dev", TOKENIZER, 12).targets["label_values"].tolist() == [largest]
+
+
 def test_partly_labeled_test_split_has_no_targets():
     examples = [TextExample("a", label="yes"), TextExample("b")]
     task = small_task(("no", "yes"), [], splits={"dev": examples[:1], "test": examples})

@@ -21,7 +21,9 @@ _SUFFIXES = (".txt", ".conll", ".conllu", ".tsv", ".iob2", ".bio")
 _LANGUAGES = ("eng", "deu", "esp", "ned")
 # Suffixes of the shared task's files: eng.train, eng.testa, eng.testb.
 _SHARED_TASK_SUFFIXES = {TRAIN: "train", DEV: "testa", TEST: "testb"}
-_BLANKS = " \t\r"
+_BLANKS = " \t"
+# Several carriage returns before a line feed are one line end.
+_LINE_END = re.compile("\r*\n|\r")
 _RUN_OF_BLANKS = re.compile("[ \t]+")
 
 
@@ -122,7 +124,7 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     Columns are separated by single tabs where every row has a tab, else by runs of spaces and tabs.
 
     Args:
-        path: path of the file: UTF-8 with or without byte order mark, any line endings.
+        path: path of the file: UTF-8 with or without byte order mark; lines end with \\n, \\r\\n or \\r.
         layout: columns of words and tags.
         tags_needed: False for a file that may have no tags: the column is missing, or every row has an empty tag, "_",
             "-" or "?".
@@ -135,8 +137,7 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     line_numbers: list[int] = []
     splits = [0]
     marks: list[tuple[int, str]] = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        row = line.rstrip("\r")
+    for number, row in enumerate(_LINE_END.split(read_text(path)), start=1):
         is_mark = row.startswith(DOCUMENT_MARK)
         if (is_mark or not row.strip(_BLANKS)) and len(rows) > splits[-1]:
             splits.append(len(rows))

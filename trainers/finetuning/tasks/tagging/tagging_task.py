@@ -89,7 +89,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     Args:
         config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: subset of "train", "dev" and "test".
-        labels: labels of the model, which are tags including "O"; None for the tags of the training file.
+        labels: labels of the model, which are tags including "O"; None for the tags of the whole training file.
 
     Raises:
         TaskDataError: a file is missing or invalid, or a tag is invalid or not among the labels.
@@ -99,8 +99,10 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         tag_column=-1 if config.tag_column is None else config.tag_column,
         comment_prefix=config.comment_prefix or "",
     )
+    file_scheme = None if config.file_tag_scheme in (None, _DETECT) else config.file_tag_scheme
     limits = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
     files = {}
+    whole_train: ConllFile | None = None
     for split in (TRAIN, DEV, TEST):
         if split in wanted:
             file = conll.read(conll.find(config.data_directory, split), layout, tags_needed=split != TEST)
@@ -111,8 +113,11 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
                     f"{file.path.name} has no {conll.DOCUMENT_MARK} line, which --document_context requires: omit the "
                     "flag, or add such a line before each document"
                 )
+            if split == TRAIN and labels is None:
+                # All sentences define the labels, also where fewer are trained on.
+                _check_tags(file, file_scheme)
+                whole_train = file
             files[split] = file.first(limits[split])
-    file_scheme = None if config.file_tag_scheme in (None, _DETECT) else config.file_tag_scheme
     for file in files.values():
         _check_tags(file, file_scheme)
 
@@ -124,16 +129,15 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
                 f"the labels of the model ({', '.join(labels[:4])}...) are not tags: use a model without labels"
             )
         scheme = config.tag_scheme or known
-    elif TRAIN in files:
-        tags = files[TRAIN].tags or ()
-        kinds = entities_of(tags, files[TRAIN].sentence_splits, file_scheme).types.tolist()
+    elif whole_train is not None:
+        kinds = entities_of(whole_train.tags or (), whole_train.sentence_splits, file_scheme).types.tolist()
         if not kinds:
             raise TaskDataError(
-                f"{files[TRAIN].path.name} has no entity, since every tag is O: use a file with entities"
+                f"{whole_train.path.name} has no entity, since every tag is O: use a file with entities"
             )
         if scheme == IO and "" in kinds:
             raise TaskDataError(
-                f"{files[TRAIN].path.name} has entities without a type, which --tag_scheme io requires: add types, or "
+                f"{whole_train.path.name} has entities without a type, which --tag_scheme io requires: add types, or "
                 "use another scheme"
             )
         labels = labels_of(set(kinds), scheme)

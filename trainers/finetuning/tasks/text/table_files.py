@@ -1,5 +1,6 @@
 """Read CSV, TSV, JSON lines and Parquet files as columns, with errors that name file and row."""
 
+import contextlib
 import csv
 import dataclasses
 import difflib
@@ -22,6 +23,7 @@ _ASKED_BY = {TRAIN: "--do_train", DEV: "--do_eval", TEST: "--do_predict"}
 _LARGEST_FIELD = 2**31 - 1
 # A quoted field, with doubled quotation marks inside.
 _ENCLOSED_FIELD = re.compile(r'(?<![^\t\r\n])"[^"]*+(?:""[^"]*+)*+"(?![^\t\r\n])')
+_TAB_OR_LINE_END = frozenset("\t\r\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +138,8 @@ def read_table(path: Path) -> Table:
     - .csv: a header and rows, with quoting as in RFC 4180. Semicolons or tabs are the separator where the header
       contains them and no comma.
     - .tsv: a header and rows. Where every quotation mark is part of a field quoted as in CSV, the file is quoted
-      (pandas and spreadsheets); otherwise quotation marks are ordinary characters (GLUE).
+      (pandas and spreadsheets); otherwise quotation marks are ordinary characters (GLUE). They are ordinary characters
+      too where quoted fields would contain tabs or line ends, and every line has the number of fields of the header.
     - .jsonl: one object per line.
     - .parquet: one row per row.
 
@@ -163,13 +166,27 @@ def _read_separated(path: Path, suffix: str) -> Table:
         header = text.lstrip("\r\n").partition("\n")[0]
         delimiter = next((mark for mark in ",;\t" if mark in header), ",")
         return _parse_separated(path, text, delimiter, csv.QUOTE_MINIMAL)
-    if '"' in text and '"' not in _ENCLOSED_FIELD.sub("", text):
-        try:
-            return _parse_separated(path, text, "\t", csv.QUOTE_MINIMAL)
-        except TaskDataError:
-            # Two fields such as `"Yes` and `no"` look like one quoted field with a tab inside.
-            pass
-    return _parse_separated(path, text, "\t", csv.QUOTE_NONE)
+    if '"' not in text or '"' in _ENCLOSED_FIELD.sub("", text):
+        return _parse_separated(path, text, "\t", csv.QUOTE_NONE)
+    if _may_be_unquoted(text):
+        with contextlib.suppress(TaskDataError):
+            return _parse_separated(path, text, "\t", csv.QUOTE_NONE)
+    try:
+        return _parse_separated(path, text, "\t", csv.QUOTE_MINIMAL)
+    except TaskDataError:
+        # Two fields such as `"Yes` and `no"` look like one quoted field with a tab inside.
+        return _parse_separated(path, text, "\t", csv.QUOTE_NONE)
+
+
+def _may_be_unquoted(text: str) -> bool:
+    """Return whether the enclosed fields of a TSV file may be texts whose quotes close in another field or row.
+
+    A quoted header shows that the file is quoted. With a single column, the number of fields shows nothing.
+    """
+    header = text.lstrip("\r\n").replace("\r", "\n").partition("\n")[0]
+    if '"' in header or "\t" not in header:
+        return False
+    return any(not _TAB_OR_LINE_END.isdisjoint(field[0]) for field in _ENCLOSED_FIELD.finditer(text))
 
 
 def _parse_separated(path: Path, text: str, delimiter: str, quoting: int) -> Table:
@@ -183,7 +200,8 @@ def _parse_separated(path: Path, text: str, delimiter: str, quoting: int) -> Tab
     try:
         for row in reader:
             if row and names is None:
-                names = _column_names(path, row)
+                names = [name.strip() for name in row]
+                _check_unique(path, names, "rename one of them in the first line")
             elif row and names is not None:
                 if len(row) != len(names):
                     remedy = (
@@ -207,12 +225,10 @@ def _parse_separated(path: Path, text: str, delimiter: str, quoting: int) -> Tab
     return Table(path, columns, lines)
 
 
-def _column_names(path: Path, header: list[str]) -> list[str]:
-    names = [name.strip() for name in header]
+def _check_unique(path: Path, names: list[str], remedy: str) -> None:
     twice = [name for index, name in enumerate(names) if name and name in names[:index]]
     if twice:
-        raise TaskDataError(f"{path} has two columns {twice[0]!r}: rename one of them in the first line")
-    return names
+        raise TaskDataError(f"{path} has two columns {twice[0]!r}: {remedy}")
 
 
 def _read_jsonl(path: Path) -> Table:
@@ -245,7 +261,20 @@ def _read_parquet(path: Path) -> Table:
         ) from error
     try:
         table = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True).read()
-        return Table(path, {name: table.column(name).to_pylist() for name in table.column_names}, None)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TaskDataError(f"{path} is not a valid Parquet file ({reason}): write it again") from error
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError, ArithmeticError) as error:
+        raise TaskDataError(f"{path} is not a valid Parquet file ({_reason(error)}): write it again") from error
+    _check_unique(path, table.column_names, "rename one of them")
+    columns = {}
+    for name in table.column_names:
+        try:
+            columns[name] = table.column(name).to_pylist()
+        except (pyarrow.ArrowException, OSError, ValueError, KeyError, ArithmeticError) as error:
+            raise TaskDataError(
+                f"{path}, column {name!r}: the values cannot be read ({_reason(error)}): correct or remove the column"
+            ) from error
+    return Table(path, columns, None)
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a message; the type of the error where it has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)

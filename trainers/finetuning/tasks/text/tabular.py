@@ -61,7 +61,8 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     """Read the splits.
 
     The classes are the sorted labels of the whole train file, in numerical order where all are numbers; a fine-tuned
-    model has its own. The test split may have no labels, or one placeholder for all, such as -1.
+    model has its own. The test split may have no labels, or one placeholder for all, such as -1. Several different
+    labels that are not classes are an error, as in dev.
 
     Args:
         config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
@@ -212,10 +213,14 @@ def _discovered_labels(table: Table, examples: Sequence[TextExample]) -> tuple[s
 
 
 def _hides_labels(examples: Sequence[TextExample], labels: tuple[str, ...] | None) -> bool:
-    """Return whether no row of a test file has a label of the task."""
+    """Return whether the labels of a test file are placeholders: none, or one value that is not a class.
+
+    For regression, the value must be that of several rows, since any number may be a label.
+    """
+    values = {example.label for example in examples} - {None}
     if labels is None:
-        return len({example.label for example in examples}) == 1
-    return _names(examples).isdisjoint(labels)
+        return len(values) == 1 and len(examples) > 1
+    return len(values) <= 1 and _names(examples).isdisjoint(labels)
 
 
 def _names(examples: Sequence[TextExample]) -> set[str]:

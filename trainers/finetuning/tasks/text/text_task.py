@@ -5,7 +5,6 @@ Letters in shapes: N examples, n labels.
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from trainers.metrics import task_metrics
 from trainers.metrics.chance_levels import LEVELS
 from trainers.metrics.task_metrics import sigmoid, softmax
 
+# Labels of regression are trained as float32.
+_LARGEST_LABEL = float(np.finfo(np.float32).max)
 # Maximum number of labels in a message.
 _SHOWN_LABELS = 10
 
@@ -46,7 +47,7 @@ class TextTask:
 
     Raises:
         TaskDataError: a training or evaluation example has no label, or a label that is not in `labels` or not a finite
-            number; the message contains the location of the example.
+            number in float32; the message contains the location of the example.
     """
 
     def __init__(
@@ -234,8 +235,11 @@ class TextTask:
                 if needed:
                     raise TaskDataError(f"{example.where}: label is missing, which training and evaluation require")
             elif isinstance(label, int | float):
-                if not math.isfinite(label):
-                    raise TaskDataError(f"{example.where}: {label} is not a finite number: fix the row")
+                if not abs(label) <= _LARGEST_LABEL:
+                    raise TaskDataError(
+                        f"{example.where}: label {label!r} is not a finite number in float32: fix the row, or scale "
+                        "all labels"
+                    )
             else:
                 for one in (label,) if isinstance(label, str) else label:
                     if one not in known:
@@ -256,5 +260,8 @@ def _is_kind(split: str, kind: str) -> bool:
     return split == kind or split.startswith(f"{kind}_")
 
 
-def _shown(label: Any) -> str | float:
-    return label if isinstance(label, str | int | float) else ", ".join(label)
+def _shown(label: Any) -> str:
+    """Return a label as text; numbers are exact, those without a fraction as integers."""
+    if isinstance(label, str):
+        return label
+    return repr(label).removesuffix(".0") if isinstance(label, int | float) else ", ".join(label)
