@@ -38,6 +38,7 @@ from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_
 from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
 from trainers.finetuning.outputs import print_summary, require_outputs, write_model
 from trainers.finetuning.plan import FinetuningPlan
+from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from trainers.monitoring.training_progress import print_status
@@ -161,7 +162,7 @@ class FinetuningRun:
                 results = self._score(checkpoint)
         files = self._predict() if config.do_predict else []
         if self.distribution.is_chief:
-            if checkpoint is not None and (config.do_train or results is not None):
+            if checkpoint is not None and (config.do_train or (results is not None and self.plan.records_evaluation)):
                 write_model(self.plan, checkpoint.step, results)
             write_report(self.output)
             require_outputs(self.plan, checkpoint, results, files, has_trained=self.has_trained)
@@ -226,8 +227,13 @@ class FinetuningRun:
             details[TRAIN] = {"warnings": warnings}
         step = 0 if checkpoint is None else checkpoint.step
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
+        if not plan.records_evaluation:
+            print_status(
+                f"The evaluated examples are not the development examples of the run: {METRICS_NAME} and the model card "
+                "keep their metrics"
+            )
         # The evaluation of an earlier checkpoint was logged when it was the last one.
-        if checkpoint is not None and last == [checkpoint]:
+        elif checkpoint is not None and last == [checkpoint]:
             state = checkpoint_manager.state_of(checkpoint, MonitorState)
             with self.monitor or self._monitor(step, state) as monitor:
                 monitor.record_evaluation(step, metrics)

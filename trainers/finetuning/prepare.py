@@ -40,6 +40,8 @@ from trainers.training.run_manifest import RunRecord
 LEAST_LENGTH = 8
 # Task flags that select rows, without effect on their encoding.
 _WHICH_FILES = ("train_file", "predict_file", "dev_fraction")
+# Options that select the development examples.
+_WHICH_DEV_EXAMPLES = ("data_dir", "predict_file", "dev_fraction", "max_eval_samples", "xnli_language")
 
 
 def run_once(config: FinetuneConfig) -> int:
@@ -114,6 +116,8 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             for line in split_warnings(task, split, rows[split]):
                 warn(line)
         config, stages = _with_steps(config, rows.get(TRAIN))
+        evaluated = task.fingerprint(task.eval_splits[0]) if task.eval_splits else None
+        recorded = old if trained else None
         weighted = config.class_weights if TRAIN in rows else None
         plan = FinetuningPlan(
             config=config,
@@ -134,17 +138,35 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
                 stages=tuple(stages),
                 options=config.to_json(),
                 versions=run_manifest.versions(config.backend),
+                evaluation_fingerprint=evaluated or (recorded.evaluation_fingerprint if recorded else None),
             ),
             output=output,
             initial=None if trained else origin,
             keeps_head=origin is not None and _same_head(origin, task),
+            records_evaluation=config.do_train
+            or recorded is None
+            or _evaluates_own_examples(config, evaluated, recorded),
             start=start,
         )
-        _check_old_run(plan, old if trained else None)
+        _check_old_run(plan, recorded)
         start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
         from trainers.finetuning.finetuning_run import train_evaluate_predict
 
         return train_evaluate_predict(plan)
+
+
+def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: RunRecord) -> bool:
+    """Return whether the development examples are those of a run.
+
+    Args:
+        config: the options.
+        evaluated: fingerprint of the development examples; None without an evaluation.
+        old: the record of the run.
+    """
+    if old.evaluation_fingerprint is not None:
+        return evaluated == old.evaluation_fingerprint
+    # A run without an evaluation, or of an older version.
+    return all(getattr(config, name) == old.options.get(name) for name in _WHICH_DEV_EXAMPLES)
 
 
 def _with_actions(config: FinetuneConfig) -> FinetuneConfig:

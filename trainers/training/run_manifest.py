@@ -88,6 +88,8 @@ class RunRecord:
         options: all options of the command, by name.
         versions: versions of Python and of packages, by name.
         strip_accents, tokenize_chinese_chars: as in `WordRules`; not written where they are the released rules.
+        evaluation_fingerprint: digest of the development examples of a fine-tuning run; None, and not written, for
+            pretraining and without an evaluation.
     """
 
     data_fingerprints: tuple[str, ...]
@@ -99,6 +101,7 @@ class RunRecord:
     versions: dict[str, str]
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
+    evaluation_fingerprint: str | None = None
 
     @property
     def data_fingerprint(self) -> str:
@@ -110,6 +113,8 @@ class RunRecord:
         fields = without_released_rules(dataclasses.asdict(self))
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **fields}
         content["stages"] = [stage._asdict() for stage in self.stages]
+        if self.evaluation_fingerprint is None:
+            del content["evaluation_fingerprint"]
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -133,6 +138,7 @@ class _RunFields(TypedDict):
     versions: dict[str, str]
     strip_accents: NotRequired[bool | None]
     tokenize_chinese_chars: NotRequired[bool]
+    evaluation_fingerprint: NotRequired[str]
 
 
 def load(output: Path) -> RunRecord | None:
@@ -174,6 +180,7 @@ def load(output: Path) -> RunRecord | None:
         versions=fields["versions"],
         strip_accents=fields.get("strip_accents"),
         tokenize_chinese_chars=fields.get("tokenize_chinese_chars", True),
+        evaluation_fingerprint=fields.get("evaluation_fingerprint"),
     )
 
 

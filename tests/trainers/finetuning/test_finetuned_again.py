@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 import beambert
 from bert_model.checkpoints import native
 from tests.trainers.finetuning.task_files import write_pairs
@@ -52,6 +54,41 @@ def test_flags_override_recorded_options_also_with_their_defaults(tmp_path, caps
     assert counts_of_true_labels("--label_column", "label") == [4, 4]
     assert counts_of_true_labels("--label_column=label") == [4, 4]
     assert "given_options" not in json.loads((output / "run.json").read_text())["options"]
+
+
+@pytest.mark.parametrize("evaluated_in_training", [True, False])
+def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_training, tmp_path, capsys):
+    """Check that only an evaluation on the run's own development examples is in metrics.jsonl and the model card."""
+    for name, word in (("train.csv", "old"), ("dev.csv", "old")):
+        write_reviews(tmp_path / "old" / name, 32, word)
+    write_reviews(tmp_path / "new" / "dev.csv", 7, "new")
+    output = tmp_path / "output"
+    command = ["finetune", "csv", "--output", str(output), "--text_column", "review", "--label_column", "stars"]
+    first = ["--num_train_epochs", "1", "--train_batch_size", "8", "--do_train"]
+    first += ["--init_checkpoint", str(write_model(tmp_path / "initial")), "--data_dir", str(tmp_path / "old")]
+    assert beambert.main([*command, *first, *(["--do_eval"] if evaluated_in_training else [])]) == 0
+    again = [*command, "--do_eval", "--data_dir"]
+    # Without an evaluation, files of the same paths are those of the run.
+    assert beambert.main([*again, str(tmp_path / "old")]) == 0
+    names = ("metrics.jsonl", "beambert.json", "README.md")
+    before = {name: (output / name).read_bytes() for name in names}
+    assert b'"validation"' in before["metrics.jsonl"]
+    own = json.loads((output / "eval_results.json").read_text())
+    assert native.load(output).metrics == {name: own[name] for name in own if name != "global_step"}
+    capsys.readouterr()
+
+    assert beambert.main([*again, str(tmp_path / "new")]) == 0
+    assert {name: (output / name).read_bytes() for name in names} == before
+    assert json.loads((output / "eval_results.json").read_text()) != own
+    assert "not the development examples of the run" in capsys.readouterr().out
+    assert beambert.main([*again, str(tmp_path / "old"), "--max_eval_samples", "8"]) == 0
+    assert {name: (output / name).read_bytes() for name in names} == before
+    if evaluated_in_training:
+        # The examples are compared, not their paths.
+        (tmp_path / "old").rename(tmp_path / "moved")
+        capsys.readouterr()
+        assert beambert.main([*again, str(tmp_path / "moved")]) == 0
+        assert "not the development examples of the run" not in capsys.readouterr().out
 
 
 def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):
