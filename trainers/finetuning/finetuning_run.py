@@ -229,8 +229,7 @@ class FinetuningRun:
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         if not plan.records_evaluation:
             print_status(
-                f"The evaluated examples are not the development examples of the run: {METRICS_NAME} and the model card "
-                "keep their metrics"
+                f"These are not the run's own development examples: {METRICS_NAME} and the model card keep their metrics"
             )
         # The evaluation of an earlier checkpoint was logged when it was the last one.
         elif checkpoint is not None and last == [checkpoint]:

@@ -34,8 +34,8 @@ class FinetuningPlan(NamedTuple):
         output: output directory.
         initial: initial checkpoint of a new run or of an evaluation; None for the run's own checkpoint.
         keeps_head: whether the head of `initial` is that of the task.
-        records_evaluation: whether the evaluation is one of the run: in training, or on its development examples. Its
-            metrics are then in metrics.jsonl and the model card.
+        records_evaluation: whether the metrics of the evaluation are written to metrics.jsonl and the model card: in
+            training, and on the run's own development examples.
         start: monotonic time at which the command started, in seconds.
     """
 

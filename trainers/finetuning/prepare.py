@@ -156,12 +156,12 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
 
 
 def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: RunRecord) -> bool:
-    """Return whether the development examples are those of a run.
+    """Return whether the development examples are the run's own.
 
     Args:
         config: the options.
         evaluated: fingerprint of the development examples; None without an evaluation.
-        old: the record of the run.
+        old: the record that the run began with.
     """
     if old.evaluation_fingerprint is not None:
         return evaluated == old.evaluation_fingerprint

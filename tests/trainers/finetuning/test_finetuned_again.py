@@ -68,7 +68,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
     first += ["--init_checkpoint", str(write_model(tmp_path / "initial")), "--data_dir", str(tmp_path / "old")]
     assert beambert.main([*command, *first, *(["--do_eval"] if evaluated_in_training else [])]) == 0
     again = [*command, "--do_eval", "--data_dir"]
-    # Without an evaluation, files of the same paths are those of the run.
+    # Without an evaluation, files of the same paths are the run's own.
     assert beambert.main([*again, str(tmp_path / "old")]) == 0
     names = ("metrics.jsonl", "beambert.json", "README.md")
     before = {name: (output / name).read_bytes() for name in names}
@@ -80,7 +80,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
     assert beambert.main([*again, str(tmp_path / "new")]) == 0
     assert {name: (output / name).read_bytes() for name in names} == before
     assert json.loads((output / "eval_results.json").read_text()) != own
-    assert "not the development examples of the run" in capsys.readouterr().out
+    assert "not the run's own development examples" in capsys.readouterr().out
     assert beambert.main([*again, str(tmp_path / "old"), "--max_eval_samples", "8"]) == 0
     assert {name: (output / name).read_bytes() for name in names} == before
     if evaluated_in_training:
@@ -88,7 +88,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
         (tmp_path / "old").rename(tmp_path / "moved")
         capsys.readouterr()
         assert beambert.main([*again, str(tmp_path / "moved")]) == 0
-        assert "not the development examples of the run" not in capsys.readouterr().out
+        assert "not the run's own development examples" not in capsys.readouterr().out
 
 
 def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):

@@ -160,6 +160,24 @@ def test_best_threshold_is_reported_and_applied_only_on_request(tmp_path):
         open_task(args, {"dev"}, None)
 
 
+@pytest.mark.parametrize(
+    ("answers", "null", "expected"),
+    [
+        # Null odds -3, -2, -1 and 0.5: every threshold that answers "tea" answers the other questions too.
+        ([NULL, NULL, NULL, "tea"], [3.5, 4.0, 4.5, 5.25], (75.0, 75.0, 0.0)),
+        # With equal null odds, one question cannot be answered without the other.
+        (["tea", "tea", NULL, NULL], [3.0, 4.0, 4.0, 4.0], (75.0, 75.0, -4.0)),
+    ],
+)
+def test_best_threshold_applies_to_questions_without_answer_and_to_equal_odds(tmp_path, answers, null, expected):
+    path = str(write(tmp_path / "f.json", *answers))
+    args = arguments(predict_file=path, version_2_with_negative=True, null_score_diff_threshold="best")
+    task = open_task(args, {"dev"}, None)
+    rows = task.rows("dev", TOKENIZER, 20)
+    scores = task.metrics("dev", rows, logits_for(rows, ["tea"] * 4, null))
+    assert (scores["f1"], scores["best_f1"], scores["best_f1_thresh"]) == expected
+
+
 def test_details_show_confident_mistakes_first(tmp_path):
     answers = ["tea"] * 25 + ["sun"] * 25 + [NULL]
     path = str(write(tmp_path / "f.json", *answers))

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.finetuning.tasks.spans.squad_scores import exact_match, f1_score, normalized, scores_of_1_1, scores_of_2_0
+from trainers.finetuning.tasks.spans.squad_scores import (
+    applied_threshold,
+    exact_match,
+    f1_score,
+    normalized,
+    question_scores,
+    scores_of_1_1,
+    scores_of_2_0,
+)
 
 ANSWERS = st.text("a tnheA.,'-\u00a0Ünß1", max_size=12) | st.sampled_from(
     ["", "the", "a cat", "The cat!", "an", "t h e"]
@@ -123,6 +131,24 @@ def test_scores_of_2_0_are_as_defined(questions):
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert found[name] == pytest.approx(value, abs=1e-9), name
+
+
+@settings(max_examples=300)
+@given(QUESTIONS)
+def test_applied_threshold_gives_the_best_f1(questions):
+    golds, predictions, odds = map(list, zip(*questions, strict=True))
+    # The script counts answers without words, such as "the", as answers.
+    golds = [list(filter(normalized, answers)) for answers in golds]
+    predictions = [prediction if normalized(prediction) else "" for prediction in predictions]
+
+    def f1_with(threshold):
+        pairs = zip(predictions, odds, strict=True)
+        chosen = ["" if odd > threshold else prediction for prediction, odd in pairs]
+        return question_scores(golds, chosen).f1.sum()
+
+    scores = question_scores(golds, predictions)
+    threshold = applied_threshold(scores.f1, scores.has_answer, predictions, odds)
+    assert f1_with(threshold) == pytest.approx(max(map(f1_with, [min(odds) - 1, *odds])))
 
 
 def test_keys_have_the_order_of_the_script():

@@ -15,7 +15,12 @@ from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
 from trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers, write_answers
 from trainers.finetuning.tasks.spans.squad_files import SquadFile, read_squad
-from trainers.finetuning.tasks.spans.squad_scores import best_threshold, question_scores, scores_of_1_1, scores_of_2_0
+from trainers.finetuning.tasks.spans.squad_scores import (
+    applied_threshold,
+    question_scores,
+    scores_of_1_1,
+    scores_of_2_0,
+)
 from trainers.finetuning.tasks.spans.squad_windows import window_rows
 from trainers.metrics.score_warnings import answer_warnings
 
@@ -205,12 +210,12 @@ class SpanTask:
         return [[answer.text for answer in question.answers] for question in self.files[split].questions]
 
     def _used_threshold(self, split: str, answers: Sequence[Answers]) -> float:
-        """Return the threshold: the value of the flag, or the best threshold for F1."""
+        """Return the threshold: the value of the flag, or the one with the highest F1."""
         if not isinstance(self.threshold, str):
             return self.threshold
         texts = [answer.best.text if answer.best else "" for answer in answers]
         scores = question_scores(self._gold_answers(split), texts)
-        return best_threshold(scores.f1, scores.has_answer, texts, _null_odds(answers))[1]
+        return applied_threshold(scores.f1, scores.has_answer, texts, _null_odds(answers))
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001

@@ -122,14 +122,38 @@ def best_threshold(
         The score in percent, and the threshold: the smallest of the best null odds, or 0 where answering no question is
         best.
     """
+    odds, sums = _sums_by_answered(scores, has_answer, predictions, null_odds)
+    best = int(np.argmax(sums))
+    return 100.0 * float(sums[best]) / len(scores), float(odds[best - 1]) if best else 0.0
+
+
+def applied_threshold(
+    scores: np.ndarray, has_answer: np.ndarray, predictions: Sequence[str], null_odds: Sequence[float]
+) -> float:
+    """Return the threshold with the highest score when it is applied to the null odds.
+
+    It differs from that of `best_threshold`, the script's, in two cases. Where answering no question is best, it is
+    less than all null odds. Questions with equal null odds are all answered, or none of them is.
+
+    Args:
+        scores, has_answer, predictions, null_odds: as for `best_threshold`.
+    """
+    odds, sums = _sums_by_answered(scores, has_answer, predictions, null_odds)
+    sums[1:-1][odds[:-1] == odds[1:]] = -1.0
+    best = int(np.argmax(sums))
+    return float(odds[best - 1] if best else np.nextafter(odds[0], -np.inf))
+
+
+def _sums_by_answered(
+    scores: np.ndarray, has_answer: np.ndarray, predictions: Sequence[str], null_odds: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted null odds, [Q], and the sum of scores if the first 0 to Q of their questions are answered."""
     odds = np.array(null_odds, np.float64)
     order = np.argsort(odds, kind="stable")
     # Gain of answering each question, in the order of the null odds, starting with no answer to any question.
     answered = np.array([bool(prediction) for prediction in predictions], bool)
     gains = np.where(has_answer, scores, -1.0 * answered)[order]
-    reached = np.cumsum([float((~has_answer).sum()), *gains])
-    best = int(np.argmax(reached))
-    return 100.0 * float(reached[best]) / len(scores), float(odds[order[best - 1]]) if best else 0.0
+    return odds[order], np.cumsum([float((~has_answer).sum()), *gains])
 
 
 def _f1_or_agreement(gold: str, prediction: str) -> float:
