@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.unicode_text import replace_surrogates
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.finetuning_models import BertForTask
@@ -229,7 +230,7 @@ class FinetuningRun:
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         if not plan.records_evaluation:
             print_status(
-                f"These are not the run's own development examples: {METRICS_NAME} and the model card keep their metrics"
+                f"Not the run's own development examples: {METRICS_NAME} and the model card keep their metrics"
             )
         # The evaluation of an earlier checkpoint was logged when it was the last one.
         elif checkpoint is not None and last == [checkpoint]:
@@ -242,7 +243,7 @@ class FinetuningRun:
         self.output.mkdir(parents=True, exist_ok=True)
         write_results(self.output, {"global_step": step, **metrics})
         content = json.dumps({"task": plan.task.name, "splits": details}, ensure_ascii=False, indent=1)
-        write_atomic(self.output / EVALUATION_NAME, content.encode("utf-8", "surrogatepass") + b"\n")
+        write_atomic(self.output / EVALUATION_NAME, replace_surrogates(content).encode() + b"\n")
         return metrics
 
     def _predict(self) -> list[Path]:

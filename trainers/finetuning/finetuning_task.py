@@ -42,7 +42,7 @@ class Rows:
             span: start_positions and end_positions int32 [N], positions in the row, 0 for no answer;
             token_classification: label_ids int32 [T], -1 for positions without a label.
         choices: C; 1 except for multiple_choice.
-        truncated: number of truncated examples.
+        truncated: number of examples that exceed a length limit, which `FinetuningTask.truncation` describes.
         skipped: number of examples that were skipped because their answer cannot be found.
         extras: arrays for the task itself, to convert rows to text.
     """
@@ -105,6 +105,15 @@ class FinetuningTask(Protocol):
 
         Raises:
             TaskDataError: max_seq_length is too short for the task.
+        """
+
+    def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
+        """Return a warning about `rows.truncated` examples: their number, the limit, and the consequence.
+
+        Args:
+            split: one of `splits`.
+            rows: rows of the split.
+            max_seq_length: maximum length of a row in tokens.
         """
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:

@@ -104,7 +104,9 @@ def print_summary(
         print_status(f"Checkpoint   {checkpoint.prefix} (step {checkpoint.step})")
     if results:
         scores = {name: value for name, value in sorted(results.items()) if name != "loss" and not is_level(name)}
-        numbers = ", ".join(with_level(f"{name} {value:.4g}", name, results, ".4g") for name, value in scores.items())
+        numbers = ", ".join(
+            with_level(f"{name} {_shown(value)}", name, results, ".4g") for name, value in scores.items()
+        )
         print_status(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
         for line in score_warnings_in(output):
             warn(line)
@@ -117,3 +119,8 @@ def print_summary(
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())
         example = _EXAMPLES.get(plan.task.head, "'a text ||| another'" if pairs else "'some text'")
         print_status(f"Try it       beambert predict {shlex.quote(str(output))} {example}")
+
+
+def _shown(value: float) -> str:
+    """Return a score with four digits, and a count with all of them."""
+    return str(value) if isinstance(value, int) else f"{value:.4g}"

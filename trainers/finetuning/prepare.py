@@ -111,7 +111,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(word_rules))
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
         rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
-        _print_skipped(rows, max_seq_length)
+        _print_skipped(task, rows, max_seq_length)
         for split in rows:
             for line in split_warnings(task, split, rows[split]):
                 warn(line)
@@ -317,7 +317,7 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
     """Return the configuration with the numbers of steps, and the single stage."""
     if rows is None or not config.do_train:
         return config, []
-    # Rounded as in the released code.
+    # Rounded as in the released code. For squad, run_squad.py counts questions; here every window is an example.
     steps = int(len(rows) / config.train_batch_size * config.num_train_epochs)
     if steps < 1:
         raise TrainingError(
@@ -336,13 +336,10 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
     return config, [Stage(0, config.train_batch_size, 0, steps, 0)]
 
 
-def _print_skipped(rows: Mapping[str, Rows], max_seq_length: int) -> None:
+def _print_skipped(task: FinetuningTask, rows: Mapping[str, Rows], max_seq_length: int) -> None:
     for split, table in rows.items():
         if table.truncated:
-            warn(
-                f"{table.truncated} of {len(table)} {split} examples exceed --max_seq_length {max_seq_length} and were "
-                "truncated"
-            )
+            warn(task.truncation(split, table, max_seq_length))
         if table.skipped:
             warn(
                 f"{table.skipped} {split} examples were skipped: columns are missing, or the answer is not in the text"

@@ -125,7 +125,8 @@ def _head(run: Run) -> str:
     results = run.results or (run.validation[-1] if run.validation else {})
     for name in _metrics(run):
         if isinstance(results.get(name), int | float) and len(numbers) < 12:
-            label = f"{'dev' if run.task else 'validation'} {_label(name)}"
+            split = "" if name.startswith("test_") else "dev " if run.task else "validation "
+            label = f"{split}{_label(name)}"
             numbers.append((label, _shown_beside_chance(name, results)))
     model = run.options.get("model")
     about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]

@@ -76,6 +76,6 @@ def test_task_trains_evaluates_and_predicts(task, tmp_path, shared_data, capsys)
     before = {name: (output / name).read_bytes() for name in ("eval_results.txt", ANSWERS.get(task, "vocab.txt"))}
     assert beambert.main([*command, "--do_eval", "--do_predict"]) == 0
     assert {name: (output / name).read_bytes() for name in before} == before
-    assert "not the run's own development examples" not in capsys.readouterr().out
+    assert "Not the run's own development examples" not in capsys.readouterr().out
     assert beambert.main(["predict", str(output), QUESTIONS.get(task, "the ferry left")]) == 0
     assert capsys.readouterr().out.strip()

@@ -4,18 +4,24 @@ import dataclasses
 import json
 import os
 import signal
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import beambert
+from beambert_common.typed_json import read
 from bert_model.checkpoints import native, tf1
+from tests.pages import parsed
 from tests.trainers.finetuning.task_files import write_pairs
+from tests.trainers.finetuning.tasks.squad_examples import write_squad
 from tests.trainers.forked import run
 from tests.trainers.random_models import CONFIG, VOCABULARY, write_model
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best
 from trainers.finetuning import finetuning_run
+from trainers.finetuning.outputs import print_summary
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from trainers.monitoring.training_monitor import TrainingMonitor
 
@@ -272,3 +278,23 @@ def test_class_weights_change_what_is_learnt(finetune, tmp_path):
     assert finetune("--class_weights", "entailment=0", "--learning_rate", "0.01") == 0
     head = tf1.read(tmp_path / "output/checkpoints/model.ckpt-12")["output_bias"].read()
     assert head[1] > head[0] + 0.01
+
+
+def test_lone_surrogate_in_squad_leaves_a_report_with_answers(initial, tmp_path):
+    text = "The ferry \ud83d left the island before noon."
+    question = {"id": "q", "question": "who left?", "answers": [{"text": "ferry", "answer_start": 4}]}
+    for name in ("train.json", "dev.json"):
+        write_squad(tmp_path / name, (text, [{**question, "id": f"q{number}"} for number in range(8)]))
+    output = tmp_path / "output"
+    given = ["finetune", "squad", "--data_dir", str(tmp_path), "--output", str(output), "--max_seq_length", "48"]
+    assert beambert.main([*given, "--init_checkpoint", str(initial), "--train_batch_size", "8"]) == 0
+    details = read(output / "evaluation.json", dict)["splits"]["dev"]
+    assert details["answers"][0]["context"] == text.replace("\ud83d", "?")
+    assert "The ferry ? left" in "".join(parsed((output / "report.html").read_text(encoding="utf-8")).text)
+
+
+def test_summary_has_counts_as_integers(capsys):
+    results = {"f1": 81.23456, "total": 11873, "global_step": 21990}
+    plan = SimpleNamespace(output=Path("output"), rows={})
+    print_summary(plan, None, results, [], None)
+    assert "eval_results.txt: f1 81.23, global_step 21990, total 11873" in capsys.readouterr().out

@@ -80,7 +80,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
     assert beambert.main([*again, str(tmp_path / "new")]) == 0
     assert {name: (output / name).read_bytes() for name in names} == before
     assert json.loads((output / "eval_results.json").read_text()) != own
-    assert "not the run's own development examples" in capsys.readouterr().out
+    assert "Not the run's own development examples" in capsys.readouterr().out
     assert beambert.main([*again, str(tmp_path / "old"), "--max_eval_samples", "8"]) == 0
     assert {name: (output / name).read_bytes() for name in names} == before
     if evaluated_in_training:
@@ -88,7 +88,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
         (tmp_path / "old").rename(tmp_path / "moved")
         capsys.readouterr()
         assert beambert.main([*again, str(tmp_path / "moved")]) == 0
-        assert "not the run's own development examples" not in capsys.readouterr().out
+        assert "Not the run's own development examples" not in capsys.readouterr().out
 
 
 def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):

@@ -99,6 +99,14 @@ def test_the_page_is_complete_and_shows_the_values_of_the_files(tmp_path):
     assert "No warnings." in page
 
 
+def test_metrics_of_a_fine_tuning_run_name_their_split(tmp_path):
+    write_run(tmp_path, [], options={"task": "swag"})
+    results = {"global_step": 1000, "eval_accuracy": 0.75, "test_accuracy": 0.5}
+    (tmp_path / "eval_results.json").write_text(json.dumps(results), encoding="utf-8")
+    labels = re.findall(r"<dt>([^<]+)</dt>", page_of(tmp_path))
+    assert [label for label in labels if "accuracy" in label] == ["dev accuracy", "test accuracy"]
+
+
 def test_the_wall_time_is_a_table_by_cause(tmp_path):
     found = lines(1000, 50, 500)
     # The last record of a run that was resumed from step 500 has the longest wall time.

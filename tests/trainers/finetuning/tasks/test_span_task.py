@@ -236,3 +236,11 @@ def test_flags_are_those_of_the_released_code():
     assert (args.doc_stride, args.max_query_length, args.n_best_size, args.max_answer_length) == (128, 64, 20, 30)
     with pytest.raises(SystemExit):
         parser.parse_args(["--null_score_diff_threshold", "low"])
+
+
+def test_truncation_counts_questions(tmp_path):
+    path = str(write(tmp_path / "f.json", "tea", "sun"))
+    task = open_task(arguments(predict_file=path, max_query_length=1, doc_stride=1), {"dev"}, None)
+    rows = task.rows("dev", TOKENIZER, 6)
+    assert len(rows) > 2
+    assert task.truncation("dev", rows, 6) == "2 of 2 dev questions exceed --max_query_length 1 and were truncated"

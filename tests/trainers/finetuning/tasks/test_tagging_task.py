@@ -214,6 +214,16 @@ def test_bare_types_and_untyped_entities(tmp_path):
         opened(tmp_path, "--tag_scheme", "io", wanted=("train",))
 
 
+def test_truncation_counts_sentences(folder):
+    task = opened(folder)
+    rows = task.rows("train", TOKENIZER, 24)
+    assert len(rows) > 34
+    assert task.truncation("train", rows, 24) == (
+        f"{rows.truncated} of 34 train sentences exceed --max_seq_length 24 and were split between words; only longer "
+        "words were truncated"
+    )
+
+
 def test_fingerprint_depends_on_the_inputs_of_rows(folder):
     def fingerprints(*flags, **options):
         task = opened(folder, *flags, **options)

@@ -143,6 +143,12 @@ class SpanTask:
         """Return one row per window; see `squad_windows.window_rows`."""
         return window_rows(self.files[split], tokenizer, max_seq_length, training=split == TRAIN, **self.windows)
 
+    def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:  # noqa: ARG002
+        """Return the number of truncated questions; contexts are not truncated."""
+        questions = len(self.files[split].questions) - rows.skipped
+        limit = self.windows["max_query_length"]
+        return f"{rows.truncated} of {questions} {split} questions exceed --max_query_length {limit} and were truncated"
+
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return exact_match and f1, or with --version_2_with_negative the keys of `squad_scores.scores_of_2_0`."""
         answers = self._answers(split, rows, logits)

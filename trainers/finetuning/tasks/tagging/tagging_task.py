@@ -232,6 +232,14 @@ class TaggingTask:
         labels = self._label_ids.get(split)
         return tagging_rows(file.words, file.sentence_splits, documents, labels, tokenizer, max_seq_length)
 
+    def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
+        """Return the number of sentences that were split over several rows."""
+        sentences = len(self._files[split].sentence_splits) - 1
+        return (
+            f"{rows.truncated} of {sentences} {split} sentences exceed --max_seq_length {max_seq_length} and were "
+            "split between words; only longer words were truncated"
+        )
+
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return precision, recall and F1 of entities, F1 of each type, and the accuracy over words.
 

@@ -195,6 +195,11 @@ class ChoiceTask:
             truncated=int(encoded.truncated.reshape(-1, choices).any(axis=1).sum()),
         )
 
+    def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
+        """Return the number of truncated examples."""
+        count = f"{rows.truncated} of {len(rows)} {split} examples"
+        return f"{count} exceed --max_seq_length {max_seq_length} and were truncated"
+
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return "eval_accuracy", or "test_accuracy" for the test split."""
         right = np.asarray(logits).argmax(axis=1) == rows.targets["label_ids"]

@@ -112,6 +112,11 @@ class TextTask:
             skipped=self._skipped.get(split, 0),
         )
 
+    def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
+        """Return the number of truncated examples."""
+        count = f"{rows.truncated} of {len(rows)} {split} examples"
+        return f"{count} exceed --max_seq_length {max_seq_length} and were truncated"
+
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return the metrics of a split: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
         prefix = split.replace(DEV, "eval", 1)
