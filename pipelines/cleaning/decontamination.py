@@ -1,7 +1,8 @@
 """Find documents that share a 13-gram of words with evaluation data (Brown et al. 2020, appendix C).
 
-Words are compared in lower case and without punctuation, so that matches do not depend on either. Evaluation texts of
-fewer than 13 words cannot be matched.
+Words are compared in lower case and without punctuation, so that matches do not depend on either. Both texts are compared
+in NFC, without HTML entities and control characters, whatever cleaning rules are active. Evaluation texts of fewer than
+13 words cannot be matched.
 """
 
 import functools
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes, plain_words
+from pipelines.cleaning.residual_markup import unescape_entities
+from pipelines.cleaning.rules import normalize_nfc, remove_control_characters
 from pipelines.sources import SourceError
 from pipelines.sources.files import open_decompressed
 from pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
@@ -20,9 +23,14 @@ from pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
 NGRAM = 13
 
 
+def _normalize(text: str) -> str:
+    """Apply the cleaning rules that change the form of words: entities, NFC, control characters."""
+    return remove_control_characters(normalize_nfc(unescape_entities(text) if "&" in text else text))
+
+
 def document_keys(text: str) -> np.ndarray:
     """Return the hashes of all 13-grams of a text of W words: uint64 [max(0, W - 12)]."""
-    return ngram_keys(plain_word_hashes(text), NGRAM)
+    return ngram_keys(plain_word_hashes(_normalize(text)), NGRAM)
 
 
 def evaluation_keys(texts: Iterable[str]) -> np.ndarray:
@@ -59,7 +67,7 @@ def find_shared_ngram(sentences: Sequence[str], keys: np.ndarray) -> SharedNgram
     if not len(shared):
         return None
     first = int(shared[0])
-    return SharedNgram(" ".join(plain_words(text)[first : first + NGRAM]), int(indices[first]))
+    return SharedNgram(" ".join(plain_words(_normalize(text))[first : first + NGRAM]), int(indices[first]))
 
 
 class EvaluationFiles(NamedTuple):

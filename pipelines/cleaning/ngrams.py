@@ -1,6 +1,7 @@
 """Hash words and n-grams of words with numpy, without a Python object per word."""
 
 import re
+import unicodedata
 
 import numpy as np
 
@@ -9,7 +10,19 @@ _BLANK = 32
 _TO_WORDS = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else _BLANK for byte in range(128)) + bytes(
     range(128, 256)
 )
-_OTHER_SIGNS = re.compile(r"[^\x00-\x7f\w]")
+# Combining marks (categories Mn and Mc), such as the vowel signs of Indic scripts and Thai, are not in Python's \w.
+# Variation selectors (0xFE00 to 0xFE0F, and those above 0x1FFFF) select the form of an emoji or ideograph, and are no
+# part of a word.
+_MARKS = [
+    chr(code)
+    for code in range(0x300, 0x20000)
+    if unicodedata.category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F
+]
+_BASIC_MARKS = "".join(mark for mark in _MARKS if mark <= "\uffff")
+_OTHER_MARKS = "".join(mark for mark in _MARKS if mark > "\uffff")
+# Python searches a class of many characters above 0xFFFF sequentially; it is tested only for characters above 0xFFFF.
+_OTHER_SIGNS = re.compile(rf"[^\x00-\x7f\w{_BASIC_MARKS}](?:(?<=[\0-\uffff])|(?<![{_OTHER_MARKS}]))")
+_ZERO_WIDTH_NON_JOINER, _ZERO_WIDTH_JOINER = "\u200c", "\u200d"
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0xD6E8FEB86659FD93)
 
@@ -66,8 +79,12 @@ def plain_words(text: str) -> list[str]:
 
 
 def _plain(text: str) -> bytes:
-    """Return a text in lower case with a space in place of every character other than letters and digits."""
+    """Return a text in lower case with a space in place of every character other than letters, marks and digits.
+
+    Zero-width joiners and non-joiners, which select the form of letters, are removed.
+    """
     if not text.isascii():
+        text = text.replace(_ZERO_WIDTH_NON_JOINER, "").replace(_ZERO_WIDTH_JOINER, "")
         text = _OTHER_SIGNS.sub(" ", text.lower())
     return text.encode("utf-8").translate(_TO_WORDS)
 

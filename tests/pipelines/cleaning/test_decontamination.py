@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 
 import pytest
 from hypothesis import example, given
@@ -15,6 +16,7 @@ from pipelines.cleaning.decontamination import (
     load_evaluation,
     read_evaluation_texts,
 )
+from pipelines.cleaning.ngrams import plain_words
 from pipelines.sources import SourceError
 
 
@@ -94,6 +96,41 @@ def test_shared_ngram_names_the_first_file_with_it(tmp_path):
             {"evaluation_file": path, "matching_words": text}
             for path, text in zip((one, paths[0], two), texts, strict=True)
         ]
+
+
+def test_evaluation_texts_are_normalized_like_documents():
+    document = " ".join(f"Việt{number} Hôtel" for number in range(7))
+    keys = evaluation_keys([document])
+    for evaluation in (
+        unicodedata.normalize("NFD", document),
+        document.replace("ô", "&#244;"),
+        document.replace("Hôtel", "Hô\u00adtel"),
+        "\ufeff" + document,
+    ):
+        assert (evaluation_keys([evaluation]) == keys).all()
+        assert find_shared_ngram([evaluation], keys).words == " ".join(document.lower().split()[:NGRAM])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "भारत की राजधानी नई दिल्ली है",
+        "பாரதத்தின் தலைநகரம் புது தில்லி",
+        "ভারতের রাজধানী নয়া দিল্লি",
+        "กรุงเทพมหานคร เป็นเมืองหลวง ที่ใหญ่ที่สุด",
+        "𑄌𑄋𑄴𑄟𑄳𑄦 𑄞𑄌𑄴",
+    ],
+    ids=["Hindi", "Tamil", "Bengali", "Thai", "Chakma"],
+)
+def test_vowel_signs_are_parts_of_words(text):
+    text = unicodedata.normalize("NFC", text)
+    assert plain_words(text) == text.split()
+    assert plain_words("“" + text.replace(" ", "। – ") + "”") == text.split()
+
+
+def test_joiners_and_variation_selectors_are_no_parts_of_words():
+    assert plain_words("क्\u200dष می\u200cخواهم") == ["क्ष", "میخواهم"]
+    assert plain_words("I ❤\ufe0f 葛\U000e0100") == ["i", "葛"]
 
 
 words = st.lists(st.sampled_from(["a", "B", "é", "É", "Straße", "don't", "x_y", "–", "12", "漢字"]), max_size=40).map(
