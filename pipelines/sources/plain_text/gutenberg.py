@@ -83,11 +83,31 @@ _TITLE = re.compile(
 )
 
 
+# Lines that only the files of Project Gutenberg have.
+_MARKER = re.compile(
+    rb"""^[ \t*]*(?:\*{3}\ ?(?:START|END)\ OF\ (?:THE|THIS)\ PROJECT\ GUTENBERG
+    |\*(?:END|START)?\*{0,2}\ ?(?:THE\ )?SMALL\ PRINT
+    |WELCOME\ TO\ THE\ WORLD\ OF\ FREE\ PLAIN\ VANILLA)""",
+    re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+)
+# The first line of a book, such as "The Project Gutenberg EBook of Emma, by Jane Austen".
+_FIRST_LINE = re.compile(
+    rb"""\W*(?:(?:the|das|this\ is\ a\ copyrighted)\ )?proje[ck]t\ gutenb[eu]rg
+    (?:'s\ |\xe2\x80\x99s\ |(?:'s)?\ e-?(?:text|book)|\ [^\r\n]{0,80},\ by\ )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FIRST_LINE_BYTES = 120
+
+
 def is_gutenberg(head: bytes) -> bool:
-    """Return whether a file is a book of Project Gutenberg, by its first few thousand bytes."""
-    return bool(re.search(rb"gutenberg(?:'s)?[^\n]{0,60}\be-?(?:text|book)|gutenberg-tm", head, re.IGNORECASE)) or bool(
-        re.search(rb"proje[ck]t gutenberg(?:'s)? [^\n]{0,80}, by ", head, re.IGNORECASE)
-    )
+    """Return whether a file is a book of Project Gutenberg, by its first few thousand bytes.
+
+    A book has a line of its license, or begins with its title line. Text that only mentions Project Gutenberg has
+    neither.
+    """
+    text = head.removeprefix(codecs.BOM_UTF8).replace(b"\r", b"\n").lstrip()
+    first = text.partition(b"\n")[0].strip()
+    return bool(_MARKER.search(text)) or (len(first) <= _FIRST_LINE_BYTES and bool(_FIRST_LINE.match(first)))
 
 
 def decode(data: bytes, encoding: str) -> str:
@@ -170,7 +190,10 @@ def strip_license(lines: list[str]) -> list[str]:
                 end = number
                 break
     header = " ".join(" ".join(lines[:start]).split()).casefold()
-    body = _without_title_page(_without_production_notes(lines[start:end]), header)
+    body = lines[start:end]
+    if start:
+        body = _without_production_notes(body)
+    body = _without_title_page(body, header)
     return _without_contents(_without_insertions(body))
 
 

@@ -170,6 +170,42 @@ def test_modern_layout_complete_or_truncated(tmp_path):
     assert read_book(path)[0].paragraphs == []
 
 
+ARTICLE = [
+    "The history of electronic books began in 1971.",
+    "Michael Hart typed the Declaration of Independence.",
+    "He founded Project Gutenberg, whose collection grew slowly at first.",
+    "In 1989 there were ten texts.",
+    "Readers could download a Gutenberg text as an e-book by 2003.",
+    "Many libraries followed its example.",
+]
+
+
+def test_articles_that_mention_gutenberg_are_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n".join(ARTICLE) + "\n")
+    assert recognize_format(str(path), path.read_bytes()) == "text"
+    assert read_book(path)[0].paragraphs == ARTICLE
+    # Without the marker of a header, only the blocks that mention Project Gutenberg are removed.
+    (document,) = read_book(path, input_format="gutenberg")
+    assert document.paragraphs == [*ARTICLE[:2], ARTICLE[3], *ARTICLE[4:]]
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("\ufeff\r\n\r\nThe Project Gutenberg EBook of Emma, by Jane Austen", "gutenberg"),
+        ("Project Gutenberg's Emma, by Jane Austen", "gutenberg"),
+        ("***The Project Gutenberg Etext of Emma***", "gutenberg"),
+        ("Emma\r\n\r\n*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***", "gutenberg"),
+        ("Emma\n\n*SMALL PRINT! Ver.12.12.93*END*", "gutenberg"),
+        ("Project Gutenberg is a library of e-books.", "text"),
+        ("Emma\n\nThe Project Gutenberg e-book of it is popular.", "text"),
+    ],
+)
+def test_books_are_recognized_by_their_structure(head, expected):
+    assert recognize_format("a.txt", head.encode("utf-8")) == expected
+
+
 def test_paragraphs_verse_and_lists():
     join = wrapped_lines.join_paragraphs
     prose = ["A line that was wrapped by hand at", "some width goes on with the", "next one."]
