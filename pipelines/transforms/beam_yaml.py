@@ -61,7 +61,7 @@ class CreatePretrainingExamples(beam.PTransform):
 
 
 class WriteShards(beam.PTransform):
-    """As `pipelines.transforms.WriteShards`.
+    """As `pipelines.transforms.WriteShards`; None keeps the option of the examples.
 
     The inputs are `examples`, and `vocabulary` unless its path is given.
     """
@@ -70,14 +70,15 @@ class WriteShards(beam.PTransform):
         self,
         path: str,
         vocabulary: str = "",
-        format: str = "tfrecord",
-        compression: str = "none",
-        feature_names: str = "bert",
-        ragged: bool = False,
+        format: str | None = None,
+        compression: str | None = None,
+        feature_names: str | None = None,
+        ragged: bool | None = None,
     ) -> None:
         super().__init__()
         self._path, self._vocabulary, self._format = path, vocabulary, format
-        self._options = {"compression": compression, "feature_names": feature_names, "ragged": ragged}
+        options = {"compression": compression, "feature_names": feature_names, "ragged": ragged}
+        self._options = {name: value for name, value in options.items() if value is not None}
 
     def expand(self, inputs: Any) -> beam.PCollection:
         """Return the path of `dataset.json`."""

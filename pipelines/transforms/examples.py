@@ -153,7 +153,8 @@ class WriteShards(beam.PTransform):
 
     Raises:
         OutputError: the directory has files.
-        DatasetError: an option is invalid, the package of the format is not installed, or there is no training example.
+        DatasetError: an option is invalid, the package of the format is not installed, there is no training example, or
+            the examples have another vocabulary.
     """
 
     def __init__(self, output: str, vocabulary: AnyVocabulary, format: str | None = None, **options: Any) -> None:
@@ -171,7 +172,7 @@ class WriteShards(beam.PTransform):
     def expand(self, examples: PCollection) -> PCollection:
         """Return the path of `dataset.json`."""
         vocabulary = _singleton(self._vocabulary)
-        written = examples | "WriteShards" >> beam.ParDo(_WriteShards(self._output, self._options))
+        written = examples | "WriteShards" >> beam.ParDo(_WriteShards(self._output, self._options), vocabulary)
         return (
             examples.pipeline
             | "Start" >> beam.Create([self._output])
@@ -185,8 +186,18 @@ class _WriteShards(beam.DoFn):
     def __init__(self, output: str, options: dict[str, Any]) -> None:
         self._output, self._options = output, options
 
-    def process(self, examples: PretrainingExamples) -> Iterator[_Written]:
-        """Write the shards of one copy of a partition."""
+    def process(self, examples: PretrainingExamples, vocabulary: Vocabulary) -> Iterator[_Written]:
+        """Write the shards of one copy of a partition.
+
+        Raises:
+            DatasetError: the examples have another vocabulary.
+        """
+        if examples.tokenizer.vocabulary.sha256 != vocabulary.sha256:
+            raise DatasetError(
+                f"{vocabulary.origin} is not the vocabulary of the examples (its SHA-256 differs; it has "
+                f"{len(vocabulary):,} tokens, that of the examples has {len(examples.tokenizer.vocabulary):,}); give "
+                "WriteShards the vocabulary of CreatePretrainingExamples"
+            )
         examples = dataclasses.replace(examples, options=dataclasses.replace(examples.options, **self._options))
         shards, statistics = write_shards(examples, self._output)
         if examples.copy == 0:

@@ -43,6 +43,7 @@ from pipelines.transforms import (
     TruncateSentences,
     WriteCorpus,
     WriteShards,
+    beam_yaml,
 )
 
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
@@ -353,3 +354,38 @@ def test_mistakes_when_a_pipeline_runs(tmp_path, built):
             )
         )
     assert not (tmp_path / "b/dataset.json").exists()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_shards_with_another_vocabulary_than_the_examples_are_an_error(texts, built, tmp_path, learned):
+    other = tmp_path / "other.txt"
+    other.write_text((built / "vocab.txt").read_text(encoding="utf-8") + "zebra\n", encoding="utf-8")
+    message = r"is not the vocabulary of the examples \(.*\); give WriteShards the vocabulary of CreatePretrainingExamples"
+    with pytest.raises(Exception, match=message) as caught, beam.Pipeline() as pipeline:
+        documents = pipeline | ReadCorpus(str(built))
+        vocabulary = documents | LearnWordPieceVocabulary(70) if learned else str(other)
+        examples = documents | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 1)
+        _ = examples | WriteShards(str(tmp_path / "data"), vocabulary)
+    assert str(caught.value).count("is not the vocabulary") == 1
+    assert not (tmp_path / "data/dataset.json").exists()
+    assert not list((tmp_path / "data").glob("shards/*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "expected"),
+    [
+        ({"ragged": True, "compression": "gzip"}, {}, ("tfrecord", "gzip", True)),
+        ({"format": "parquet", "feature_names": "model_garden"}, {}, ("parquet", "none", True)),
+        ({"ragged": True, "compression": "gzip"}, {"ragged": False}, ("tfrecord", "gzip", False)),
+        ({}, {"format": "parquet"}, ("parquet", "none", True)),
+    ],
+)
+def test_beam_yaml_keeps_the_options_of_the_examples(built, tmp_path, options, config, expected):
+    vocabulary = str(built / "vocab.txt")
+    options = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 1, **options}
+    with beam.Pipeline() as pipeline:
+        examples = pipeline | ReadCorpus(str(built)) | beam_yaml.CreatePretrainingExamples(options, vocabulary, 1)
+        _ = examples | beam_yaml.WriteShards(str(tmp_path / "data"), vocabulary, **config)
+    manifest = dataset.load(tmp_path / "data")
+    assert (manifest.file_format, manifest.compression, manifest.ragged) == expected
+    assert ("input_word_ids" in manifest.features.values()) == ("feature_names" in options)
