@@ -65,7 +65,12 @@ class WriteManifest(beam.DoFn):
         if corpus.vocab["sha256"] == self._vocab["sha256"]:
             unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)
             alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"], unknown)
-        warnings = warnings_of(by_split, corpus.counts, common, self._options, alphabet)
+        all_shards = sorted((shard for written in shards for shard in written), key=lambda shard: shard.name)
+        require_written(self._output, sizes_of_dataset(all_shards))
+        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
+        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
+        num_replacements = len(vocab.text_ids())
+        warnings = warnings_of(by_split, corpus.counts, common, self._options, num_replacements, alphabet)
         manifest = Dataset(
             max_seq_length=self._options.max_seq_length,
             max_predictions_per_seq=self._options.max_predictions_per_seq,
@@ -84,15 +89,14 @@ class WriteManifest(beam.DoFn):
                 "overlap": common._asdict(),
                 "warnings": warnings,
             },
-            shards=sorted((shard for written in shards for shard in written), key=lambda shard: shard.name),
+            shards=all_shards,
             versions=versions(self._options.format),
         )
-        require_written(self._output, sizes_of_dataset(manifest.shards))
-        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
-        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
         largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
         samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        content = Report(manifest, self._options, by_split, corpus.options, vocab.tokens, samples)
+        content = Report(
+            manifest, self._options, by_split, corpus.options, vocab.tokens, num_replacements, samples
+        )
         write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
         write_missing_descriptions(manifest, self._output)
         path = f"{self._output}/{dataset.FILE_NAME}"

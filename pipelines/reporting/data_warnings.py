@@ -1,5 +1,6 @@
 """Derive warnings about a dataset from its statistics."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,11 +33,29 @@ def expected_masked(statistics: Statistics, options: PretrainingDataOptions) -> 
     return int((wanted * statistics.row_lengths).sum())
 
 
+def expected_actions(options: PretrainingDataOptions, num_replacements: int) -> dict[str, float]:
+    """Return the expected share of masked tokens by action: "mask", "random" and "original".
+
+    A random replacement that equals the original token counts as "original".
+
+    Args:
+        options: options of the examples.
+        num_replacements: number of tokens of which random replacements are drawn.
+    """
+    equal = options.random_rate / max(num_replacements, 1)
+    return {
+        "mask": options.mask_rate,
+        "random": options.random_rate - equal,
+        "original": options.keep_rate + equal,
+    }
+
+
 def warnings_of(
     by_split: dict[str, Statistics],
     corpus: dict[str, Any],
     overlap: Overlap,
     options: PretrainingDataOptions,
+    num_replacements: int,
     alphabet: Sequence[str] = (),
 ) -> list[str]:
     """Return warnings about a dataset, one line each, the most severe first.
@@ -46,6 +65,7 @@ def warnings_of(
         corpus: counts of corpus.json.
         overlap: overlap of the validation split with the training text.
         options: options of the examples.
+        num_replacements: number of tokens of which random replacements are drawn.
         alphabet: warnings of `pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
     """
     train, validation = by_split["train"], by_split["validation"]
@@ -55,7 +75,7 @@ def warnings_of(
         *_corpus_warnings(train, corpus, options),
         *_pair_warnings(train, options),
         *_row_warnings(train, options),
-        *_mask_warnings(train, options),
+        *_mask_warnings(train, options, num_replacements),
     ]
 
 
@@ -178,28 +198,50 @@ def _row_warnings(train: Statistics, options: PretrainingDataOptions) -> list[st
     ]
 
 
-def _mask_warnings(train: Statistics, options: PretrainingDataOptions) -> list[str]:
-    if options.masking == "dynamic" or not train.masked_tokens:
+def _mask_warnings(train: Statistics, options: PretrainingDataOptions, num_replacements: int) -> list[str]:
+    if options.masking == "dynamic" or not train.instance_tokens:
         return []
     warnings = []
     share = train.masked_tokens / train.instance_tokens
     if share < 0.9 * options.masked_lm_prob:
         warnings.append(
-            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}; increase "
-            f"--max_predictions_per_seq {options.max_predictions_per_seq}, which is too small for --max_seq_length "
-            f"{options.max_seq_length}"
+            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}"
+            f"{_reason_for_few_masks(train, options)}"
         )
+    if not train.masked_tokens:
+        return warnings
+    expected = expected_actions(options, num_replacements)
     rates = (
-        ("replaced by [MASK]", train.masked_as_mask, options.mask_rate),
-        ("replaced by a random token", train.masked_as_random, options.random_rate),
-        ("kept", train.masked_as_original, options.keep_rate),
+        ("replaced by [MASK]", train.masked_as_mask, expected["mask"]),
+        ("replaced by a random token", train.masked_as_random, expected["random"]),
+        ("kept", train.masked_as_original, expected["original"]),
     )
     for action, count, rate in rates:
         # Spans of up to ten tokens are drawn as a whole, which increases the variance.
         slack = 5 * (10 * rate * (1 - rate) / train.masked_tokens) ** 0.5 + 0.002
         if abs(count / train.masked_tokens - rate) > slack:
             warnings.append(
-                f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of {rate:.0%}; please "
-                "report this bug in beambert"
+                f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of {100 * rate:.3g}%; "
+                "please report this bug in beambert"
             )
     return warnings
+
+
+def _reason_for_few_masks(train: Statistics, options: PretrainingDataOptions) -> str:
+    """Return the end of the warning about too few masked tokens: the reason and the remedy."""
+    without_limit = dataclasses.replace(options, max_predictions_per_seq=options.max_seq_length)
+    unlimited = expected_masked(train, without_limit)
+    if expected_masked(train, options) < 0.9 * unlimited:
+        return (
+            f"; increase --max_predictions_per_seq {options.max_predictions_per_seq}, which is too small for "
+            f"--max_seq_length {options.max_seq_length}"
+        )
+    if options.masking != "token" and train.masked_tokens < 0.9 * unlimited:
+        return (
+            ", because words have more tokens than may be masked in a row; use --masking token or a vocabulary with "
+            "more whole words"
+        )
+    return (
+        ", because examples are short: [CLS] and [SEP] are not masked, and the number per example is rounded; use "
+        "longer documents or --pack"
+    )

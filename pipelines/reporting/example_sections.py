@@ -2,7 +2,7 @@
 
 from pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting.data_warnings import expected_masked
+from pipelines.reporting.data_warnings import expected_actions, expected_masked
 from pipelines.reporting.figures import figures, histogram
 from pipelines.reporting.report_content import Report
 from pipelines.reporting.tables import percent, quotient, share, table
@@ -71,19 +71,20 @@ def masks(report: Report) -> str:
         return (
             "<p>Masking is dynamic: the trainer masks an example every time it reads it. The shards have no masks.</p>"
         )
+    expected = expected_actions(options, report.num_replacements)
     rows = [
         (
             "masked tokens",
             share(train.masked_tokens, train.instance_tokens),
             share(expected_masked(train, options), train.instance_tokens),
         ),
-        ("replaced by [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(options.mask_rate)),
+        ("replaced by [MASK]", share(train.masked_as_mask, train.masked_tokens), percent(expected["mask"])),
         (
             "replaced by a random token",
             share(train.masked_as_random, train.masked_tokens),
-            percent(options.random_rate),
+            percent(expected["random"]),
         ),
-        ("kept", share(train.masked_as_original, train.masked_tokens), percent(options.keep_rate)),
+        ("kept", share(train.masked_as_original, train.masked_tokens), percent(expected["original"])),
     ]
     plot = histogram({"training": train.masked_in_row}, "masked tokens per example", "examples")
     return (

@@ -22,6 +22,7 @@ class Report:
         statistics: statistics of "train" and "validation".
         corpus_options: options of the corpus.
         tokens: tokens of the vocabulary in id order.
+        num_replacements: number of tokens of which random replacements of masked tokens are drawn.
         samples: sample instances of the training data.
     """
 
@@ -30,4 +31,5 @@ class Report:
     statistics: dict[str, Statistics]
     corpus_options: dict[str, Any]
     tokens: tuple[str, ...]
+    num_replacements: int
     samples: list[InstanceText]

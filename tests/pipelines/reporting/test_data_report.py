@@ -10,6 +10,7 @@ import pytest
 
 import beambert
 from pipelines import dataset
+from pipelines.commands.pretraining_data_run import print_summary
 from pipelines.examples.statistics import Statistics, document_bin_start
 from pipelines.examples.train_eval_overlap import Overlap
 from pipelines.instances.options import PretrainingDataOptions
@@ -75,6 +76,19 @@ def test_the_summary_names_report_and_warnings(output, capsys):
     assert out.count("  warning     ") == len(dataset.load(output).counts["warnings"]) >= 1
 
 
+def test_the_summary_omits_a_deleted_report(output, capsys):
+    report = output / "report.html"
+    content = report.read_bytes()
+    report.unlink()
+    try:
+        print_summary(dataset.load(output), str(output))
+        assert "report.html" not in capsys.readouterr().out
+    finally:
+        report.write_bytes(content)
+    print_summary(dataset.load(output), str(output))
+    assert f"  report      {output}/report.html" in capsys.readouterr().out
+
+
 def hostile_report(output: Path, **changed) -> Report:
     """Return a report in which every string is markup."""
     manifest = dataset.load(output)
@@ -94,7 +108,7 @@ def hostile_report(output: Path, **changed) -> Report:
     statistics = Statistics(piece_counts=np.array([5, 6]), tokens=11)
     by_split = {"train": statistics, "validation": Statistics()}
     made_with = PretrainingDataOptions(**changed)
-    return Report(manifest, made_with, by_split, {HOSTILE: HOSTILE}, (HOSTILE, HOSTILE), [])
+    return Report(manifest, made_with, by_split, {HOSTILE: HOSTILE}, (HOSTILE, HOSTILE), 2, [])
 
 
 @pytest.mark.parametrize(
@@ -167,6 +181,13 @@ FINE = Statistics(
     masked_as_random=900_000,
     masked_as_original=900_000,
 )
+TWELVE_MASKS = {
+    "masked_tokens": 6_000_000,
+    "masked_as_mask": 4_800_000,
+    "masked_as_random": 600_000,
+    "masked_as_original": 600_000,
+}
+NO_MASKS = dict.fromkeys(TWELVE_MASKS, 0)
 CORPUS = {
     "documents_read": 100_000,
     "documents_rejected": {"duplicate": 900},
@@ -174,7 +195,7 @@ CORPUS = {
 }
 
 
-def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None) -> list[str]:
+def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None, replacements=30_000) -> list[str]:
     return warnings_of(
         {
             "train": dataclasses.replace(FINE, **(train or {})),
@@ -183,6 +204,7 @@ def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None)
         {**CORPUS, **(corpus or {})},
         Overlap(*(overlap or (10, 0, 100, 1))),
         PretrainingDataOptions(**(options or {})),
+        replacements,
     )
 
 
@@ -211,8 +233,19 @@ def test_data_without_fault_raises_no_alarm():
         ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are truncated"),
         ({"train": {"positions": 120_000_000}}, "50% of the positions are padding"),
         (
-            {"train": {"masked_tokens": 6_000_000, "masked_as_mask": 4_800_000}},
-            "10.0% of the tokens are masked instead of 15%",
+            {"train": TWELVE_MASKS, "options": {"max_predictions_per_seq": 12}},
+            "10.0% of the tokens are masked instead of 15%; increase --max_predictions_per_seq 12, which is too small "
+            "for --max_seq_length 128",
+        ),
+        (
+            {"train": TWELVE_MASKS, "options": {"masking": "whole_word"}},
+            "10.0% of the tokens are masked instead of 15%, because words have more tokens than may be masked in a row; "
+            "use --masking token or a vocabulary with more whole words",
+        ),
+        ({"train": NO_MASKS, "options": {"masking": "whole_word"}}, "0.0% of the tokens are masked instead of 15%, bec"),
+        (
+            {"train": TWELVE_MASKS},
+            "10.0% of the tokens are masked instead of 15%, because examples are short",
         ),
         ({"train": {"masked_as_mask": 7_000_000}}, "77.8% of the masked tokens are replaced by [MASK] instead of 80%"),
     ],
@@ -222,6 +255,23 @@ def test_each_fault_has_its_warning(changed, says):
     assert any(says in warning for warning in found), found
     assert all("\n" not in warning and not warning.endswith(".") for warning in found)
     assert len(found) <= 3
+
+
+def test_random_replacements_that_equal_the_original_are_expected():
+    """Test a vocabulary of 4 tokens (A, C, G, T): a quarter of the random replacements are the original token."""
+    dna = {"masked_as_random": 675_000, "masked_as_original": 1_125_000}
+    assert warnings(train=dna, replacements=4) == []
+    assert any("12.5% of the masked tokens are kept instead of 10%" in line for line in warnings(train=dna))
+    found = warnings(replacements=4)
+    assert any("10.0% of the masked tokens are kept instead of 12.5%" in line for line in found)
+    assert any("10.0% of the masked tokens are replaced by a random token instead of 7.5%" in line for line in found)
+
+
+def test_the_report_expects_equal_replacements_in_a_small_vocabulary(output):
+    report = dataclasses.replace(hostile_report(output), num_replacements=4)
+    page = render(report)
+    for action, expected in (("replaced by a random token", "7.5%"), ("kept", "12.5%")):
+        assert re.search(rf">{action}(?:<[^>]*>)+none(?:<[^>]*>)+{expected}<", page)
 
 
 def test_expected_masks_follow_from_the_lengths():
