@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=InspectConfig.start,
         help="Index of the first example or document to print, starting at 0 (default: 0)",
     )
-    group.add_argument("--stats", action="store_true", help="Print statistics of all examples instead of their text")
+    group.add_argument("--stats", action="store_true", help="Print statistics of all examples or documents instead of their text")
 
 
 def configure(args: argparse.Namespace) -> InspectConfig:
@@ -123,6 +123,8 @@ def run(config: InspectConfig) -> int:
             if corpus or is_corpus_shard(path):
                 if not config.stats:
                     _print_documents(path, config.start, config.number)
+                elif not corpus:  # The sizes of a corpus are in its description.
+                    _print_sizes(path)
                 continue
             vocab = _vocabulary(path, config.vocab_file)
             if manifest and not config.vocab_file:
@@ -195,6 +197,8 @@ def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> No
     shown = 0
     for index, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
         shown += 1
+        if not example.instances:
+            _print(Text(f"\n{index}  no tokens, row length {example.row_length}", style="cyan"))
         for order, instance in enumerate(inspection.as_text(example, vocab)):
             name = f"{index}" if len(example.instances) == 1 else f"{index}.{order}"
             _print(Text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
@@ -221,6 +225,15 @@ def _print_documents(path: str, start: int, number: int) -> None:
         _print(Text(f"no documents at or after index {start}"))
 
 
+def _print_sizes(path: str) -> None:
+    from pipelines.commands.inspect_directory import sizes_of_corpus_shard
+
+    num_documents, num_sentences = sizes_of_corpus_shard(path)
+    print(path)
+    print(f"  documents   {num_documents:,}")
+    print(f"  sentences   {num_sentences:,}")
+
+
 def _print(text: Text) -> None:
     # Colors, and lines wrapped at its width, are for a terminal; elsewhere a segment is one line.
     if sys.stdout.isatty():
@@ -234,7 +247,7 @@ def _heading(instance: InstanceText, example: Example, labels: tuple[str, str]) 
     masks = f"{instance.masked} masked" if example.masks else "masked during training"
     parts = [f"{lengths} tokens", f"row length {example.row_length}", masks]
     if instance.label is not None and instance.b:
-        parts.insert(0, labels[min(instance.label, 1)])
+        parts.insert(0, labels[instance.label])
     return ", ".join(parts)
 
 
@@ -259,18 +272,18 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
         return
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
     print(f"  examples    {statistics.rows:,} rows with {statistics.instances:,} instances")
-    padding = 1 - statistics.instance_tokens / statistics.positions
+    padding = (statistics.positions - statistics.instance_tokens) / max(statistics.positions, 1)
     print(f"  lengths     {_range_text(statistics.row_lengths)} tokens, {padding:.1%} padding")
     unknown = statistics.unknown_tokens / max(statistics.tokens, 1)
     print(f"  tokens      {statistics.tokens:,} excluding [CLS] and [SEP], {unknown:.2%} [UNK]")
     if has_labels:
-        print(f"  labels      {statistics.instances_labeled_1 / statistics.instances:.1%} {labels[1]}")
+        print(f"  labels      {statistics.instances_labeled_1 / max(statistics.instances, 1):.1%} {labels[1]}")
     if not has_masks:
         print("  masked      during training")
         return
     masked = max(statistics.masked_tokens, 1)
     print(
-        f"  masked      {statistics.masked_tokens / statistics.instance_tokens:.1%} of tokens, "
+        f"  masked      {statistics.masked_tokens / max(statistics.instance_tokens, 1):.1%} of tokens, "
         f"{_range_text(statistics.masked_in_row)} per row: {statistics.masked_as_mask / masked:.1%} [MASK], "
         f"{statistics.masked_as_random / masked:.1%} random, {statistics.masked_as_original / masked:.1%} unchanged"
     )

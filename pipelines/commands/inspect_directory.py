@@ -1,5 +1,6 @@
 """Find what `beambert inspect` prints of a directory: the first shard of a dataset, or of a corpus."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,31 @@ def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
     Raises:
         DatasetError: The shard cannot be read.
     """
+    with _opened(path) as parquet:
+        table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
+    yield from table.to_pylist()
+
+
+def sizes_of_corpus_shard(path: str) -> tuple[int, int]:
+    """Return the numbers of documents and sentences of a corpus shard.
+
+    Raises:
+        DatasetError: The shard cannot be read.
+    """
+    with _opened(path) as parquet:
+        batches = parquet.iter_batches(columns=["sentences"])
+        num_sentences = sum(len(batch.column(0).flatten()) for batch in batches)
+        return parquet.metadata.num_rows, num_sentences
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a corpus shard; errors of the body are a `DatasetError`."""
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            parquet = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
-            table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
+            yield pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read ({error}); build the corpus again") from error
-    yield from table.to_pylist()
 
 
 def require_file(path: str) -> None:

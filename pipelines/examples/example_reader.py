@@ -30,6 +30,8 @@ _ROWS_AT_A_TIME = 256
 def read_examples(path: str) -> Iterator[dict[str, np.ndarray]]:
     """Yield the features of every example by name: int64 or float32 arrays of one dimension.
 
+    Missing values of a Parquet file are NaN, so an array with missing integers is a float array.
+
     Args:
         path: shard on any Beam filesystem, read incrementally.
 
@@ -92,16 +94,22 @@ def _of_parquet(raw: BinaryIO, path: str) -> Iterator[dict[str, np.ndarray]]:
                     starts = column.offsets.to_numpy() - column.offsets[0].as_py()
                     values = column.flatten()
                 if pyarrow.types.is_integer(values.type) or pyarrow.types.is_floating(values.type):
-                    columns[_OUR_NAMES.get(name, name)] = (values.to_numpy(zero_copy_only=False), starts)
+                    is_missing = values.is_null().to_numpy(zero_copy_only=False)
+                    numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+                    columns[_OUR_NAMES.get(name, name)] = (numbers, is_missing, starts)
             for row in range(batch.num_rows):
                 yield {
-                    name: _widest(values[starts[row] : starts[row + 1]]) for name, (values, starts) in columns.items()
+                    name: _widest(numbers[starts[row] : starts[row + 1]], is_missing[starts[row] : starts[row + 1]])
+                    for name, (numbers, is_missing, starts) in columns.items()
                 }
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} is not a complete Parquet file ({error}); copy it or build it again") from error
 
 
-def _widest(values: np.ndarray) -> np.ndarray:
+def _widest(values: np.ndarray, is_missing: np.ndarray) -> np.ndarray:
+    """Return values as int64 or float32; missing values are NaN."""
+    if is_missing.any():
+        return np.where(is_missing, np.nan, values).astype(np.float32)
     return values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
 
 

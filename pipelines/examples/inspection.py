@@ -16,6 +16,8 @@ from tokenizer.wordpiece import CONTINUATION
 
 # Names of the labels 0 and 1 by objective.
 LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("in order", "swapped")}
+_INTEGERS = ("input_ids", "input_mask", "segment_ids", "sequence_ids")
+_INTEGERS += ("masked_lm_positions", "masked_lm_ids", "next_sentence_labels")
 MASK, OTHER, SAME = "mask", "other", "same"
 
 
@@ -28,7 +30,7 @@ class Example:
         original_ids: int64 [n], tokens before masking.
         is_masked: bool [n], True for tokens to predict.
         segment_ids: int64 [n].
-        instances: (start, end, label or None) of each instance.
+        instances: (start, end, label or None) of each instance; empty for a row without tokens.
         row_length: number of positions, including padding.
         masks: whether the example has masks, which is False with dynamic masking.
     """
@@ -75,8 +77,13 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
     """Return the example of a record in any format of beambert or google-research/bert.
 
     Raises:
-        DatasetError: the features are inconsistent with each other or with the vocabulary size.
+        DatasetError: the features are invalid, or inconsistent with each other or with the vocabulary size.
     """
+    for name in _INTEGERS:
+        if name in features and features[name].dtype.kind not in "iu":
+            raise DatasetError(
+                f"{name} has values that are missing or are not integers; give a shard of pretraining examples"
+            )
     ids = features["input_ids"]
     row_length = len(ids)
     sequence = features.get("sequence_ids")
@@ -86,31 +93,37 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
     if len(sequence) != row_length or len(segment_ids) != row_length:
         raise DatasetError("the features have different lengths; give a shard of pretraining examples")
     used = int(np.count_nonzero(sequence))
+    if not sequence[:used].all():
+        raise DatasetError("the row has padding before tokens; give a shard of pretraining examples")
     positions = features.get("masked_lm_positions", np.zeros(0, np.int64))
     labels = features.get("masked_lm_ids", np.zeros(0, np.int64))
     weights = features.get("masked_lm_weights", np.ones(len(positions), np.float32))
     if not len(positions) == len(labels) == len(weights):
         raise DatasetError("the masked_lm features have different lengths; give a shard of pretraining examples")
     positions, labels = positions[weights > 0], labels[weights > 0]
-    if len(positions) and not 0 <= positions.min() <= positions.max() < row_length:
-        raise DatasetError(
-            f"masked position {positions.max()} in an example of {row_length} positions; the shard is corrupt"
-        )
+    invalid = positions[(positions < 0) | (positions >= row_length)]
+    if len(invalid):
+        raise DatasetError(f"masked position {invalid[0]} in an example of {row_length} positions; the shard is corrupt")
     original_ids = ids.copy()
     original_ids[positions] = labels
-    largest = max(ids.max(initial=0), original_ids.max(initial=0))
-    if largest >= vocab_size or min(ids.min(initial=0), original_ids.min(initial=0)) < 0:
+    tokens = np.concatenate([ids, original_ids])
+    invalid = tokens[(tokens < 0) | (tokens >= vocab_size)]
+    if len(invalid):
         raise DatasetError(
-            f"token id {largest}, but the vocabulary has {vocab_size} tokens; give the vocabulary of the shard with "
+            f"token id {invalid[0]}, but the vocabulary has {vocab_size} tokens; give the vocabulary of the shard with "
             "--vocab_file"
         )
     is_masked = np.zeros(row_length, bool)
     is_masked[positions] = True
     starts = np.flatnonzero(np.diff(sequence[:used], prepend=0))
-    next_labels = features.get("next_sentence_labels", np.zeros(0, np.int64))
+    ends = np.append(starts[1:], used)[: len(starts)]
+    next_labels = features.get("next_sentence_labels", np.zeros(0, np.int64))[: len(starts)]
+    invalid = next_labels[(next_labels != 0) & (next_labels != 1)]
+    if len(invalid):
+        raise DatasetError(f"label {invalid[0]} in next_sentence_labels must be 0 or 1; the shard is corrupt")
     instances = [
         (int(start), int(end), int(next_labels[number]) if number < len(next_labels) else None)
-        for number, (start, end) in enumerate(zip(starts, np.append(starts[1:], used), strict=True))
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
     return Example(
         input_ids=ids[:used],

@@ -213,6 +213,39 @@ def test_mistakes_are_one_line(built, shard, tmp_path, capsys):
     assert (code, len(body(out))) == (1, 2)
 
 
+@pytest.mark.parametrize("flags", [(), ("--stats",)])
+def test_rows_without_tokens_are_empty(built, tmp_path, capsys, flags):
+    table = pyarrow.table({"input_ids": [[], None, [0, 0]], "input_mask": [[], None, [0, 0]]})
+    pyarrow.parquet.write_table(table, tmp_path / "empty.parquet")
+    pyarrow.parquet.write_table(table.slice(0, 1), tmp_path / "none.parquet")
+    for name, number in (("empty.parquet", 3), ("none.parquet", 1)):
+        code, out, err = run(capsys, tmp_path / name, "--vocab_file", built / "vocab.txt", *flags)
+        assert (code, err) == (0, "")
+        if flags:
+            assert f"examples    {number} rows with 0 instances" in out
+        else:
+            assert out.count("no tokens, row length ") == number
+
+
+@pytest.mark.parametrize("flags", [(), ("--stats",)])
+def test_invalid_rows_are_one_line(built, tmp_path, capsys, flags):
+    rows = {
+        "missing.parquet": {"input_ids": [[5], [5, None]]},
+        "float.parquet": {"input_ids": [[5.0], [6.5]]},
+        "label.parquet": {"input_ids": [[5, 6]], "next_sentence_labels": [-1]},
+        "position.parquet": {
+            "input_ids": [[5, 6]],
+            "masked_lm_positions": [[1.0]],
+            "masked_lm_ids": [[7]],
+        },
+    }
+    for name, columns in rows.items():
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / name)
+        code, _, err = run(capsys, tmp_path / name, "--vocab_file", built / "vocab.txt", *flags)
+        assert (code, err.count("\n")) == (1, 1), err
+        assert f"{name}, example {int(name == 'missing.parquet')}: " in err
+
+
 def test_closed_stdout_prints_no_error(shard):
     argv = [sys.executable, "-m", "beambert", "inspect", str(shard), "--number", "100000"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

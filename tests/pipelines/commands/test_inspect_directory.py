@@ -92,6 +92,18 @@ def test_statistics_of_a_corpus_are_its_sizes(folder, capsys):
     assert len(out.splitlines()) <= 3
 
 
+def test_statistics_of_a_corpus_shard_are_its_sizes(folder, capsys):
+    shards = json.loads((folder / "corpus" / "corpus.json").read_text(encoding="utf-8"))["shards"]
+    paths = [folder / "corpus" / shard["name"] for shard in shards]
+    code, out, err = inspect(capsys, *paths, "--stats")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        line
+        for path, shard in zip(paths, shards, strict=True)
+        for line in (str(path), f"  documents   {shard['documents']:,}", f"  sentences   {shard['sentences']:,}")
+    ]
+
+
 def test_other_directories_are_named(folder, capsys):
     (folder / "empty").mkdir()
     for path, says in ((folder / "empty", "is an empty directory"), (folder / "corpus" / "corpus", "is a directory")):

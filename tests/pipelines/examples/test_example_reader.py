@@ -92,6 +92,18 @@ def test_parquet_is_read_row_by_row(tmp_path):
         assert features["input_ids"].dtype == np.int64
 
 
+def test_missing_values_in_parquet_concern_their_row_only(tmp_path):
+    rows = [{"input_ids": ids, "next_sentence_labels": 1} for ids in ([2, 3], None, [], [2, None, 3], [5])]
+    rows[4]["next_sentence_labels"] = None
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "shard.parquet")
+    read = [features["input_ids"] for features in read_examples(str(tmp_path / "shard.parquet"))]
+    assert [ids.tolist() for ids in read[:3]] == [[2, 3], [], []]
+    assert np.isnan(read[3]).tolist() == [False, True, False]
+    assert [ids.dtype.kind for ids in read] == list("iiifi")
+    labels = [features["next_sentence_labels"] for features in read_examples(str(tmp_path / "shard.parquet"))]
+    assert [label.dtype.kind for label in labels] == list("iiiif")
+
+
 def test_an_empty_shard_has_no_example(tmp_path):
     assert list(read_examples(write(tmp_path / "shard", []))) == []
 

@@ -99,6 +99,35 @@ def test_inconsistent_examples_are_errors():
         decode(padded() | {"masked_lm_ids": integers(1)}, len(VOCAB))
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"input_ids": np.ones(13, np.float32)}, "input_ids has values that are missing or are not integers"),
+        ({"masked_lm_positions": np.array([2, 6, 7, np.nan])}, "masked_lm_positions has values that are missing or"),
+        ({"next_sentence_labels": np.array([np.nan])}, "next_sentence_labels has values that are missing or"),
+        ({"next_sentence_labels": integers(-1)}, "label -1 .* must be 0 or 1"),
+        ({"next_sentence_labels": integers(2)}, "label 2 .* must be 0 or 1"),
+        ({"input_ids": -integers(*range(13))}, "token id -1, but the vocabulary has 14 tokens"),
+        ({"masked_lm_positions": integers(2, -3, 7, 0)}, "masked position -3 in an example of 13 positions"),
+        ({"input_mask": integers(0, 0, *[1] * 11)}, "has padding before tokens"),
+    ],
+)
+def test_invalid_values_are_errors(changed, message):
+    with pytest.raises(DatasetError, match=message) as caught:
+        decode(padded() | changed, len(VOCAB))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [0, 7])
+def test_rows_without_tokens_have_no_instances(length):
+    row = {name: np.zeros(length, np.int64) for name in ("input_ids", "input_mask", "segment_ids")}
+    example = decode(row | {"next_sentence_labels": integers(0)}, len(VOCAB))
+    assert (example.instances, as_text(example, VOCAB), example.row_length) == ([], [], length)
+    statistics = Statistics()
+    count(statistics, example, VOCAB)
+    assert (statistics.rows, statistics.positions, statistics.instances, statistics.tokens) == (1, length, 0, 0)
+
+
 def test_numbers_of_examples_add_up():
     statistics = Statistics()
     for _ in range(3):
