@@ -69,7 +69,8 @@ class _Stream(io.TextIOWrapper):
         super().__init__(
             stream.buffer,
             stream.encoding,
-            "backslashreplace" if stream.errors == "strict" else stream.errors,
+            # Python's handler in a POSIX locale is surrogateescape, which escapes bytes but not other characters.
+            "backslashreplace" if stream.errors in ("strict", "surrogateescape") else stream.errors,
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )

@@ -122,6 +122,16 @@ def test_closed_streams(redirection):
     assert shell(f"{BEAMBERT} frobnicate {redirection}").returncode == 2
 
 
+def test_characters_that_a_posix_locale_lacks_are_escaped(tmp_path):
+    # Python's error handler is surrogateescape there, which does not encode an arrow.
+    variables = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    code = "from beambert_common import terminal; terminal.open_streams(); print('a \u2192 b')"
+    (tmp_path / "arrow.py").write_text(code, encoding="utf-8")
+    result = shell(f"PYTHONPATH={ROOT} {sys.executable} {tmp_path}/arrow.py", **variables)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "a \\u2192 b\n"
+
+
 @pytest.mark.parametrize("variables", [{}, {"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}])
 def test_names_that_cannot_be_encoded_are_escaped(variables):
     for name in ("$'/no/fr\\xe9d'", "$'/no/\\xf0\\x9f\\x98\\x80'", "$'/no/a\\nb\\x1b[31mc\\x07'"):
