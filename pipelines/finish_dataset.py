@@ -94,9 +94,7 @@ class WriteManifest(beam.DoFn):
         )
         largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
         samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        content = Report(
-            manifest, self._options, by_split, corpus.options, vocab.tokens, num_replacements, samples
-        )
+        content = Report(manifest, self._options, by_split, corpus.options, vocab.tokens, num_replacements, samples)
         write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
         write_missing_descriptions(manifest, self._output)
         path = f"{self._output}/{dataset.FILE_NAME}"

@@ -76,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=InspectConfig.start,
         help="Index of the first example or document to print, starting at 0 (default: 0)",
     )
-    group.add_argument("--stats", action="store_true", help="Print statistics of all examples or documents instead of their text")
+    group.add_argument(
+        "--stats", action="store_true", help="Print statistics of all examples or documents instead of their text"
+    )
 
 
 def configure(args: argparse.Namespace) -> InspectConfig:

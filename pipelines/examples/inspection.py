@@ -103,7 +103,9 @@ def decode(features: dict[str, np.ndarray], vocab_size: int) -> Example:
     positions, labels = positions[weights > 0], labels[weights > 0]
     invalid = positions[(positions < 0) | (positions >= row_length)]
     if len(invalid):
-        raise DatasetError(f"masked position {invalid[0]} in an example of {row_length} positions; the shard is corrupt")
+        raise DatasetError(
+            f"masked position {invalid[0]} in an example of {row_length} positions; the shard is corrupt"
+        )
     original_ids = ids.copy()
     original_ids[positions] = labels
     tokens = np.concatenate([ids, original_ids])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from apache_beam.io.filesystem import BeamIOError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -89,7 +90,11 @@ def _measurements(stage: Stage) -> Iterator[Measurement]:
     cost, total, last_change = 0.0, Counter[str](), 0.0
     while True:
         seconds = time.monotonic() - start
-        for file in list_files(stage.pattern):
+        try:
+            files = list_files(stage.pattern)
+        except (BeamIOError, OSError):
+            files = []  # The measurement stays as it is; the next listing includes the files.
+        for file in files:
             name = file.path.rsplit("/", 1)[-1]
             if name in stage.costs and name not in seen:
                 seen.add(name)

@@ -242,7 +242,10 @@ def test_data_without_fault_raises_no_alarm():
             "10.0% of the tokens are masked instead of 15%, because words have more tokens than may be masked in a row; "
             "use --masking token or a vocabulary with more whole words",
         ),
-        ({"train": NO_MASKS, "options": {"masking": "whole_word"}}, "0.0% of the tokens are masked instead of 15%, bec"),
+        (
+            {"train": NO_MASKS, "options": {"masking": "whole_word"}},
+            "0.0% of the tokens are masked instead of 15%, bec",
+        ),
         (
             {"train": TWELVE_MASKS},
             "10.0% of the tokens are masked instead of 15%, because examples are short",

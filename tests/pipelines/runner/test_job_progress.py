@@ -6,7 +6,9 @@ import sys
 import time
 
 import pytest
+from apache_beam.io.filesystem import BeamIOError
 
+from pipelines.io.atomic_files import list_files
 from pipelines.runner.job_progress import Measurement, Stage, describe, pause, watch_files
 
 STAGE = Stage("Stage", "nowhere/*", {str(number): 1.0 for number in range(80)}, "passes")
@@ -120,3 +122,25 @@ def test_only_files_of_a_directory_like_a_pattern_are_measured(tmp_path):
     with watch_files(Stage("Stage", f"{tmp_path}/work[1]/*.json", costs, "files", amounts)):
         pass
     assert measured == [f"{tmp_path}/work[1]/own.json"]
+
+
+@pytest.mark.parametrize("failing", [0, 1], ids=["the first", "the second"])
+def test_a_failed_listing_keeps_the_last_measurement(tmp_path, monkeypatch, capsys, failing):
+    monkeypatch.setattr("pipelines.runner.job_progress._SECONDS_BETWEEN_POLLS", 0.02)
+    monkeypatch.setattr("pipelines.runner.job_progress._SECONDS_BETWEEN_LINES", 0.1)
+    listings = []
+
+    def fail_once(path):
+        listings.append(path)
+        if len(listings) == failing + 1:
+            raise BeamIOError("the service is unavailable")
+        return list_files(path)
+
+    monkeypatch.setattr("pipelines.runner.job_progress.list_files", fail_once)
+    (tmp_path / "one.json").write_text("")
+    with watch_files(Stage("Stage", f"{tmp_path}/*.json", {"one.json": 1.0, "two.json": 1.0}, "files")):
+        time.sleep(0.4)
+    assert len(listings) > 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "Stage: 1 of 2 files" in error

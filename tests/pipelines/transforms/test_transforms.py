@@ -360,7 +360,9 @@ def test_mistakes_when_a_pipeline_runs(tmp_path, built):
 def test_shards_with_another_vocabulary_than_the_examples_are_an_error(texts, built, tmp_path, learned):
     other = tmp_path / "other.txt"
     other.write_text((built / "vocab.txt").read_text(encoding="utf-8") + "zebra\n", encoding="utf-8")
-    message = r"is not the vocabulary of the examples \(.*\); give WriteShards the vocabulary of CreatePretrainingExamples"
+    message = (
+        r"is not the vocabulary of the examples \(.*\); give WriteShards the vocabulary of CreatePretrainingExamples"
+    )
     with pytest.raises(Exception, match=message) as caught, beam.Pipeline() as pipeline:
         documents = pipeline | ReadCorpus(str(built))
         vocabulary = documents | LearnWordPieceVocabulary(70) if learned else str(other)
