@@ -184,11 +184,11 @@ def _loading(manifest: Dataset) -> list[str]:
 
 
 def _spec(manifest: Dataset) -> list[str]:
-    """Return the lines of the features of a tf.train.Example; rows of several lengths are ragged."""
+    """Return the lines of the features of a tf.train.Example; rows of other lengths than the maximum are ragged."""
     lengths = {"input_": manifest.max_seq_length, "segment_": manifest.max_seq_length}
     lengths |= {"sequence_": manifest.max_seq_length, "masked_lm_": manifest.max_predictions_per_seq}
     lengths["next_sentence_"] = manifest.instances_per_row
-    ragged = manifest.ragged or len({shard.max_seq_length for shard in manifest.shards}) > 1
+    ragged = manifest.ragged or any(shard.max_seq_length != manifest.max_seq_length for shard in manifest.shards)
     lines = ["spec = {"]
     for feature, name in sorted(manifest.features.items(), key=lambda item: item[1]):
         kind = f"tf.{type_of(feature, manifest)}"

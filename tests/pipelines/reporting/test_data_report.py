@@ -239,8 +239,8 @@ def test_data_without_fault_raises_no_alarm():
         ),
         (
             {"train": TWELVE_MASKS, "options": {"masking": "whole_word"}},
-            "10.0% of the tokens are masked instead of 15%, because words have more tokens than may be masked in a row; "
-            "use --masking token or a vocabulary with more whole words",
+            "10.0% of the tokens are masked instead of 15%, because words have more tokens than may be masked in a "
+            "row; use --masking token or a vocabulary with more whole words",
         ),
         (
             {"train": NO_MASKS, "options": {"masking": "whole_word"}},

@@ -135,12 +135,7 @@ def test_card_code_loads_the_first_example(kind, directory_of, tmp_path):
     elif "array_record" in kind:
         pytest.importorskip("grain")
     text = (output / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict[str, object] = {}
-    # Nothing is written into the home directory.
-    block = block.replace('load_dataset("PATH")', f'load_dataset("PATH", cache_dir={str(tmp_path)!r})')
-    exec(block.replace("PATH", str(output)), names)
-    example = names["example"]
+    example = loaded_by(text, output, tmp_path)
     assert isinstance(example, dict)
     assert example.keys() == set(dataset.load(output).features.values())
     for name, (kind_of_value, content) in table_of(text, "Features").items():
@@ -149,6 +144,28 @@ def test_card_code_loads_the_first_example(kind, directory_of, tmp_path):
             assert kind_of_value == f"list of {value.dtype.name}", content
         else:
             assert isinstance(value, list) == kind_of_value.startswith("list of ")
+
+
+def loaded_by(text: str, output: Path, cache: Path) -> object:
+    """Return the example that the code of a card loads."""
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, object] = {}
+    # Nothing is written into the home directory.
+    block = block.replace('load_dataset("PATH")', f'load_dataset("PATH", cache_dir={str(cache)!r})')
+    exec(block.replace("PATH", str(output)), names)
+    return names["example"]
+
+
+def test_card_code_loads_rows_of_the_shorter_length_bin_only(directory_of, tmp_path):
+    output = directory_of("bins, no labels")
+    manifest = dataset.load(output)
+    shards = [shard for shard in manifest.shards if shard.max_seq_length == 32]
+    assert 0 < len(shards) < len(manifest.shards)
+    for shard in shards:
+        (tmp_path / shard.name).parent.mkdir(exist_ok=True)
+        (tmp_path / shard.name).write_bytes((output / shard.name).read_bytes())
+    example = loaded_by(dataset_card.render(dataclasses.replace(manifest, shards=shards)), tmp_path, tmp_path)
+    assert len(example["input_ids"]) == 32
 
 
 def table_of(text: str, section: str) -> dict[str, tuple[str, ...]]:
