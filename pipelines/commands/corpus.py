@@ -6,7 +6,7 @@ This module does not import Beam, so that `--help` is fast; `corpus_run.py` is i
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.command_line.flags import accept_old_name, fraction, num_partitions, positive_float
+from beambert_common.command_line.flags import accept_old_name, fraction, num_partitions, number
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.segmentation import SEGMENTERS
@@ -67,10 +67,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "--input_weights",
         action="extend",
         nargs="+",
-        type=positive_float,
+        type=number(0.0, 1_000.0, least_too=False, most_too=True),
         metavar="W",
         help="Sampling weights, one per --input pattern: how often each copy of the data contains its documents, for "
-        "example 0.5 or 3 (default: 1)",
+        "example 0.5 or 3, at most 1,000 (default: 1)",
     )
     group.add_argument(
         "--input_format",

@@ -307,7 +307,8 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
     print(f"              {', '.join(shares)}")
-    print(f"  report      {output}/{REPORT_FILE_NAME}")
+    if FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}"):
+        print(f"  report      {output}/{REPORT_FILE_NAME}")
     print(f"  description {output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
     for warning in manifest.counts.get("warnings", []):
         if warning not in printed:

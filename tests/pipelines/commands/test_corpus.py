@@ -158,6 +158,10 @@ def test_each_input_requires_a_positive_weight(tmp_path, capsys):
     with pytest.raises(SystemExit):
         beambert.main([*argv[:-2], "0"])
     assert "'0' is not a number above 0" in capsys.readouterr().err
+    for large in ("1000.5", "1e7", "1e300"):
+        with pytest.raises(SystemExit):
+            beambert.main([*argv[:-2], large])
+        assert f"{large!r} is not a number above 0 to 1000" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
