@@ -16,8 +16,10 @@ from tokenizer.wordpiece import CONTINUATION
 
 # Names of the labels 0 and 1 by objective.
 LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("in order", "swapped")}
-_INTEGERS = ("input_ids", "input_mask", "segment_ids", "sequence_ids")
-_INTEGERS += ("masked_lm_positions", "masked_lm_ids", "next_sentence_labels")
+_INTEGERS = (
+    *("input_ids", "input_mask", "segment_ids", "sequence_ids"),
+    *("masked_lm_positions", "masked_lm_ids", "next_sentence_labels"),
+)
 MASK, OTHER, SAME = "mask", "other", "same"
 
 

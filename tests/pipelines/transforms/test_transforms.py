@@ -333,18 +333,19 @@ def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
         beam.Pipeline() | beam.Create(["text"]) | CleanDocuments()
 
 
-def test_mistakes_when_a_pipeline_runs(tmp_path, built):
-    def run(make):
-        with beam.Pipeline() as pipeline:
-            make(pipeline)
+def _run(make):
+    with beam.Pipeline() as pipeline:
+        make(pipeline)
 
+
+def test_mistakes_when_a_pipeline_runs(tmp_path, built):
     with pytest.raises(Exception, match="not segmented; apply SegmentSentences first"):
-        run(lambda p: p | beam.Create([Document(["a"])]) | WriteCorpus(str(tmp_path / "a"), vocab_size=100))
+        _run(lambda p: p | beam.Create([Document(["a"])]) | WriteCorpus(str(tmp_path / "a"), vocab_size=100))
     assert not (tmp_path / "a/corpus.json").exists()
     with pytest.raises(Exception, match="matches no files"):
-        run(lambda p: p | ReadDocuments(str(tmp_path / "none*.txt")))
+        _run(lambda p: p | ReadDocuments(str(tmp_path / "none*.txt")))
     with pytest.raises(Exception, match="no training instances"):
-        run(
+        _run(
             lambda p: (
                 p
                 | beam.Create([Document(["a"])])
@@ -363,11 +364,15 @@ def test_shards_with_another_vocabulary_than_the_examples_are_an_error(texts, bu
     message = (
         r"is not the vocabulary of the examples \(.*\); give WriteShards the vocabulary of CreatePretrainingExamples"
     )
-    with pytest.raises(Exception, match=message) as caught, beam.Pipeline() as pipeline:
+
+    def write(pipeline):
         documents = pipeline | ReadCorpus(str(built))
         vocabulary = documents | LearnWordPieceVocabulary(70) if learned else str(other)
         examples = documents | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 1)
         _ = examples | WriteShards(str(tmp_path / "data"), vocabulary)
+
+    with pytest.raises(Exception, match=message) as caught:
+        _run(write)
     assert str(caught.value).count("is not the vocabulary") == 1
     assert not (tmp_path / "data/dataset.json").exists()
     assert not list((tmp_path / "data").glob("shards/*"))
