@@ -53,7 +53,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         try:
             ascii_compatible = "\n{<".encode(self.encoding) == b"\n{<"
-        except LookupError:
+        except (LookupError, ValueError):
             ascii_compatible = False
         if not ascii_compatible:
             raise SourceError(

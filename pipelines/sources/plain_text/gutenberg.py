@@ -111,18 +111,17 @@ def is_gutenberg(head: bytes) -> bool:
 
 
 def decode(data: bytes, encoding: str) -> str:
-    """Return the text of a book, decoded with `encoding`, or else with cp1252.
+    """Return the text of a book, decoded as UTF-8 if it is valid UTF-8, else with `encoding`, else with cp1252.
 
     cp1252 contains the letters of Latin-1, and the quotation marks and dashes that many "Latin-1" books use.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode(encoding)
-    except UnicodeDecodeError:
+    for name in ("utf-8", encoding, "cp1252"):
         try:
-            return data.decode("cp1252")
+            return data.decode(name)
         except UnicodeDecodeError:
-            return data.decode("latin-1")
+            continue
+    return data.decode("latin-1")
 
 
 def split_lines(text: str) -> list[str]:

@@ -107,7 +107,8 @@ class FieldReader:
         if not isinstance(record, dict):
             return self.bad(BROKEN_RECORD, f"is {type_name(record)}, not an object", location, number, raw)
         self._check_requested_fields(record)
-        field, identifier = self._options.text_field, source_id(record.get(self._options.id_field))
+        field, id_field = self._options.text_field, self._options.id_field
+        identifier = source_id(record.get(id_field)) if id_field else ""
         if field not in record:
             problem = f"has no field {field!r} (fields: {self._listed(list(record))})"
             return self.bad(MISSING_TEXT, problem, location, number, raw, identifier, "set the field with --text_field")

@@ -47,8 +47,8 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     the job, because the type of the column was checked. Row groups are read in order, a few hundred rows at a time.
 
     Raises:
-        SourceError: The file is not a complete Parquet file, has no text column of that name, or contains text that is
-            not UTF-8 and `on_bad_record` is "stop".
+        SourceError: The file is not a complete Parquet file, has no text column of that name, has two columns of a name
+            that is read, or contains text that is not UTF-8 and `on_bad_record` is "stop".
     """
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.PythonFile(stream, mode="r"), page_checksum_verification=True)
@@ -58,6 +58,13 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         raise SourceError(
             f"{path} is not a complete Parquet file ({reason}); download it again, or set the correct --input_format"
         ) from error
+    language_field = options.language_field or "language"
+    for name in filter(None, (options.text_field, "title", language_field, options.id_field)):
+        if schema.names.count(name) > 1:
+            raise SourceError(
+                f"{path}: column {name!r} occurs twice or more (columns: {', '.join(schema.names)}); rename or remove "
+                "all but one"
+            )
     kind = schema.field(options.text_field).type if options.text_field in schema.names else pyarrow.null()
     listed = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
     if not _is_text(kind.value_type if listed else kind):
@@ -71,7 +78,6 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
             f"{path}: column {options.id_field!r} is missing (columns: {', '.join(schema.names)}); "
             "set the column with --id_field, or leave the flag out"
         )
-    language_field = options.language_field or "language"
     if options.language_field and language_field not in schema.names:
         raise SourceError(
             f"{path}: column {language_field!r} is missing (columns: {', '.join(schema.names)}); set the column with "

@@ -213,7 +213,7 @@ def test_wrong_encoding_names_file_line_and_remedy(tmp_path):
     assert document.paragraphs == ["M\u00e4dchen."]
     with pytest.raises(SourceError, match="UTF-16; convert it first"):
         read(tmp_path / "a.txt", "Gut.\n".encode("utf-16"))
-    for encoding in ("utf-16", "nonsense"):
+    for encoding in ("utf-16", "nonsense", "undefined"):
         with pytest.raises(SourceError, match=f"--encoding {encoding}"):
             ReadOptions(encoding=encoding)
 

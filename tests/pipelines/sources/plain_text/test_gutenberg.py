@@ -113,6 +113,8 @@ def test_encodings():
         assert gutenberg.decode(text.encode(encoding), "utf-8") == text
     assert gutenberg.decode("Mädchen".encode("latin-1"), "utf-8") == "Mädchen"
     assert gutenberg.decode(b"M\x84dchen", "cp437") == "Mädchen"
+    for encoding in ("cp437", "latin-1"):
+        assert gutenberg.decode(text.encode("utf-8"), encoding) == text
     assert gutenberg.decode(b"\x81", "utf-8") == "\x81"
     assert gutenberg.split_lines("a\r\nb\r\r\nc\rd\ne ") == ["a", "b", "c", "d", "e"]
 

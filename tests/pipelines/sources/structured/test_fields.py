@@ -218,3 +218,11 @@ def test_documents_of_lines_have_the_line_they_begin_in(tmp_path):
         assert [d.line for d in read(tmp_path / "a.txt", content, input_format=input_format)] == [2, 6]
     content = b'\n<doc id="1" title="A">\nA\n\nText.\n</doc>\n<doc id="2" title="B">\nB\n</doc>\n'
     assert [d.line for d in read(tmp_path / "wiki_00", content)] == [2, 7]
+
+
+def test_a_field_without_a_name_is_no_source_id(tmp_path):
+    # pandas writes the index of a table as such a column.
+    (document,) = read(tmp_path / "a.csv", b",text\n7,A text.\n")
+    assert document.source_id == ""
+    (document,) = read(tmp_path / "a.jsonl", b'{"": "7", "text": "A text."}\n')
+    assert document.source_id == ""

@@ -31,6 +31,18 @@ def test_text_that_is_not_utf8_stops_the_job_with_its_row(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["text", "title", "language", "id"])
+def test_a_repeated_column_name_is_an_error(tmp_path, name):
+    names = ["text", name] if name == "text" else ["text", name, name]
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array(["A text."])] * len(names), names), path)
+    with pytest.raises(SourceError) as error:
+        list(read_file(str(path), ReadOptions(id_field="id" if name == "id" else "")))
+    assert str(error.value) == (
+        f"{path}: column {name!r} occurs twice or more (columns: {', '.join(names)}); rename or remove all but one"
+    )
+
+
 def test_text_that_is_not_utf8_is_left_out_and_listed_on_demand(tmp_path):
     path = _write(tmp_path / "a.parquet", {"text": TEXTS, "title": [b"a", b"b", b"c", b"\xff"]})
     documents = list(read_file(path, ReadOptions(on_bad_record="skip")))
