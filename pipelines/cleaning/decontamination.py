@@ -1,8 +1,8 @@
 """Find documents that share a 13-gram of words with evaluation data (Brown et al. 2020, appendix C).
 
-Words are compared in lower case and without punctuation, so that matches do not depend on either. Both texts are compared
-in NFC, without HTML entities and control characters, whatever cleaning rules are active. Evaluation texts of fewer than
-13 words cannot be matched.
+Words are compared in lower case and without punctuation, so that matches do not depend on either. Both texts are
+compared in NFC, without HTML entities and control characters, regardless of `--skip_rules`. Evaluation texts of fewer
+than 13 words cannot be matched.
 """
 
 import functools
