@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
