@@ -22,8 +22,6 @@ _LANGUAGES = ("eng", "deu", "esp", "ned")
 # Suffixes of the shared task's files: eng.train, eng.testa, eng.testb.
 _SHARED_TASK_SUFFIXES = {TRAIN: "train", DEV: "testa", TEST: "testb"}
 _BLANKS = " \t"
-# Several carriage returns before a line feed are one line end.
-_LINE_END = re.compile("\r*\n|\r")
 _RUN_OF_BLANKS = re.compile("[ \t]+")
 
 
@@ -137,7 +135,9 @@ def read(path: Path, layout: Layout, tags_needed: bool = True) -> ConllFile:
     line_numbers: list[int] = []
     splits = [0]
     marks: list[tuple[int, str]] = []
-    for number, row in enumerate(_LINE_END.split(read_text(path)), start=1):
+    # Several carriage returns before a line feed are one line end.
+    lines = (row for line in read_text(path).split("\n") for row in line.rstrip("\r").split("\r"))
+    for number, row in enumerate(lines, start=1):
         is_mark = row.startswith(DOCUMENT_MARK)
         if (is_mark or not row.strip(_BLANKS)) and len(rows) > splits[-1]:
             splits.append(len(rows))
