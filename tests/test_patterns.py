@@ -43,7 +43,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     # Its result is assigned to a name of the module, and tested there.
     "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
-    "pipelines.sources.files._match_local": ("patterns of the user", list),
+    "pipelines.sources.files._expression": ("patterns of the user", list),
     "pipelines.sources.wikipedia.dump_pages._disambiguation": (
         "search",
         lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],

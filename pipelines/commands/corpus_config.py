@@ -1,6 +1,7 @@
 """Define the configuration of job 1: the input files and the options of `beambert corpus`."""
 
 import argparse
+import os
 import platform
 from dataclasses import dataclass
 from typing import Any
@@ -151,11 +152,18 @@ def _find_inputs(
             path, size, changed = _describe(file)
             inputs.setdefault(path, Input(path, size, changed, pattern, weight))
     # A pattern such as '**/*' also matches the output of an earlier run.
-    folder = f"{absolute(output)}/" if output else None
-    paths = [path for path in sorted(inputs) if folder is None or not path.startswith(folder)]
+    paths = _paths_outside(output, sorted(inputs)) if output else sorted(inputs)
     if not paths:
         raise SourceError(f"--input matches only files in --output {output}; give the files to read")
     return [inputs[path] for path in paths]
+
+
+def _paths_outside(directory: str, paths: list[str]) -> list[str]:
+    """Return the paths that are not below a directory, also not through linked directories."""
+    names = (f"{absolute(directory)}/", f"{os.path.realpath(directory)}/")
+    parents = {os.path.dirname(path) for path in paths}  # noqa: PTH120
+    inside = {parent for parent in parents if f"{os.path.realpath(parent)}/".startswith(names)}
+    return [path for path in paths if not path.startswith(names) and os.path.dirname(path) not in inside]  # noqa: PTH120
 
 
 def _metadata(path: str) -> FileMetadata:

@@ -5,8 +5,8 @@ import io
 import lzma
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow
@@ -65,6 +65,9 @@ class ReadOptions:
 def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: bool = True) -> list[FileMetadata]:
     """Return the distinct files that glob patterns match, sorted by path, without empty files and directories.
 
+    Linked directories are followed, except those to a directory that contains the link. A file that is matched by
+    several paths, for example through a link, is returned once per path.
+
     Args:
         patterns: Glob patterns of local files or of any Beam filesystem. The current directory and the home directory,
             which precede a local pattern, are literal.
@@ -72,7 +75,8 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
         absolute_paths: Whether the paths of local files are absolute.
 
     Raises:
-        SourceError: A pattern matches no files, or only empty files.
+        SourceError: A pattern matches no files, only empty files or a broken link, or a directory that may contain
+            matches cannot be listed.
     """
     files: dict[str, FileMetadata] = {}
     for typed in patterns:
@@ -82,6 +86,8 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
             with storage_errors(pattern):
                 is_remote = "://" in pattern
                 matches = FileSystems.match([pattern])[0].metadata_list if is_remote else _match_local(folder, relative)
+        except SourceError as error:
+            raise SourceError(f"{flag} {pattern} matches {error}") from error
         except (BeamIOError, OSError, ValueError, re.error) as error:
             raise SourceError(
                 f"{flag} {pattern} cannot be listed ({error}); check the path and its permissions"
@@ -137,17 +143,93 @@ def _match_local(folder: str, pattern: str) -> list[FileMetadata]:
     if start == pattern:
         path = f"{folder}{pattern}"
         return [FileSystems.get_filesystem(path).metadata(path)] if os.path.exists(path) else []  # noqa: PTH110
-    expression = re.compile(LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*"))
+    expression, prefixes = _expression(pattern), _directory_expressions(pattern)
     top = os.path.dirname(f"{folder}{start}")  # noqa: PTH120
-    files = []
-    for parent, _, names in os.walk(top or "."):
-        for name in names:
-            path = os.path.join(parent, name) if top else os.path.relpath(os.path.join(parent, name))  # noqa: PTH118
-            if expression.match(path.removeprefix(folder)):
-                # A file may be deleted while it is listed.
-                with suppress(OSError):
-                    files.append(FileMetadata(path, os.path.getsize(path), os.path.getmtime(path)))  # noqa: PTH202, PTH204
-    return files
+
+    def may_contain_matches(directory: str) -> bool:
+        return any(prefix.match(f"{directory.removeprefix(folder)}/") for prefix in prefixes)
+
+    paths = (path for path in _files_below(top, may_contain_matches) if expression.match(path.removeprefix(folder)))
+    return [metadata for path in paths if (metadata := _local_metadata(path))]
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern."""
+    return re.compile(LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*"))
+
+
+def _directory_expressions(pattern: str) -> list[re.Pattern[str]]:
+    """Return expressions of which one matches each directory, with a slash at the end, that may contain matches.
+
+    These are the prefixes of the pattern that end in a character that may match a slash.
+    """
+    ends = [end for end in range(1, len(pattern)) if pattern[end - 1] in "/*?]"]
+    return [_expression(pattern[:end]) for end in ends] + ([_expression(pattern)] if pattern.endswith("**") else [])
+
+
+def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the paths of all files in a directory and its subdirectories, including linked ones.
+
+    Args:
+        top: The directory; "" is the current directory, with relative paths.
+        is_entered: Whether to enter a subdirectory. A linked directory that contains the link is never entered.
+
+    Raises:
+        SourceError: A directory cannot be listed.
+    """
+    # Real paths of the directory and of those that contain it, which a link may lead back to.
+    directories: list[tuple[str, tuple[str, ...]]] = [(top, (os.path.realpath(top),))]
+    while directories:
+        parent, ancestors = directories.pop()
+        try:
+            with os.scandir(parent or ".") as listing:
+                entries = list(listing)
+        except (FileNotFoundError, NotADirectoryError):
+            # A directory may be deleted while its parent is listed.
+            continue
+        except OSError as error:
+            raise SourceError(
+                f"files of the directory {parent}, which cannot be listed ({error.strerror}); set its permissions, or "
+                "give a pattern that matches no files below it"
+            ) from error
+        for entry in entries:
+            path = os.path.join(parent, entry.name)  # noqa: PTH118
+            if not _is_directory_entry(entry):
+                yield path
+            elif is_entered(path):
+                real = os.path.realpath(path) if entry.is_symlink() else os.path.join(ancestors[-1], entry.name)  # noqa: PTH118
+                if real not in ancestors:
+                    directories.append((path, (*ancestors, real)))
+
+
+def _is_directory_entry(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a directory or a link to one; a link that cannot be followed is a file."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _local_metadata(path: str) -> FileMetadata | None:
+    """Return size and modification time of a listed file, or None if it was deleted since.
+
+    Raises:
+        SourceError: The file is a broken link, or its directory cannot be searched.
+    """
+    try:
+        return FileMetadata(path, os.path.getsize(path), os.path.getmtime(path))  # noqa: PTH202, PTH204
+    except OSError as error:
+        if os.path.islink(path):  # noqa: PTH114
+            raise SourceError(
+                f"{path}, a broken link to {os.readlink(path)} ({error.strerror}); restore the file, delete the link, "  # noqa: PTH115
+                "or give a pattern that does not match it"
+            ) from error
+        if isinstance(error, FileNotFoundError):
+            return None
+        raise SourceError(
+            f"{path}, which cannot be read ({error.strerror}); set the permissions of its directory, or give a "
+            "pattern that does not match it"
+        ) from error
 
 
 def _is_utf8(text: str) -> bool:

@@ -150,6 +150,24 @@ def test_counts_by_input_and_language_add_up(tmp_path):
     assert {row["weight"] for row in rows if row["title"].startswith("b")} == {2.5}
 
 
+def test_linked_files_are_duplicates_and_a_linked_output_is_no_input(tmp_path):
+    """A file that a pattern matches through a link too is one document, and a link to the output is not followed."""
+    output = tmp_path / "out"
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.txt").write_text(f"Text {name} is about trains.\n")
+    (tmp_path / "linked").symlink_to("texts")
+    output.mkdir()
+    (tmp_path / "latest").symlink_to("out")
+    flags = ("--input", tmp_path / "**", "--validation_fraction", 0)
+    for _ in range(2):
+        manifest = corpus(output, *flags, "--vocab_size", 30)
+        names = [f"{tmp_path}/{folder}/{name}.txt" for folder in ("linked", "texts") for name in "ab"]
+        assert [file[0] for file in manifest["files"]] == names
+        (counts,) = manifest["counts"]["inputs"].values()
+        assert (counts["documents"], counts["rejected"]) == (2, {"duplicate": 2})
+
+
 def test_each_input_requires_a_positive_weight(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", {"a": "Some text."})
     argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]

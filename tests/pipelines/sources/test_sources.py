@@ -1,10 +1,13 @@
 """Tests of each reader on small files of its format, and of errors for invalid or corrupt files."""
 
 import bz2
+import errno
 import gzip
 import json
 import lzma
+import os
 import re
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -239,6 +242,137 @@ def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
 def test_files_with_a_backslash_in_the_name_match(tmp_path):
     (tmp_path / "a\\b.txt").write_text("text")
     assert [file.path for file in match_files([f"{tmp_path}/*.txt"])] == [f"{tmp_path}/a\\b.txt"]
+
+
+@pytest.fixture
+def trees(tmp_path, monkeypatch):
+    """The directory corpus, which has links to a directory, to a file and to itself, and the linked directory."""
+    for name in ("corpus/a.txt", "corpus/en/x.txt", "other/de/x.txt", "other/deep/de/x.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    corpus = tmp_path / "corpus"
+    (corpus / "linked").symlink_to("../other")
+    (corpus / "fr").symlink_to("../other/de", target_is_directory=True)
+    (corpus / "b.txt").symlink_to("a.txt")
+    (corpus / "en" / "up").symlink_to("..")
+    (tmp_path / "other" / "back").symlink_to("../corpus")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("corpus/*", "a.txt b.txt"),
+        ("corpus/*/x.txt", "en/x.txt fr/x.txt"),
+        ("corpus/*/*/x.txt", "linked/de/x.txt"),
+        ("corpus/linked/*/x.txt", "linked/de/x.txt"),
+        ("corpus/**", "a.txt b.txt en/x.txt fr/x.txt linked/de/x.txt linked/deep/de/x.txt"),
+        ("corpus/**/de/?.txt", "linked/de/x.txt linked/deep/de/x.txt"),
+        ("corpus/linke[a-d]/d*", ""),
+        ("corpus/linke[a-d]/d*/*", "linked/de/x.txt"),
+        ("corpus/fr?x.txt", "fr/x.txt"),
+        ("corpus/fr[!a]x.txt", "fr/x.txt"),
+    ],
+)
+def test_linked_directories_are_followed(trees, pattern, names):
+    expected = [f"corpus/{name}" for name in names.split()]
+    if not expected:
+        with pytest.raises(SourceError, match="matches no files"):
+            match_files([pattern])
+        return
+    assert [file.path for file in match_files([pattern])] == [f"{trees}/{name}" for name in expected]
+    assert [file.path for file in match_files([pattern], absolute_paths=False)] == expected
+
+
+def test_files_of_the_current_directory_have_relative_paths(trees, monkeypatch):
+    monkeypatch.chdir(trees / "corpus")
+    files = match_files(["**/x.txt"], absolute_paths=False)
+    assert [file.path for file in files] == ["en/x.txt", "fr/x.txt", "linked/de/x.txt", "linked/deep/de/x.txt"]
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """The listed directories. Those named "private" cannot be listed, also by root, and those named "gone" vanish."""
+    names: list[str] = []
+    scandir = os.scandir
+
+    def scan(path):
+        names.append(Path(path).name)
+        if names[-1] == "private":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        if names[-1] == "gone":
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    return names
+
+
+def test_a_directory_that_may_contain_matches_and_cannot_be_listed_is_an_error(trees, listed):
+    (trees / "other" / "private").mkdir()
+    (trees / "other" / "gone").mkdir()
+    for pattern in ("corpus/**", "corpus/*/*/x.txt", "corpus/linked/priv*/x.txt", "other/private/*", "other?**.txt"):
+        with pytest.raises(SourceError, match="cannot be listed") as caught:
+            match_files([pattern])
+        assert re.fullmatch(
+            r"--input \S+ matches files of the directory \S+/private, which cannot be listed \(Permission denied\); "
+            "set its permissions, or give a pattern that matches no files below it",
+            str(caught.value),
+        )
+
+
+@pytest.mark.parametrize(
+    ("pattern", "directories"),
+    [
+        ("other/*", "other"),
+        ("other/x*.txt", "other"),
+        ("other/d*/x.txt", "other de deep"),
+        # A question mark matches a slash too.
+        ("other/de?p/**", "other de deep de"),
+    ],
+)
+def test_only_directories_that_may_contain_matches_are_listed(trees, listed, pattern, directories):
+    (trees / "other" / "x1.txt").write_text("text")
+    (trees / "other" / "private").mkdir()
+    match_files([pattern])
+    assert sorted(listed) == sorted(directories.split())
+
+
+def test_a_matching_broken_link_is_an_error(trees):
+    (trees / "other" / "lost.txt").symlink_to("nowhere")
+    (trees / "corpus" / "loop.txt").symlink_to("loop.txt")
+    for pattern, name, target in (
+        ("other/*.txt", "other/lost.txt", "nowhere"),
+        ("corpus/linked/**", "corpus/linked/lost.txt", "nowhere"),
+        ("corpus/*", "corpus/loop.txt", "loop.txt"),
+    ):
+        with pytest.raises(SourceError, match="broken link") as caught:
+            match_files([pattern])
+        assert re.fullmatch(
+            rf"--input \S+ matches \S+/{name}, a broken link to {target} \([^()]+\); "
+            "restore the file, delete the link, or give a pattern that does not match it",
+            str(caught.value),
+        )
+    assert [file.path for file in match_files(["other/*/x.txt"])] == [f"{trees}/other/de/x.txt"]
+
+
+def test_a_file_that_is_deleted_while_it_is_listed_is_skipped(trees, monkeypatch):
+    getsize = os.path.getsize
+
+    def size(path):
+        if path.endswith("corpus/a.txt"):
+            Path(path).unlink()
+        if path.endswith("fr/x.txt"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return getsize(path)
+
+    monkeypatch.setattr(os.path, "getsize", size)
+    (trees / "corpus" / "b.txt").unlink()
+    (trees / "corpus" / "c.txt").write_text("text")
+    assert [file.path for file in match_files(["corpus/*"])] == [f"{trees}/corpus/c.txt"]
+    with pytest.raises(SourceError, match=r"matches \S+/fr/x.txt, which cannot be read \(Permission denied\); set the"):
+        match_files(["corpus/*/x.txt"])
 
 
 def test_match_files_names_the_pattern(tmp_path):
