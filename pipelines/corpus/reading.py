@@ -113,8 +113,13 @@ def to_record(document: Document, options: CorpusOptions) -> Record:
     return steps.record_of(document, options.language)
 
 
-def documents_of(read: SplitRead, options: ReadOptions) -> Iterator[Document]:
+def documents_of(read: SplitRead, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:
     """Yield the documents of a split, and check that the file has not changed since the job started.
+
+    Args:
+        read: the split and its start.
+        options: options of reading.
+        line_paragraphs: as of `read_file`.
 
     Raises:
         SourceError: the file cannot be read or has changed.
@@ -124,7 +129,7 @@ def documents_of(read: SplitRead, options: ReadOptions) -> Iterator[Document]:
     if start is None:
         return
     if start == WHOLE_FILE:
-        documents = read_file(path, options)
+        documents = read_file(path, options, line_paragraphs=line_paragraphs)
     elif start == BY_ITSELF:
         documents = read_file(path, options, file_split.start, file_split.stop)
     else:
@@ -204,7 +209,8 @@ class ReadSplit(beam.DoFn):
 
     def _blocks(self, read: SplitRead, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
         buffer, loss = BlockBuffer(self._options), Loss()
-        for document in documents_of(read, self._options.read):
+        line_paragraphs = self._options.segmenter == "lines"
+        for document in documents_of(read, self._options.read, line_paragraphs=line_paragraphs):
             record = to_record(document, self._options)
             summary["documents"] += 1
             loss.add(record)

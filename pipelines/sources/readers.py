@@ -161,7 +161,9 @@ def line_reader_of(path: str, options: ReadOptions) -> str:
     return input_format if input_format in LINE_READERS else ""
 
 
-def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None = None) -> Iterator[Document]:
+def read_file(
+    path: str, options: ReadOptions, start: int = 0, stop: int | None = None, *, line_paragraphs: bool = False
+) -> Iterator[Document]:
     """Read the documents of a file, or of one split from `split_file`.
 
     The line numbers of a range of text are found by reading the file up to the range. `index_range` and `locate_ranges`
@@ -171,6 +173,7 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
         path: A path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` files are decompressed.
         options: Format, encoding and field names.
         start, stop: Byte range of the split in the file as stored; None is the end of the file.
+        line_paragraphs: Whether each line of the format "text" is a paragraph, for text with one sentence per line.
 
     Yields:
         The documents, including rejected ones.
@@ -188,7 +191,7 @@ def read_file(path: str, options: ReadOptions, start: int = 0, stop: int | None 
             return
         if start:
             return
-    yield from _read_whole_file(path, options)
+    yield from _read_whole_file(path, options, line_paragraphs)
 
 
 def _read_after_prefix(
@@ -222,7 +225,7 @@ def read_range(path: str, options: ReadOptions, start: RangeStart, stop: int | N
         yield from LINE_READERS[start.reader](lines, path, options, start)
 
 
-def _read_whole_file(path: str, options: ReadOptions) -> Iterator[Document]:
+def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> Iterator[Document]:
     if options.input_format == "language_reference":
         yield from language_reference.read_documents(io.BytesIO(), path, options)
         return
@@ -237,7 +240,10 @@ def _read_whole_file(path: str, options: ReadOptions) -> Iterator[Document]:
     with open_decompressed(path) as stream:
         if input_format not in _CHECKED_BY_READER:
             input_format = _format_of(path, stream.peek(_HEAD_BYTES), options)
-        yield from READERS[input_format](stream, path, options)
+        if input_format == "text":
+            yield from text.read_documents(stream, path, options, line_paragraphs=line_paragraphs)
+        else:
+            yield from READERS[input_format](stream, path, options)
 
 
 def is_one_document(path: str, options: ReadOptions) -> bool:

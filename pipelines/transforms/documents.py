@@ -63,6 +63,8 @@ class ReadDocuments(beam.PTransform):
         pattern: a glob pattern, or several. A file that several patterns match is read once.
         format: input format as of `--input_format`; "auto" recognizes each file.
         weight: sampling weight of the documents.
+        line_paragraphs: whether each line of the format "text" is a paragraph, as `beambert corpus --segmenter lines`
+            reads it. By default, consecutive lines of a file with empty lines are joined.
         **options: other fields of `pipelines.sources.ReadOptions`, such as encoding or text_field.
 
     Raises:
@@ -70,18 +72,25 @@ class ReadDocuments(beam.PTransform):
     """
 
     def __init__(
-        self, pattern: str | Sequence[str], format: str = "auto", *, weight: float = 1.0, **options: Any
+        self,
+        pattern: str | Sequence[str],
+        format: str = "auto",
+        *,
+        weight: float = 1.0,
+        line_paragraphs: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__()
         self._patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         self._weight = weight
+        self._line_paragraphs = line_paragraphs
         self._options = ReadOptions(format, **options)
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
         files = pipeline | "Patterns" >> beam.Create([self._patterns]) | "Splits" >> beam.FlatMap(self._splits_by_file)
         reads = locate_files(files, self._options)
-        return reads | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(_Read(self._options))
+        return reads | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(_Read(self._options, self._line_paragraphs))
 
     def _splits_by_file(self, patterns: list[str]) -> Iterator[list[FileSplit]]:
         origins: dict[str, Input] = {}
@@ -97,12 +106,12 @@ class ReadDocuments(beam.PTransform):
 class _Read(beam.DoFn):
     _READ = Metrics.counter(_NAMESPACE, "documents_read")
 
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+    def __init__(self, options: ReadOptions, line_paragraphs: bool) -> None:
+        self._options, self._line_paragraphs = options, line_paragraphs
 
     def process(self, read: SplitRead) -> Iterator[Document]:
         """Yield the documents of a file split."""
-        for document in documents_of(read, self._options):
+        for document in documents_of(read, self._options, line_paragraphs=self._line_paragraphs):
             self._READ.inc()
             yield document
 
@@ -166,7 +175,7 @@ class SegmentSentences(_DocumentTransform):
 
     Args:
         language: ISO 639 code.
-        segmenter: "rules", "lines" (a sentence per line) or "sentencex".
+        segmenter: "rules", "lines" (a sentence per line, see `line_paragraphs` of `ReadDocuments`) or "sentencex".
     """
 
     def __init__(self, language: str = "en", segmenter: str = "rules") -> None:

@@ -7,17 +7,20 @@ from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions, decode_lines
 
 
-def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
+def read_documents(
+    stream: io.BufferedIOBase, path: str, options: ReadOptions, *, line_paragraphs: bool = False
+) -> Iterator[Document]:
     """Yield the one document of a file.
 
     Empty lines separate paragraphs, and the lines between them are joined, as in hard-wrapped text. In a file without
-    empty lines, each line is a paragraph. An empty document is yielded too, so that it is counted.
+    empty lines, or with `line_paragraphs`, each line is a paragraph. An empty document is yielded too, so that it is
+    counted.
     """
     blocks: list[list[str]] = [[]]
     for _, line in decode_lines(stream, path, options.encoding):
         if line.strip():
             blocks[-1].append(line.strip())
-        elif blocks[-1]:
+        elif blocks[-1] and not line_paragraphs:
             blocks.append([])
     blocks = [block for block in blocks if block]
     paragraphs = blocks[0] if len(blocks) == 1 else [" ".join(block) for block in blocks]

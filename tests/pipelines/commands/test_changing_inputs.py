@@ -40,9 +40,9 @@ def while_reading(monkeypatch, change, after: int = 3) -> None:
     read_file = pipelines.corpus.reading.read_file
     number = 0
 
-    def read_and_change(*args):
+    def read_and_change(*args, **keywords):
         nonlocal number
-        for document in read_file(*args):
+        for document in read_file(*args, **keywords):
             number += 1
             if number == after:
                 change()

@@ -150,6 +150,24 @@ def test_counts_by_input_and_language_add_up(tmp_path):
     assert {row["weight"] for row in rows if row["title"].startswith("b")} == {2.5}
 
 
+@pytest.mark.parametrize("input_format", ["auto", "text"])
+def test_the_segmenter_lines_keeps_the_lines_of_plain_text(tmp_path, input_format):
+    lines = [
+        "Dr. Ross has",
+        "a train. It is late.",
+        "",
+        "  The second paragraph  ",
+        "has two lines",
+        "\t",
+        "and an end",
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    flags = ("--input", tmp_path / "a.txt", "--input_format", input_format, "--vocab_size", 60)
+    corpus(tmp_path / "out", *flags, "--validation_fraction", 0, "--segmenter", "lines")
+    (row,) = all_rows(tmp_path / "out")
+    assert row["sentences"] == [line.strip() for line in lines if line.strip()]
+
+
 def test_linked_files_are_duplicates_and_a_linked_output_is_no_input(tmp_path):
     """A file that a pattern matches through a link too is one document, and a link to the output is not followed."""
     output = tmp_path / "out"

@@ -12,6 +12,7 @@ import pytest
 from apache_beam.coders import registry
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -210,6 +211,15 @@ def test_metrics(texts):
     short = sum(len(" ".join(document.all_sentences()).split()) < 40 for document in segmented)
     assert 0 < short < 221
     assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
+
+
+@pytest.mark.parametrize("line_paragraphs", [False, True])
+def test_the_lines_of_plain_text_are_kept_on_request(line_paragraphs, tmp_path):
+    (tmp_path / "a.txt").write_text("One\ntwo\n\nThree\n")
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | ReadDocuments(f"{tmp_path}/*.txt", line_paragraphs=line_paragraphs)
+        values = documents | SegmentSentences("en", "lines") | beam.Map(lambda document: document.sentences)
+        assert_that(values, equal_to([[["One"], ["two"], ["Three"]] if line_paragraphs else [["One two"], ["Three"]]]))
 
 
 def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
