@@ -61,13 +61,13 @@ def test_a_corrupt_completion_marker_of_a_corpus_shard_is_ignored(tmp_path):
         "lost": {"a": {"rule": 5}},
         "diacritics": {"letters": 4, "lost": 0, "words": {}},
     }
-    words = [[["train", "en", 0], ["one two", [1, 2], 0]]]
+    words = [[["train", "en", 0], ["one two", [1, 2], 0, 1.0]]]
     path = tmp_path / "train-00000-of-00001.json"
     content = [vars(PART), counts, words]
     path.write_text(json.dumps(content))
     whole = write_shards.read_completion_marker(str(path))
-    assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0))])
-    fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0]]]]).encode()
+    assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0, 1.0))])
+    fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0, 1.0]]]]).encode()
     for text in [*FILES.values(), fewer, *(text for _, _, text in damages(content))]:
         path.write_bytes(text)
         found = write_shards.read_completion_marker(str(path))

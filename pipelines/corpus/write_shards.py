@@ -191,7 +191,7 @@ def read_completion_marker(path: str) -> FinishedShard | None:
         and finished.shard.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
     ):
         return None
-    if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _) in finished.words):
+    if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _, _) in finished.words):
         return None
     return finished
 

@@ -5,7 +5,8 @@ the workers or the order of files:
 
 1. A shard contains the documents of one hash partition. For training text, it emits its `WORDS_PER_SHARD` most frequent
    words (ties: order of code points) and the number of running words that it drops.
-2. Words are distributed over groups by CRC-32, and the counts of a group are summed (`MergeWordCounts`).
+2. Words are distributed over groups by CRC-32, and the counts of a group are summed, multiplied by the weights of their
+   inputs and rounded (`MergeWordCounts`).
 3. A group keeps words with at least min_count occurrences, up to the `MAX_LEARNER_WORDS` / groups most frequent ones
    (ties as above).
 4. The learner gets the words of all groups, at most `MAX_LEARNER_WORDS`.
@@ -18,7 +19,6 @@ dropped words. Validation text is only used to measure coverage, group by group;
 """
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,7 +30,7 @@ from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import read_bytes, write_atomically
 from pipelines.sources import SourceError
 from pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
-from pipelines.vocabulary.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, scaled
+from pipelines.vocabulary.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, rounded
 from tokenizer.coverage import Coverage, coverage
 from tokenizer.learner import alphabet_losses, learn_vocabulary
 from tokenizer.vocabulary import Vocabulary
@@ -138,8 +138,8 @@ def scale_language_counts(
     (split, language, number), (word_counts, dropped) = element
     require_languages(totals, exponent)
     factor = language_factors(totals, exponent)[language]
-    counts = scaled(Counter(word_counts), factor)
-    return (split, "", number), (" ".join(counts), list(counts.values()), round(dropped * factor))
+    counts, dropped = rounded({word: count * factor for word, count in word_counts.items()}, dropped * factor)
+    return (split, "", number), (" ".join(counts), list(counts.values()), dropped, 1.0)
 
 
 def make_vocabulary(

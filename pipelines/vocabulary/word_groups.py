@@ -1,9 +1,9 @@
 """Count the words of a corpus by shard, sum the counts by word group, and prune them (see `learn_vocabulary.py`)."""
 
 import dataclasses
+import math
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import apache_beam as beam
 
@@ -15,8 +15,8 @@ from tokenizer.word_counts import count_words, most_frequent
 WORDS_PER_SHARD = 100_000
 # (split, language, or "" if languages are not distinguished, number of the word group)
 Group = tuple[str, str, int]
-# (words joined by spaces, count of each word, dropped running words)
-Batch = tuple[str, list[int], int]
+# (words joined by spaces, count of each word, dropped running words, weight of all of them)
+Batch = tuple[str, list[int], int, float]
 # (counts by word, dropped running words)
 GroupCounts = tuple[dict[str, int], int]
 
@@ -46,11 +46,11 @@ def word_batches(
         options: options of the vocabulary.
         num_groups: number of word groups, from `num_word_groups`.
         language: language of the texts, or "".
-        weight: factor of the counts.
+        weight: factor of the counts, which `MergeWordCounts` applies to the sum of all shards.
     """
     if split == "train" and not options.vocab_size:
         return
-    word_counts = scaled(count_words(texts, WordRules.of(options)), weight)
+    word_counts = count_words(texts, WordRules.of(options))
     kept = most_frequent(word_counts, WORDS_PER_SHARD if split == "train" else len(word_counts))
     groups: list[tuple[list[str], list[int]]] = [([], []) for _ in range(num_groups)]
     for word, count in kept.items():
@@ -61,45 +61,62 @@ def word_batches(
     for number, (words, counts) in enumerate(groups):
         # Dropped words are reported with the first group.
         if words or (dropped and not number):
-            yield (split, language, number), (" ".join(words), counts, 0 if number else dropped)
+            yield (split, language, number), (" ".join(words), counts, 0 if number else dropped, weight)
 
 
-def scaled(word_counts: Counter[str], factor: float) -> Counter[str]:
-    """Return the counts multiplied by a factor and rounded, without zeros."""
-    if factor == 1.0:
-        return word_counts
-    return +Counter({word: round(count * factor) for word, count in word_counts.items()})
+def rounded(word_counts: Mapping[str, float], dropped: float) -> GroupCounts:
+    """Round weighted counts. A word keeps a count of 0, and its occurrences are added to the dropped ones."""
+    counts = {word: round(count) for word, count in word_counts.items()}
+    # fsum: the sum does not depend on the order of the words.
+    without_count = math.fsum(count for word, count in word_counts.items() if not counts[word])
+    return counts, round(dropped + without_count)
 
 
 class MergeWordCounts(beam.CombineFn):
-    """Sum the counts of all batches of a word group. The result does not depend on the order of merging."""
+    """Sum the counts of all batches of a word group. The result does not depend on the order of merging.
 
-    def create_accumulator(self) -> GroupCounts:
+    The accumulator has the counts by weight. They are multiplied by the weights and rounded at the end, so the result
+    does not depend on the number of shards either.
+    """
+
+    def create_accumulator(self) -> dict[float, GroupCounts]:
         """Return empty counts."""
-        return {}, 0
+        return {}
 
-    def add_input(self, accumulator: GroupCounts, batch: Batch) -> GroupCounts:
+    def add_input(self, accumulator: dict[float, GroupCounts], batch: Batch) -> dict[float, GroupCounts]:
         """Add the counts of a batch."""
-        words, counts, dropped = batch
-        return self._add(accumulator, zip(words.split(), counts, strict=True), dropped)
+        words, counts, dropped, weight = batch
+        return self._add(accumulator, weight, zip(words.split(), counts, strict=True), dropped)
 
-    def merge_accumulators(self, accumulators: Iterable[GroupCounts]) -> GroupCounts:
+    def merge_accumulators(self, accumulators: Iterable[dict[float, GroupCounts]]) -> dict[float, GroupCounts]:
         """Return the sum of accumulators as a new one."""
         merged = self.create_accumulator()
-        for counts, dropped in accumulators:
-            merged = self._add(merged, counts.items(), dropped)
+        for accumulator in accumulators:
+            for weight, (counts, dropped) in accumulator.items():
+                self._add(merged, weight, counts.items(), dropped)
         return merged
 
-    def extract_output(self, accumulator: GroupCounts) -> GroupCounts:
-        """Return the counts."""
-        return accumulator
+    def extract_output(self, accumulator: dict[float, GroupCounts]) -> GroupCounts:
+        """Return the weighted counts."""
+        if accumulator.keys() <= {1.0}:
+            return accumulator.get(1.0, ({}, 0))
+        total: dict[str, float] = {}
+        total_dropped = 0.0
+        for weight, (counts, dropped) in sorted(accumulator.items()):
+            for word, count in counts.items():
+                total[word] = total.get(word, 0.0) + weight * count
+            total_dropped += weight * dropped
+        return rounded(total, total_dropped)
 
     @staticmethod
-    def _add(accumulator: GroupCounts, items: Iterable[tuple[str, int]], dropped: int) -> GroupCounts:
-        total, before = accumulator
+    def _add(
+        accumulator: dict[float, GroupCounts], weight: float, items: Iterable[tuple[str, int]], dropped: int
+    ) -> dict[float, GroupCounts]:
+        total, before = accumulator.get(weight, ({}, 0))
         for word, count in items:
             total[word] = total.get(word, 0) + count
-        return total, before + dropped
+        accumulator[weight] = total, before + dropped
+        return accumulator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +125,7 @@ class WordGroup:
 
     Attributes:
         words: counts of the words to learn from.
-        distinct: distinct words of the group, including pruned ones.
+        distinct: distinct words of the group, including pruned ones and those with a weighted count of 0.
         running: running words of the group, including pruned ones and those dropped by shards.
     """
 

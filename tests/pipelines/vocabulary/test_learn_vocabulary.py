@@ -33,7 +33,7 @@ def merged(parts: list[list[str]], split: str, num_groups: int, seed: int) -> di
     """Merge the word counts of shards as the engine does: batches in any order, in any number of accumulators."""
     draw = random.Random(seed)
     combine = MergeWordCounts()
-    accumulators: dict[int, list[tuple[dict[str, int], int]]] = {}
+    accumulators: dict[int, list[dict[float, tuple[dict[str, int], int]]]] = {}
     batches = [batch for texts in parts for batch in word_batches(split, texts, OPTIONS, num_groups)]
     draw.shuffle(batches)
     for (batch_split, _, group), batch in batches:
@@ -106,7 +106,7 @@ def test_number_of_groups() -> None:
 def test_given_vocabulary_needs_no_training_words() -> None:
     options = VocabularyOptions(**{**OPTIONS.__dict__, "vocab_size": 0, "vocab_file": "vocab.txt"})
     assert not list(word_batches("train", ["a b"], options, 4))
-    assert list(word_batches("validation", ["a b"], options, 1)) == [(("validation", "", 0), ("a b", [1, 1], 0))]
+    assert list(word_batches("validation", ["a b"], options, 1)) == [(("validation", "", 0), ("a b", [1, 1], 0, 1.0))]
 
 
 def test_language_factors() -> None:
@@ -122,12 +122,35 @@ def test_language_factors() -> None:
     assert equal["en"] * 9 == pytest.approx(equal["de"] * 1)
 
 
+@pytest.mark.parametrize("num_shards", [1, 2, 10])
+def test_weighted_counts_do_not_depend_on_the_number_of_shards(num_shards: int) -> None:
+    # 10 times "a", 3 times "b" and once each "c" and a long word in the input of weight 0.4, "b" once in the other.
+    words = [*"abacaabaabaaa", "x" * 201, "a"]
+    batches = list(word_batches("train", ["b b"], OPTIONS, 1, weight=1.0))
+    for number in range(num_shards):
+        batches += word_batches("train", words[number::num_shards], OPTIONS, 1, weight=0.4)
+    combine = MergeWordCounts()
+    for seed in range(3):
+        random.Random(seed).shuffle(batches)
+        accumulators = [combine.add_input(combine.create_accumulator(), batch) for _, batch in batches]
+        counts = combine.extract_output(combine.merge_accumulators(accumulators))
+        # 10 x 0.4, 3 x 0.4 + 2 x 1, and 0.4 + 0.4 for the words without a count.
+        assert counts == ({"a": 4, "b": 3, "c": 0}, 1)
+    group = prune_group(counts, limit=10, min_count=1)
+    assert (group.words, group.distinct, group.running) == ({"a": 4, "b": 3}, 3, 8)
+
+
 def test_weights_scale_counts() -> None:
     ((group, batch),) = word_batches("train", ["a a a b"], OPTIONS, 1, "de", 2.5)
     assert group == ("train", "de", 0)
-    assert dict(zip(batch[0].split(), batch[1], strict=True)) == {"a": 8, "b": 2}
+    combine = MergeWordCounts()
+    merged_once = combine.extract_output(combine.add_input(combine.create_accumulator(), batch))
+    assert merged_once == ({"a": 8, "b": 2}, 0)
     counts = scale_language_counts((("train", "de", 3), ({"a": 8, "b": 2, "c": 1}, 4)), {"en": 75, "de": 25}, 0.0)
     # A share of a quarter becomes a half.
-    assert counts == (("train", "", 3), ("a b c", [16, 4, 2], 8))
+    assert counts == (("train", "", 3), ("a b c", [16, 4, 2], 8, 1.0))
     counts = scale_language_counts((("train", "en", 3), ({"a": 3, "c": 1}, 1)), {"en": 95, "de": 5}, 0.0)
-    assert counts == (("train", "", 3), ("a c", [2, 1], 1))
+    assert counts == (("train", "", 3), ("a c", [2, 1], 1, 1.0))
+    # A word without a count is excluded, not forgotten.
+    counts = scale_language_counts((("train", "en", 3), ({"a": 9, "c": 1}, 4)), {"en": 900, "de": 100, "fr": 1}, 0.0)
+    assert counts == (("train", "", 3), ("a c", [3, 0], 2, 1.0))
