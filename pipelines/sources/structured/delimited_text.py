@@ -6,6 +6,7 @@ The text is in the column `--text_field` ("text"), the title in "title" and the 
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,8 @@ from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 # The largest C long on all platforms.
 _MAX_FIELD_BYTES = 2**31 - 1
 _DELIMITERS = ",;\t"
+# Lines after a misplaced quote in which the end of the record is searched.
+_MAX_REST_LINES = 100
 _ENCLOSED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
@@ -37,7 +40,9 @@ def read_csv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
     delimiter = delimiter_of(lines.header())
     # Strict: an unclosed quote is an error, and does not consume the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    yield from _documents(_csv_rows(reader, path, lines), path, options, f"quote fields that contain {delimiter!r}")
+    yield from _documents(
+        _csv_rows(reader, path, lines, delimiter), path, options, f"quote fields that contain {delimiter!r}"
+    )
 
 
 def read_tsv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
@@ -58,12 +63,18 @@ def read_tsv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
 
 
 class _Lines:
-    """Iterate over lines with line ends, which a quoted field may contain, and keep those of the current row."""
+    """Iterate over lines with line ends, which a quoted field may contain, and keep those of the current row.
+
+    Attributes:
+        row: Lines of the current row.
+        number: Number of lines read.
+    """
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
         self._ahead: list[str] = []
         self.row: list[str] = []
+        self.number = 0
 
     def header(self) -> str:
         """Return the first line that is not blank, without consuming it."""
@@ -79,17 +90,38 @@ class _Lines:
     def __next__(self) -> str:
         line = self._ahead.pop(0) if self._ahead else f"{next(self._lines)[1]}\n"
         self.row.append(line)
+        self.number += 1
         return line
+
+    def read_rest_of_record(self, delimiter: str, columns: int) -> None:
+        """Read the remaining lines of a record with a misplaced quote, if its quotes are not balanced.
+
+        The record ends in the first line with a quote, if that closes a field. It has ended already if that opens a
+        field, if a complete row without quotes comes first, or if no quote follows in the next lines.
+        """
+        if "".join(self.row).count('"') % 2 == 0:
+            return
+        length, number = len(self.row), self.number
+        for line in itertools.islice(self, _MAX_REST_LINES):
+            field, quote, rest = line.replace('""', "").partition('"')
+            if quote and field and not field.endswith(delimiter) and rest.startswith((delimiter, "\n")):
+                return
+            if quote or (columns > 1 and line.count(delimiter) == columns - 1):
+                break
+        self._ahead[:0] = self.row[length:]
+        del self.row[length:]
+        self.number = number
 
 
 # (number of its first line, its fields or its problem, its text as written)
 _Row = tuple[int, list[str] | str, str]
 
 
-def _csv_rows(reader: Any, path: str, lines: _Lines) -> Iterator[_Row]:
+def _csv_rows(reader: Any, path: str, lines: _Lines, delimiter: str) -> Iterator[_Row]:
     csv.field_size_limit(_MAX_FIELD_BYTES)
+    columns = 0
     while True:
-        first_line = reader.line_num + 1
+        first_line = lines.number + 1
         lines.row.clear()
         try:
             fields: list[str] | str = next(reader)
@@ -101,8 +133,10 @@ def _csv_rows(reader: Any, path: str, lines: _Lines) -> Iterator[_Row]:
                     f"{path}, line {first_line}: a quote in this row is never closed; close it and double the quotes "
                     "inside fields, or set --input_format tsv if quotes have no special meaning"
                 ) from error
+            lines.read_rest_of_record(delimiter, columns)
             fields = f"a misplaced quote ({error})"
         if fields:
+            columns = columns or len(fields)
             yield first_line, fields, "".join(lines.row).rstrip("\n")
 
 

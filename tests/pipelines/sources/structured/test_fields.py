@@ -177,6 +177,32 @@ def test_a_line_in_another_encoding_is_a_bad_record(tmp_path):
     assert [document.rejected for document in documents] == ["", "broken_record"]
 
 
+@pytest.mark.parametrize(
+    ("broken", "lines", "header"),
+    [
+        ('"He said "yes" and\nleft early\n\nfor ""home""",x', 4, "text,title"),
+        ('"a\nb"c"d\ne\nf"', 4, "text"),
+        ('x,"a "b"\nc, d, e"', 2, "title,text"),
+        # The record may have ended: its quotes are even, or the next quote or row begins a record.
+        ('"a "b and', 1, "text"),
+        ('"a "b" and', 1, "text"),
+        ('"a "b" and\n"next","row"', 1, "text,title"),
+        ('"a "b" and\nnext,"row"', 1, "text,title"),
+        ('"a "b" and\nnext,row\n5",row', 1, "text,title"),
+        ('"a "b" and' + "\nnext" * 100, 1, "text"),
+    ],
+)
+def test_the_rest_of_a_broken_record_of_csv_is_no_document(tmp_path, broken, lines, header):
+    after = ["the,end", "of,it", '"quoted, text",it'] if "," in header else ["the", "end", '"quoted, text"']
+    content = "\n".join([header, *after[:1], broken, *after]) + "\n"
+    documents = read(tmp_path / "a.csv", content.encode(), on_bad_record="skip")
+    raw = broken.split("\n")
+    expected = [(2, ""), (3, "broken_record")]
+    expected += [(3 + number, "") for number in range(lines, len(raw) + 3) if (raw + after)[number]]
+    assert [(document.line, document.rejected) for document in documents] == expected
+    assert documents[1].paragraphs == ["\n".join(raw[:lines])]
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 def test_a_row_in_another_encoding_is_a_bad_record(tmp_path, name):
     content = 'text\nGut.\nM\u00e4dchen.\n"Gut, auch"\n'.encode("latin-1")
