@@ -16,6 +16,7 @@ from pipelines.corpus.block_buffer import BlockBuffer
 from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
 from pipelines.corpus.removed_text import Loss
+from pipelines.errors import DatasetError
 from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
@@ -181,7 +182,8 @@ class ReadSplit(beam.DoFn):
             if block_file is None or not self._is_valid(*block_file, read.start):
                 write_block_file(path, self._blocks(read, summary), summary)
                 block_file = read_block_file(path)
-                assert block_file is not None
+                if block_file is None:
+                    raise DatasetError(f"{path} was removed while the command ran; run the same command again")
             locations, summary = block_file
             yield from (((split, number), location) for (split, number), location in locations)
         self._SO_FAR.inc(summary["documents"])

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import beambert
+from pipelines.corpus import reading
+from pipelines.corpus.records import write_block_file
 from tests.conftest import ROOT
 
 FLAGS = ["--input_format", "language_reference", "--vocab_size", "2000", "--num_partitions", "12"]
@@ -86,6 +88,21 @@ def test_the_output_directory_is_deleted(command, appears, tmp_path):
     assert error.count("\n") == 1
     for manifest in ("corpus.json", "dataset.json"):
         assert not (output / manifest).exists()
+
+
+def test_the_output_directory_is_deleted_before_a_block_file_is_read_again(tmp_path, monkeypatch, capsys):
+    output = tmp_path / "data"
+    paths = []
+
+    def write_and_delete(path, *rest):
+        write_block_file(path, *rest)
+        shutil.rmtree(output)
+        paths.append(path)
+
+    monkeypatch.setattr(reading, "write_block_file", write_and_delete)
+    assert beambert.main(["corpus", *FLAGS, "--output", str(output), "--direct_num_workers", "1"]) == 1
+    line = f"beambert corpus: error: {paths[0]} was removed while the command ran; run the same command again\n"
+    assert capsys.readouterr().err == line
 
 
 def test_a_dataset_shard_is_deleted(corpus, tmp_path):
