@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 
 # Lock file of the command in its output: `pipelines.io.output_directory.LOCK_NAME`.
 _OUTPUT_LOCK = "build.lock"
@@ -27,11 +27,11 @@ def snapshot(output: Path, folder: Path) -> tuple[Path, Path]:
     # Checkpoints first, so that the other files, copied next, are at least as new.
     for index in sorted(output.rglob("model.ckpt-*.index")):
         relative = index.relative_to(output)
-        if not _hidden(relative):
+        if not is_excluded(relative):
             _link_checkpoint(index, whole / relative, without / relative)
     for path in sorted(output.rglob("*")):
         relative = path.relative_to(output)
-        if _hidden(relative) or path.name.startswith("model.ckpt-") or not path.is_file():
+        if is_excluded(relative) or path.name.startswith("model.ckpt-") or not path.is_file():
             continue
         copy = without / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def file_states(directory: Path) -> dict[str, tuple[int, int]]:
     states = {}
     for path in directory.rglob("*"):
         relative = path.relative_to(directory)
-        if _hidden(relative):
+        if is_excluded(relative):
             continue
         with contextlib.suppress(FileNotFoundError):
             if path.is_file():
@@ -88,8 +88,8 @@ def _link(path: Path, new: Path) -> None:
     new.hardlink_to(path)
 
 
-def _hidden(relative: Path) -> bool:
-    """Return whether a path is a temporary file, is in a temporary directory, or is the lock of the output."""
+def is_excluded(relative: PurePath) -> bool:
+    """Return whether snapshots exclude a path: a temporary file, a file of a temporary directory, or a lock."""
     return relative.name == _OUTPUT_LOCK or any(
         part.startswith(".") or part.endswith(".unfinished") for part in relative.parts
     )

@@ -2,21 +2,22 @@
 
 A command may be killed at any time. Therefore the index of a checkpoint is uploaded after its data, and old checkpoints
 are deleted after a new one is complete. Only objects that this command copied or uploaded are replaced or deleted.
+The files of another output within this one are left to its own command.
 """
 
 import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, TypedDict
 
 from beambert_common.atomic_files import write_atomic
-from beambert_common.run_snapshot import snapshot
+from beambert_common.run_snapshot import is_excluded, snapshot
 from beambert_common.typed_json import JsonError, read
-from pipelines.io.output_directory import LOCK_NAME, MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
+from pipelines.io.output_directory import MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
 from trainers.buckets import cache, file_copies, objects
 from trainers.buckets.objects import BucketObject, ChangedError
 from trainers.errors import StorageError
@@ -68,11 +69,13 @@ class OutputCopy:
             StorageError: the bucket cannot be read.
             FileError: a file cannot be written.
         """
-        there = {found.name: found for found in objects.objects_below(self._url) if found.name != LOCK_NAME}
+        listed = {found.name: found for found in objects.objects_below(self._url)}
+        there = {name: listed[name] for name in self._own(listed)}
         try:
-            self._files = {name: _Uploaded(*fields) for name, fields in read(self._state_path, _State)["files"].items()}
+            state = read(self._state_path, _State)["files"]
         except (FileNotFoundError, JsonError):
-            self._files = {}
+            state = {}
+        self._files = {name: _Uploaded(*state[name]) for name in self._own(state)}
         uploaded = {name: file.generation for name, file in self._files.items()}
         if uploaded != {name: found.generation for name, found in there.items()}:
             self._files = {}
@@ -111,7 +114,7 @@ class OutputCopy:
                 return False
             try:
                 _, whole = snapshot(self._path, folder)
-                names = [str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()]
+                names = self._own([str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()])
                 self._upload_files(whole, sorted(names, key=_order))
                 return bool(names)
             finally:
@@ -119,6 +122,7 @@ class OutputCopy:
 
     def _upload_files(self, directory: Path, names: Sequence[str]) -> None:
         """Upload changed files in the given order, delete the objects of files that are not there any more."""
+        self._files = {name: self._files[name] for name in self._own(self._files)}
         try:
             for name in names:
                 old = self._files.get(name)
@@ -126,13 +130,27 @@ class OutputCopy:
                 if new != old:
                     written = objects.upload(directory / name, f"{self._url}/{name}", new.generation)
                     self._files[name] = new._replace(generation=written.generation)
-            removed = self._files.keys() - set(names)
+            # A snapshot lacks files that exist, such as those of an incomplete checkpoint.
+            removed = {name for name in self._files.keys() - set(names) if not (self._path / name).is_file()}
             # The index of a checkpoint first, so that an incomplete one does not look complete.
             for name in sorted(removed, key=_order, reverse=True):
                 objects.delete(f"{self._url}/{name}", self._files[name].generation)
                 del self._files[name]
         finally:
             self._write_state()
+
+    def _own(self, names: Iterable[str]) -> list[str]:
+        """Return the names of files that this output uploads, without those of other outputs within it.
+
+        Another output has a list of its objects beside its local directory. A run contains no other run.
+        """
+        names = [name for name in names if not is_excluded(PurePath(name))]
+        directories = {parent for name in names for parent in PurePath(name).parents} - {PurePath()}
+        others = {directory for directory in directories if cache.state_path(self._path / directory).is_file()}
+        if RUN_MANIFEST in names:
+            manifests = {RUN_MANIFEST, RUNS_MANIFEST}
+            others |= {PurePath(name).parent for name in names if PurePath(name).name in manifests} - {PurePath()}
+        return [name for name in names if others.isdisjoint(PurePath(name).parents)]
 
     def _remove_others(self, there: Mapping[str, BucketObject]) -> None:
         """Remove the local files that are not copies of objects, and the directories that become empty.

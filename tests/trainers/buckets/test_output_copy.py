@@ -283,7 +283,101 @@ def test_an_output_within_another_one_keeps_its_local_files(cloud, run):
     inner.upload()
     write(inner_path, unsaved="2")
     write(path, other="3")
+    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/theirs").upload_from_string("x")
     start()
     assert (inner_path / "unsaved").read_text() == "2"
     assert bucket_cache.state_path(inner_path).exists()
     assert not (path / "other").exists()
+
+
+def test_objects_that_no_upload_has_are_not_deleted(cloud, run):
+    url, path, start = run
+    folder = url.removeprefix(f"gs://{BUCKET}/")
+    theirs = (".gitkeep", "notes.unfinished", "x/build.lock", "model.ckpt-9.data-00000-of-00001")
+    for name in theirs:
+        cloud.bucket().blob(f"{folder}/{name}").upload_from_string("theirs")
+    copy = start()
+    write(path, a="1")
+    copy.upload()
+    assert names(cloud, url) == {"a", *theirs}
+    # A new process reads the list of objects of the last one.
+    write(path, a="12")
+    copy = start()
+    assert (path / "a").read_text() == "12"
+    copy.upload()
+    assert names(cloud, url) == {"a", *theirs}
+
+
+def test_an_incomplete_checkpoint_that_the_command_removed_is_deleted(cloud, run):
+    url, path, start = run
+    data = "checkpoints/model.ckpt-1.data-00000-of-00001"
+    cloud.bucket().blob(f"{url.removeprefix(f'gs://{BUCKET}/')}/{data}").upload_from_string("1")
+    copy = start()
+    copy.upload()
+    assert names(cloud, url) == {data}
+    (path / data).unlink()
+    write(path, a="1")
+    copy.upload()
+    assert names(cloud, url) == {"a"}
+
+
+def test_a_run_neither_copies_nor_uploads_the_run_within_it(cloud, run):
+    url, path, start = run
+    folder = url.removeprefix(f"gs://{BUCKET}/")
+    for name in ("run.json", "export/config.json", "x/run.json", "x/checkpoints/model.ckpt-1.index"):
+        cloud.bucket().blob(f"{folder}/{name}").upload_from_string("1")
+    copy = start()
+    assert {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()} == {
+        "run.json",
+        "export/config.json",
+    }
+    write(path, run_DOT_json="12", x__run_DOT_json="ours")
+    copy.upload()
+    assert cloud.contents(folder) == {
+        "run.json": b"12",
+        "export/config.json": b"1",
+        "x/run.json": b"1",
+        "x/checkpoints/model.ckpt-1.index": b"1",
+    }
+
+
+def test_several_runs_in_one_output_are_copied_and_uploaded(cloud, run):
+    url, path, start = run
+    folder = url.removeprefix(f"gs://{BUCKET}/")
+    for name in ("runs.json", "seed-1/run.json"):
+        cloud.bucket().blob(f"{folder}/{name}").upload_from_string("1")
+    copy = start()
+    (path / "seed-1/run.json").write_text("12")
+    copy.upload()
+    assert cloud.contents(folder) == {"runs.json": b"1", "seed-1/run.json": b"12"}
+
+
+def test_an_output_within_another_one_is_left_to_its_own_command(cloud, run):
+    url, path, start = run
+    inner_path = path / "x"
+    inner_path.parent.mkdir(exist_ok=True)
+    inner = OutputCopy(f"{url}/x", inner_path)
+    inner.download(lambda _: None)
+    write(inner_path, saved="1")
+    inner.upload()
+    write(inner_path, saved="12", unsaved="2")
+    copy = start()
+    assert (inner_path / "saved").read_text() == "12"
+    (inner_path / "saved").unlink()
+    write(path, other="3")
+    copy.upload()
+    assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/")) == {"x/saved": b"1", "other": b"3"}
+    write(inner_path, saved="12")
+    inner.upload()
+    assert names(cloud, url) == {"x/saved", "x/unsaved", "other"}
+
+
+def test_local_changes_are_kept_after_an_output_within_this_one_began(cloud, run):
+    url, path, start = run
+    copy = start()
+    write(path, a="1", x__b="1")
+    copy.upload()
+    write(path, a="12")
+    OutputCopy(f"{url}/x", path / "x").download(lambda _: None)
+    start()
+    assert (path / "a").read_text() == "12"
