@@ -235,7 +235,7 @@ class FinetuningRun:
         # The evaluation of an earlier checkpoint was logged when it was the last one.
         elif checkpoint is not None and last == [checkpoint]:
             state = checkpoint_manager.state_of(checkpoint, MonitorState)
-            with self.monitor or self._monitor(step, state) as monitor:
+            with self.monitor or self._monitor(step, state, trains=False) as monitor:
                 monitor.record_evaluation(step, metrics)
             if self.config.do_train:
                 self._require_best()
@@ -358,13 +358,15 @@ class FinetuningRun:
 
         return TrainData(self.task, batches, work)
 
-    def _monitor(self, step: int, state: Mapping, start: float | None = None) -> TrainingMonitor:
+    def _monitor(
+        self, step: int, state: Mapping, start: float | None = None, *, trains: bool = True
+    ) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
         last = self.plan.num_train_steps or step
         peak = peak_flops_of(self.config, self.distribution)
         best_metric = self.loop_config.best_metric
         shown = SHOWN_METRICS | {best_metric: best_metric}
-        return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak, start=start)
+        return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak, start=start, trains=trains)
 
     def _write_record(self) -> None:
         """Write run.json, which marks the directory as one of this command, where no run has written it."""

@@ -95,7 +95,7 @@ class MetricsLog:
         self._open(lines)
 
     def write(self, split: str, step: int, fields: Mapping[str, Any]) -> None:
-        """Append a line, or replace the line of the same split and step.
+        """Append a line, or replace the line of the same split and step; a line of an earlier step is inserted.
 
         Args:
             split: "train" or "validation".
@@ -103,8 +103,10 @@ class MetricsLog:
             fields: numbers and texts by name; non-finite numbers are written as null.
         """
         line = {"split": split, "step": step, **{name: _finite(value) for name, value in fields.items()}}
-        if self.has_later_lines or (split, step) in self.written:
-            self._replace([*(other for other in self._kept() if _key(other) != (split, step)), line])
+        if self.has_later_lines or (split, step) in self.written or any(step < other for _, other in self.written):
+            lines = [other for other in self._kept() if _key(other) != (split, step)]
+            later = next((index for index, other in enumerate(lines) if other["step"] > step), len(lines))
+            self._replace([*lines[:later], line, *lines[later:]])
             self.has_later_lines = False
             return
         with file_errors.writing(self.path):

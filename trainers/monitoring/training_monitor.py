@@ -16,7 +16,7 @@ from trainers.metrics.baseline_record import LevelFields
 from trainers.metrics.chance_levels import with_level
 from trainers.metrics.standing import standing
 from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, resumed_seconds
+from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, latest_seconds, resumed_seconds
 from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
 from trainers.monitoring.tensorboard import EventLog
 from trainers.monitoring.throughput import StepCost, TimedSteps, rates_of
@@ -77,6 +77,8 @@ class TrainingMonitor:
         levels: masked-LM levels by name, of which the progress line names the last one passed.
         measure: function of a step; returns further metrics of the model, for a line of the log.
         observe: called with each training line of the log.
+        trains: whether training continues from `step`, which removes what the logs have of later steps. An evaluation
+            alone keeps it.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class TrainingMonitor:
         levels: Mapping[str, LevelFields] | None = None,
         measure: Callable[[int], Mapping[str, float]] | None = None,
         observe: Callable[[Mapping[str, Any]], None] | None = None,
+        trains: bool = True,
     ) -> None:
         self.output = output
         self.last_step = last_step
@@ -117,7 +120,10 @@ class TrainingMonitor:
         self.is_compiling = True
         self.since = clock()
         lines = [] if output is None else metrics_jsonl.read(output / FILE_NAME)
-        self.timer = GoodputTimer(resumed_seconds(state, lines), clock, start)
+        self.trains = trains
+        self.last_kept_step = 0 if trains else max((line["step"] for line in lines), default=0)
+        seconds = resumed_seconds(state, lines) if trains else latest_seconds([state, *lines])
+        self.timer = GoodputTimer(seconds, clock, start)
         self.log: MetricsLog | None = None
         self.events: dict[str, EventLog] = {}
         self.progress: ProgressLine | None = None
@@ -125,10 +131,11 @@ class TrainingMonitor:
 
     def __enter__(self) -> "TrainingMonitor":
         if self.output is not None:
-            self.log = MetricsLog(self.output / FILE_NAME, self.step)
+            step = max(self.step, self.last_kept_step)
+            self.log = MetricsLog(self.output / FILE_NAME, step)
             self.resources.callback(self.log.close)
             for split in SPLITS:
-                self.events[split] = EventLog(self.output / LOGS_NAME / split, self.step)
+                self.events[split] = EventLog(self.output / LOGS_NAME / split, step)
                 self.resources.callback(self.events[split].close)
             self.progress = self.resources.enter_context(ProgressLine())
         self.since = self.clock()
@@ -138,7 +145,7 @@ class TrainingMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.timer.switch("evaluation_seconds")
-        if self.log is not None and (fields := self.timer.fields()):
+        if self.log is not None and self.trains and (fields := self.timer.fields()):
             # The last checkpoint was saved after the last line. Errors of earlier writes were already reported.
             with contextlib.suppress(OSError, TrainingError):
                 self.log.update_last(fields)

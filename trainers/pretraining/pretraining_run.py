@@ -296,6 +296,7 @@ class PretrainingRun:
             levels=self.baselines.levels if self.baselines else None,
             measure=observer.measure if observer else None,
             observe=observer.observe if observer else None,
+            trains=trainer is not None,
         )
 
     def _last_checkpoint(self) -> Checkpoint:

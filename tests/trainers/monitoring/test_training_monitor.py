@@ -219,6 +219,20 @@ def test_a_line_of_a_step_replaces_the_one_before_it(tmp_path):
     assert metrics_jsonl.read(tmp_path / "none.jsonl") == []
 
 
+def test_a_line_of_an_earlier_step_is_written_before_later_ones(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path, 0)
+    for step in (5, 10):
+        log.write("train", step, {})
+    log.write("validation", 5, {})
+    log.close()
+    assert [(line["split"], line["step"]) for line in metrics_jsonl.read(path)] == [
+        ("train", 5),
+        ("validation", 5),
+        ("train", 10),
+    ]
+
+
 # TensorBoard.
 
 
@@ -240,6 +254,23 @@ def test_tensorboard_drops_events_after_the_checkpoint(tmp_path):
     ]
     assert values(validation, "loss") == [(16, 8.0)]
     assert values(validation, "mlm_samples") == [(16, b"    x")]
+
+
+def test_an_evaluation_alone_keeps_the_log(tmp_path):
+    with TrainingMonitor(tmp_path, 40, {}, {}) as monitor:
+        monitor.begin_stage(FIRST)
+        for step in range(1, 31):
+            monitor.update(step, {"loss": (1.0, 1.0)}, 0.0)
+        monitor.record_evaluation(30, {"loss": 9.0})
+    before = metrics_jsonl.read(tmp_path / "metrics.jsonl")
+    with TrainingMonitor(tmp_path, 40, {}, {}, step=10, trains=False) as monitor:
+        monitor.record_evaluation(10, {"loss": 7.0})
+    lines = metrics_jsonl.read(tmp_path / "metrics.jsonl")
+    (line,) = (line for line in lines if line not in before)
+    assert [other for other in lines if other != line] == before
+    assert (line["split"], line["step"], line["lost_seconds"]) == ("validation", 10, 0)
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+    assert values(accumulated(tmp_path / "logs/validation"), "loss") == [(30, 9.0), (10, 7.0)]
 
 
 def values(events: EventAccumulator, tag: str) -> list[tuple[int, object]]:

@@ -20,6 +20,7 @@ from tokenizer.vocabulary import Vocabulary
 from trainers.commands import pretrain
 from trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
 from trainers.errors import TrainingError
+from trainers.monitoring import metrics_jsonl
 from trainers.pretraining.pretrain_flags import add_arguments
 from trainers.pretraining.pretraining_objective import pretraining_task
 
@@ -235,6 +236,19 @@ def test_evaluation_alone(tmp_path, options):
     config = dataclasses.replace(options("--do_eval"), model=None)
     assert pretrain.run(config) == 0
     assert (tmp_path / "output" / "eval_results.txt").exists()
+
+
+def test_evaluation_alone_keeps_the_log_after_an_earlier_checkpoint(tmp_path, options):
+    output = tmp_path / "output"
+    pretrain.run(options("--do_train", "--save_checkpoints_steps", "3"))
+    for path in (output / "checkpoints").glob("model.ckpt-6.*"):
+        path.unlink()
+    before = metrics_jsonl.read(output / "metrics.jsonl")
+    assert pretrain.run(options("--do_eval")) == 0
+    lines = metrics_jsonl.read(output / "metrics.jsonl")
+    assert [line for line in lines if line["split"] == "train"] == before
+    assert [(line["split"], line["step"]) for line in lines][2:4] == [("train", 3), ("validation", 3)]
+    assert all(line.get("lost_seconds", 0) == 0 for line in lines)
 
 
 def test_evaluation_on_other_data_needs_the_same_vocabulary(tmp_path, options):
