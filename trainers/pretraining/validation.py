@@ -38,7 +38,8 @@ class Validation:
         self._masked_lm_logits = active_backend().compiled(
             lambda features: model(features).masked_lm, list(tasks[0].variables.values())
         )
-        self._corrupt_records = CorruptRecordPolicy(skip=plan.config.on_corrupt_record == "skip")
+        skip = plan.config.on_corrupt_record == "skip"
+        self._corrupt_records = [CorruptRecordPolicy(skip=skip) for _ in plan.datasets]
         # Of the chief, by data index.
         self._chance_levels: dict[int, dict[str, float]] = {}
 
@@ -53,7 +54,7 @@ class Validation:
             The metrics, and masked-LM samples as lines of text; both empty without validation examples.
         """
         directory, dataset = self._plan.directories[stage.data], self._plan.datasets[stage.data]
-        config = self._plan.config
+        config, corrupt_records = self._plan.config, self._corrupt_records[stage.data]
         batch_size = eval_batch_size_of(config, self._distribution)
 
         def batches(share: InputShard) -> Batches:
@@ -64,7 +65,7 @@ class Validation:
                 config.max_eval_steps,
                 **share._asdict(),
                 pad_rows=self._distribution.is_tpu,
-                corrupt_records=self._corrupt_records,
+                corrupt_records=corrupt_records,
             )
             if batches is None:
                 raise _NoValidationExamples
@@ -78,7 +79,7 @@ class Validation:
             lines = self._mlm_samples(batches(InputShard()))
         except _NoValidationExamples:
             return {}, []
-        if replaced := self._corrupt_records.num_replaced_before(sys.maxsize):
+        if replaced := corrupt_records.num_replaced_before(sys.maxsize):
             warn(f"{replaced} corrupt validation examples in {directory} were replaced by other examples")
         metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
         metrics |= self._chance_levels.get(stage.data, {})

@@ -14,7 +14,7 @@ from bert_model.config import PRESETS, BertConfig, ConfigError
 from bert_model.pretraining import BertForPretraining
 from pipelines.dataset import load
 from pipelines.errors import DatasetError, OutputError
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, random_features, write_dataset
+from tests.trainers.pretraining_shards import LENGTH, OPTIONS, VOCABULARY, random_features, write_dataset
 from tests.trainers.small_runs import evaluated, updated
 from tokenizer.vocabulary import Vocabulary
 from trainers.commands import pretrain
@@ -357,6 +357,19 @@ def test_corrupt_records_are_skipped_and_counted_on_request(tmp_path, data, opti
     assert [line for line in lines if line["split"] == "train"][-1]["corrupt_records"] == 1
     assert "corrupt 1" in said.out + said.err
     assert "1 corrupt validation examples" in said.out + said.err
+
+
+def test_corrupt_validation_examples_are_counted_for_each_dataset(tmp_path, data, options, capsys):
+    short = tmp_path / "short"
+    write_dataset(short, max_seq_length=LENGTH // 2, options=dataclasses.replace(OPTIONS, max_seq_length=LENGTH // 2))
+    content = bytearray((short / "validation-0-0.tfrecord").read_bytes())
+    content[20] ^= 1
+    (short / "validation-0-0.tfrecord").write_bytes(content)
+    phases = ("--data", str(short), str(data), "--schedule", f"{LENGTH // 2}x0.5,{LENGTH}x0.5", "--eval_steps", "2")
+    assert pretrain.run(options(*phases, "--on_corrupt_record", "skip")) == 0
+    said = capsys.readouterr()
+    assert f"1 corrupt validation examples in {short} were" in said.out + said.err
+    assert f"corrupt validation examples in {data} were" not in said.out + said.err
 
 
 @pytest.mark.parametrize(
