@@ -97,7 +97,7 @@ def train(
 
     Returns:
         None on completion or early stopping; otherwise the number of the signal that stopped training, after a
-        checkpoint was saved.
+        checkpoint was saved. A signal in the last steps is returned too: what follows training must not run.
 
     Raises:
         TrainingError: the loss or the gradient is NaN or infinite, or a checkpoint cannot be written.
@@ -122,7 +122,7 @@ def train(
                     step = end
                     replaced = source.num_replaced_before(step)
                     monitor.update(step, metrics, results.seconds_waiting, skipped, replaced, results.seconds_compiling)
-                    stop = step < run.num_train_steps and run.is_preempted(results, interruption.signal_number)
+                    stop = run.is_preempted(results, interruption.signal_number)
                     evaluation = run.evaluate(step, stage) if run.evaluation_due(step) and not stop else None
                     if stop or evaluation is not None or run.checkpoint_due(step):
                         prefix = run.save(step, evaluation)
@@ -131,11 +131,11 @@ def train(
                             f"Stopped early at step {step}: no better {config.best_metric} in {config.patience} "
                             "evaluations"
                         )
-                        return None
+                        return run.late_signal(step, interruption.signal_number)
                     if stop:
-                        print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
+                        _print_stopped(step, prefix)
                         return interruption.signal_number or signal.SIGTERM
-    return None
+        return run.late_signal(step, interruption.signal_number)
 
 
 @dataclass
@@ -173,6 +173,13 @@ class _Run:
         """Return whether to stop. Several machines stop by vote, so that all leave the loop at the same step."""
         is_single = not self.trainer.distribution.several_processes
         return results.stop_votes > 0 or (is_single and signal_number is not None)
+
+    def late_signal(self, step: int, signal_number: int | None) -> int | None:
+        """Return the signal that a single process received after its last steps; several have no further vote."""
+        if signal_number is None or self.trainer.distribution.several_processes:
+            return None
+        _print_stopped(step, Checkpoint.of_step(self.checkpoint_directory, step).prefix)
+        return signal_number
 
     def evaluation_due(self, step: int) -> bool:
         """Return whether to evaluate after a step; the caller evaluates after the last one."""
@@ -238,6 +245,10 @@ def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig,
         )
     record_if_improved(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
     _remove_old(checkpoint_directory, config)
+
+
+def _print_stopped(step: int, prefix: Path) -> None:
+    print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
 
 
 def _remove_old(directory: Path, config: LoopConfig) -> None:

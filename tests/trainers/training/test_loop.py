@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import json
 import os
@@ -46,7 +47,38 @@ def saved_step(output):
     return tf.train.load_variable(str(checkpoint_manager.checkpoints(output / "c")[-1].prefix), "global_step")
 
 
-def test_checkpoint_intervals_do_not_depend_on_iterations_per_loop(tmp_path, capsys):
+@pytest.mark.parametrize("iterations_per_loop", [1, 3, 100])
+def test_intervals_do_not_depend_on_iterations_per_loop(tmp_path, iterations_per_loop):
+    # Reports are due every 10 steps, so that a call makes up to 3 steps, or up to the next interval.
+    task, _ = line_task()
+    calls = []
+    trainer = Trainer(task, settings(num_train_steps=200))
+    make_steps = trainer.make_steps
+
+    @contextlib.contextmanager
+    def counted(make):
+        with make_steps(make) as run:
+            yield lambda step, count, vote: (calls.append(count), run(step, count, vote))[1]
+
+    trainer.make_steps = counted
+    intervals = {"iterations_per_loop": iterations_per_loop, "save_checkpoints_steps": 32, "eval_steps": 45}
+    evaluated_at = []
+
+    def evaluation(stage):
+        evaluated_at.append(sum(calls))
+        return {"loss": 1.0}, []
+
+    assert trained(trainer, repeated(batches([1, 2, 3, 4])), tmp_path, evaluation, **intervals) is None
+    # Evaluations save too. The best checkpoint, of step 45, is kept with the last five.
+    steps = [checkpoint.step for checkpoint in checkpoint_manager.checkpoints(tmp_path / "c")]
+    assert steps == [45, 135, 160, 180, 192, 200]
+    assert evaluated_at == [45, 90, 135, 180]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines if line["split"] == "train"] == list(range(10, 201, 10))
+    assert max(calls) == min(iterations_per_loop, 10)
+
+
+def test_a_run_prints_progress_and_saves_checkpoints(tmp_path, capsys):
     task, slope = line_task()
     trainer = Trainer(task, settings())
     stopped = trained(trainer, repeated(batches([1, 2, 3, 4])), tmp_path, shown={"error": "squared error"})
@@ -107,6 +139,52 @@ def test_a_signal_stops_after_saving(tmp_path, capsys, number):
     (saved,) = checkpoint_manager.checkpoints(tmp_path / "c")
     assert saved.step in (6, 9)
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"Stopped at step {saved.step}: saved {saved.prefix};")
+
+
+def test_a_signal_in_the_last_steps_stops_the_command(tmp_path, capsys):
+    seen = []
+
+    def interrupt(x):
+        seen.append(float(x))
+        if len(seen) == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    task, _ = line_task(interrupt)
+    assert trained(Trainer(task, settings()), repeated(batches([1, 2])), tmp_path) == signal.SIGTERM
+    assert saved_step(tmp_path) == 10
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 10: saved ")
+
+
+def test_a_signal_after_the_last_steps_stops_the_command(tmp_path, capsys, monkeypatch):
+    save = checkpoint_manager.save
+
+    def interrupted(directory, step, *values):
+        if step == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return save(directory, step, *values)
+
+    monkeypatch.setattr(checkpoint_manager, "save", interrupted)
+    task, _ = line_task()
+    assert trained(Trainer(task, settings()), repeated(batches([1, 2])), tmp_path) == signal.SIGTERM
+    assert saved_step(tmp_path) == 10
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 10: saved ")
+
+
+def test_a_signal_in_the_evaluation_that_ends_training_stops_the_command(tmp_path, capsys):
+    losses = iter([1.0, 2.0])
+
+    def evaluation(stage):
+        loss = next(losses)
+        if loss == 2.0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"loss": loss}, []
+
+    task, _ = line_task()
+    trainer = Trainer(task, settings())
+    stopped = trained(trainer, repeated(batches([1, 2])), tmp_path, evaluation, eval_steps=2, patience=1)
+    assert stopped == signal.SIGTERM
+    assert saved_step(tmp_path) == 4
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 4: saved ")
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
