@@ -124,12 +124,12 @@ def main() -> None:
     options = parser.parse_args()
     for name in _DATA:
         if not (options.data / name).is_dir():
-            parser.error(f"{options.data} has no directory {name}")
+            sys.exit(f"{options.data} has no directory {name}")
     print_library_warnings()
     names = list(parts(options.data, options.results))
     for name in options.parts or []:
         if name not in names:
-            parser.error(f"unknown part {name}: choose from {', '.join(names)}")
+            sys.exit(f"unknown part {name}: choose from {', '.join(names)}")
     if options.part:
         run_part(options.part, options.data, options.results)
         return

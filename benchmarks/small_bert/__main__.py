@@ -126,9 +126,9 @@ def main() -> None:
     options = parser.parse_args()
     for name in _DATA:
         if not (options.data / name).is_dir():
-            parser.error(f"{options.data} has no directory {name}")
+            sys.exit(f"{options.data} has no directory {name}")
     if not 0 < options.fraction <= 1:
-        parser.error(f"invalid --fraction {options.fraction}: must be above 0 and at most 1")
+        sys.exit(f"invalid --fraction {options.fraction}: must be above 0 and at most 1")
     data, results = options.data.resolve(), options.results.resolve()
     claim(results, data, options.fraction)
     extract_pairs(data / "blimp", results / "blimp")
