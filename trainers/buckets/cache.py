@@ -8,6 +8,8 @@ from trainers.buckets import objects
 from trainers.errors import StorageError
 
 _DEFAULT_GIGABYTES = 50.0
+# More than any disk has.
+_MOST_BYTES = 2.0**62
 
 
 def input_path(url: str) -> Path:
@@ -50,7 +52,7 @@ def shard_bytes() -> int:
         gigabytes = 0.0
     if not 0 < gigabytes < float("inf"):
         raise StorageError(f"BEAMBERT_CACHE_GB {value!r} is not a number above 0; give gigabytes, such as 20")
-    return int(gigabytes * 1e9)
+    return int(min(gigabytes * 1e9, _MOST_BYTES))
 
 
 def _local_path(kind: str, url: str) -> Path:

@@ -22,6 +22,7 @@ from trainers.buckets.objects import BucketObject
 from trainers.errors import StorageError
 
 MANIFEST = DATASET_MANIFEST
+_ATTEMPTS = 3
 
 
 class _List(TypedDict):
@@ -65,7 +66,7 @@ def shard_path(directory: Path, name: str) -> Path:
     The copies that were read longest ago are removed where all together exceed `BEAMBERT_CACHE_GB`.
 
     Raises:
-        StorageError: the shard was replaced or deleted in the bucket, or cannot be read.
+        StorageError: the shard was replaced or deleted in the bucket, cannot be read, or is removed again and again.
         FileError: the copy cannot be written.
     """
     path = directory / name
@@ -73,12 +74,19 @@ def shard_path(directory: Path, name: str) -> Path:
     if listed is None or name not in listed["shards"]:
         return path
     found = BucketObject(name, f"{listed['url']}/{name}", *listed["shards"][name])
-    if not file_copies.is_current(found, path):
-        _remove_oldest(directory, listed, cache.shard_bytes() - found.size)
-        file_copies.copy_object(found, path)
-    # The access time is the time of the last use; many disks do not record it by themselves.
-    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-    return path
+    for _ in range(_ATTEMPTS):
+        # Another process may remove the copy at any time.
+        with contextlib.suppress(FileNotFoundError):
+            if not file_copies.is_current(found, path):
+                _remove_oldest(directory, listed, cache.shard_bytes() - found.size)
+                file_copies.copy_object(found, path)
+            # The access time is the time of the last use; many disks do not record it by themselves.
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+            return path
+    raise StorageError(
+        f"other processes remove {path} while it is copied; give all of them a larger BEAMBERT_CACHE_GB and run the "
+        "command again"
+    )
 
 
 def _remove_oldest(directory: Path, listed: _List, limit: int) -> None:

@@ -230,12 +230,13 @@ def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | Non
     saved = checkpoints(directory)
     if not retention.last:
         return
-    hours_begun: set[int] = set()
+    hours_begun: set[float] = set()
     for checkpoint in saved[: -retention.last]:
         first_of_its_hours = False
         if retention.every_hours is not None:
-            hours = int(_seconds_trained(checkpoint) // (3600 * retention.every_hours))
-            first_of_its_hours = hours > 0 and hours not in hours_begun
+            hours = _seconds_trained(checkpoint) // (3600 * retention.every_hours)
+            # The number is infinite for the shortest intervals, which every checkpoint begins.
+            first_of_its_hours = (hours > 0 and hours not in hours_begun) or math.isinf(hours)
             hours_begun.add(hours)
         if checkpoint.step in (best_step, retention.step) or first_of_its_hours:
             continue

@@ -8,7 +8,7 @@ import pytest
 from pipelines import dataset
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 from trainers.buckets import cache as bucket_cache
-from trainers.buckets import dataset_copies, input_copies
+from trainers.buckets import dataset_copies, file_copies, input_copies
 from trainers.data.pipeline import train_batches
 from trainers.data.verification import check_sizes, verify
 from trainers.errors import StorageError
@@ -157,6 +157,44 @@ def test_a_shard_that_is_missing_or_was_replaced_in_the_bucket_is_named(cloud, b
     directory = input_copies.fetch(url, lines.append)
     with pytest.raises(dataset.DatasetError, match="is missing, but listed in the manifest"):
         check_sizes(directory, manifest.shards)
+
+
+def test_a_shard_that_another_process_removes_is_copied_again(in_bucket, monkeypatch):
+    directory, manifest = in_bucket
+    shard = manifest.shards[0]
+    dataset_copies.shard_path(directory, shard.name)
+    is_current, removed = file_copies.is_current, []
+
+    def removing(found, path):
+        current = is_current(found, path)
+        if current and not removed:
+            removed.append(path)
+            path.unlink()
+        return current
+
+    monkeypatch.setattr(file_copies, "is_current", removing)
+    assert dataset_copies.shard_path(directory, shard.name).stat().st_size == shard.bytes
+    assert removed
+
+
+def test_a_shard_that_other_processes_always_remove_is_a_one_line_error(in_bucket, monkeypatch):
+    directory, manifest = in_bucket
+    copy_object = file_copies.copy_object
+
+    def removed(found, path):
+        copy_object(found, path)
+        path.unlink()
+
+    monkeypatch.setattr(file_copies, "copy_object", removed)
+    with pytest.raises(StorageError, match="other processes remove .* while it is copied; give .* BEAMBERT_CACHE_GB"):
+        dataset_copies.shard_path(directory, manifest.shards[0].name)
+
+
+def test_a_limit_above_any_disk_is_no_limit(in_bucket, monkeypatch):
+    directory, manifest = in_bucket
+    monkeypatch.setenv("BEAMBERT_CACHE_GB", "1e300")
+    shutil.rmtree(directory / "shards", ignore_errors=True)
+    assert dataset_copies.shard_path(directory, manifest.shards[0].name).exists()
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf"])

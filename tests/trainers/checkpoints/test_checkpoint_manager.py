@@ -114,6 +114,14 @@ def test_one_checkpoint_is_kept_per_interval_of_training_hours(tmp_path_factory,
     assert steps(directory) == sorted(expected)
 
 
+@pytest.mark.parametrize("hours", [5e-324, 1e-310, 1e300])
+def test_extreme_hours_are_valid(tmp_path, hours):
+    for step in (1, 2, 3):
+        checkpoint_manager.save(tmp_path, step, variables(step), state={"seconds": 100.0 * step})
+    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(1, hours), best_step=None)
+    assert steps(tmp_path) == ([3] if hours > 1 else [1, 2, 3])
+
+
 def test_a_damaged_state_of_an_old_checkpoint_stops_nothing(tmp_path):
     for step in (1, 2):
         checkpoint_manager.save(tmp_path, step, variables(step), state={"seconds": 4000})
