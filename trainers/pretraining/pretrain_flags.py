@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_int,
         default=PretrainConfig.max_eval_steps,
         metavar="N",
-        help="Maximum number of batches per evaluation (default: %(default)s)",
+        help="Maximum number of batches of --eval_batch_size sequences per evaluation (default: %(default)s)",
     )
     _add_input_handling_arguments(parser)
 

@@ -114,6 +114,7 @@ class PretrainingRun:
         evaluate = self.evaluate if self.config.do_eval or self.config.eval_steps else None
         self.plan = with_measured_steps(self.plan, self.trainer, sources, evaluate, self.loop_config)
         self.config = self.plan.config
+        check_batch_sizes(self.plan.stages, self.distribution.replicas, self.config.gradient_accumulation_steps)
         self.loop_config = loop_config_of(self.config, self.distribution)
         self.trainer.config = train_config_of(self.config, self.distribution)
 
@@ -209,11 +210,6 @@ class PretrainingRun:
             # During training the model is the last checkpoint, whose metrics are not known yet.
             write_model(plan, dataclasses.replace(model, steps=None, metrics={}))
         sources = [self._source(index) for index in range(len(plan.datasets))]
-        shortage = checkpoint_manager.space_warning(
-            self.checkpoint_directory, trainer.saved_variables, self.task.vocab_size, self.loop_config.retention
-        )
-        if shortage and self.distribution.is_chief:
-            warn(shortage)
         self.monitor = self._monitor(step, state or {}, plan.start, trainer)
         with self.monitor as monitor:
             stopped = train(

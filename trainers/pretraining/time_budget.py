@@ -53,6 +53,17 @@ class RunCosts(NamedTuple):
     checkpoint_seconds: float
     evaluation_seconds: float
 
+    def of(self, stage: Stage) -> StageCost:
+        """Return the cost of a stage.
+
+        Batch sizes at a step depend on the number of steps, so that not all of them are measured. Another one has the
+        cost of the next larger one, or the proportional cost of the largest one.
+        """
+        measured = {size: cost for (data, size), cost in self.stages.items() if data == stage.data}
+        size = min((size for size in measured if size >= stage.batch_size), default=max(measured))
+        cost = measured[size]
+        return cost._replace(step_seconds=cost.step_seconds * max(1.0, stage.batch_size / size))
+
 
 def run_seconds(stages: Sequence[Stage], costs: RunCosts, save_steps: int, eval_steps: int) -> float:
     """Return the estimated time of a run from its first step to its last evaluation, in seconds.
@@ -65,7 +76,7 @@ def run_seconds(stages: Sequence[Stage], costs: RunCosts, save_steps: int, eval_
     """
     seconds = 0.0
     for stage in stages:
-        cost = costs.stages[stage.data, stage.batch_size]
+        cost = costs.of(stage)
         seconds += cost.compile_seconds + cost.step_seconds * (stage.end_step - stage.first_step)
     last = stages[-1].end_step
     # An evaluation saves a checkpoint too, also between those of save_steps.

@@ -207,7 +207,7 @@ def _add_evaluation_arguments(parser: argparse.ArgumentParser, best_metric: str 
         type=batch_size,
         default=RunConfig.eval_batch_size,
         metavar="N",
-        help="Evaluation batch size in sequences; results do not depend on it (default: %(default)s)",
+        help="Evaluation batch size in sequences (default: %(default)s)",
     )
     group.add_argument(
         "--best_metric",

@@ -17,6 +17,7 @@ from pipelines.errors import DatasetError, OutputError
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, VOCABULARY, random_features, write_dataset
 from tests.trainers.small_runs import evaluated, updated
 from tokenizer.vocabulary import Vocabulary
+from trainers.checkpoints import checkpoint_manager
 from trainers.commands import pretrain
 from trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
 from trainers.errors import TrainingError
@@ -357,6 +358,13 @@ def test_corrupt_records_are_skipped_and_counted_on_request(tmp_path, data, opti
     assert [line for line in lines if line["split"] == "train"][-1]["corrupt_records"] == 1
     assert "corrupt 1" in said.out + said.err
     assert "1 corrupt validation examples" in said.out + said.err
+
+
+def test_little_space_is_one_warning(options, capsys, monkeypatch):
+    monkeypatch.setattr(checkpoint_manager, "_free_bytes", lambda directory: 100)
+    assert pretrain.run(options("--num_train_steps", "1", "--do_train")) == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("needs space for up to") == 1
 
 
 def test_corrupt_validation_examples_are_counted_for_each_dataset(tmp_path, data, options, capsys):

@@ -34,6 +34,20 @@ def test_the_time_of_a_run_is_the_sum_of_its_parts():
     assert run_seconds(both, COSTS, save_steps=100, eval_steps=0) == 3 + 45 + 7 + 20 + 1 + 10
 
 
+def test_a_batch_size_of_another_number_of_steps_has_the_cost_of_the_nearest_one():
+    # The batch sizes of --batch_ramp and --schedule at a step depend on the number of steps.
+    costs = RunCosts(
+        {(0, 8): StageCost(0.5, 3.0), (0, 16): StageCost(0.8, 4.0), (1, 4): StageCost(2.0, 7.0)}, 1.0, 10.0
+    )
+
+    def seconds(size):
+        return run_seconds([Stage(0, size, 0, 100, 0)], costs, save_steps=100, eval_steps=0)
+
+    assert seconds(4) == seconds(8) == 3 + 50 + 1 + 10
+    assert seconds(12) == seconds(16) == 4 + 80 + 1 + 10
+    assert seconds(32) == 4 + 160 + 1 + 10
+
+
 @pytest.mark.parametrize("seconds", [0.0, 13.9, 14.5, 20.0, 63.0, 500.0])
 def test_the_largest_number_of_steps_equals_a_linear_search(seconds):
     def seconds_of(steps):
