@@ -186,7 +186,7 @@ def test_a_shard_that_other_processes_always_remove_is_a_one_line_error(in_bucke
         path.unlink()
 
     monkeypatch.setattr(file_copies, "copy_object", removed)
-    with pytest.raises(StorageError, match="other processes remove .* while it is copied; give .* BEAMBERT_CACHE_GB"):
+    with pytest.raises(StorageError, match=r"other processes remove .* while it is copied; give .* BEAMBERT_CACHE_GB"):
         dataset_copies.shard_path(directory, manifest.shards[0].name)
 
 
