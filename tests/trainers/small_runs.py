@@ -62,6 +62,7 @@ def trained(
     evaluate: Any = None,
     batch_size: int = 2,
     shown: dict[str, str] | None = None,
+    second_data_step: int | None = None,
     **config: Any,
 ) -> int | None:
     """Run `train` and return its result; checkpoints are written to output/c.
@@ -72,11 +73,13 @@ def trained(
         output: the run's directory.
         evaluate, batch_size: as for `train` and `Stage`.
         shown: metrics of the progress line.
+        second_data_step: first step of a second stage, whose data has the same batches; None for a single stage.
         config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
     """
     output.mkdir(exist_ok=True)
     steps = trainer.config.num_train_steps
-    stages = [Stage(0, batch_size, 0, steps, 0)]
+    bounds = [0, steps] if second_data_step is None else [0, second_data_step, steps]
+    stages = [Stage(data, batch_size, *bounds[data : data + 2], 0) for data in range(len(bounds) - 1)]
 
     def after(stage: Stage, step: int, share: InputShard) -> Batches:
         return Batches(batches.count - step, batches.shapes, lambda index: batches.from_index(step + index))
@@ -84,7 +87,7 @@ def trained(
     source = TrainData(trainer.task, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
     config = {"iterations_per_loop": 3, "save_checkpoints_steps": 4, **config}
     with TrainingMonitor(output, steps, shown or {}, {}, step=0) as monitor:
-        return train(trainer, 0, stages, [source], LoopConfig(**config), output / "c", monitor, evaluate)
+        return train(trainer, 0, stages, [source] * len(stages), LoopConfig(**config), output / "c", monitor, evaluate)
 
 
 def updated(

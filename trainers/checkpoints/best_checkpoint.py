@@ -70,7 +70,7 @@ def best(directory: Path) -> BestCheckpoint | None:
     return record if Checkpoint.of_step(directory, record.step).index_file.exists() else None
 
 
-def record_if_improved(directory: Path, step: int, metric: str, value: float) -> bool:
+def record_if_improved(directory: Path, step: int, metric: str, value: float, data_step: int = 0) -> bool:
     """Record a checkpoint as the best if its evaluation improved; of equal values, the first one is kept.
 
     Args:
@@ -78,6 +78,8 @@ def record_if_improved(directory: Path, step: int, metric: str, value: float) ->
         step: step of the evaluated checkpoint.
         metric: name of the metric. A record of another metric is replaced.
         value: value of the metric; a non-finite value is never the best.
+        data_step: first step of training on the data of the evaluation. A record of this step or before is of other
+            data, and is replaced.
 
     Returns:
         Whether the checkpoint is now the best one.
@@ -90,7 +92,8 @@ def record_if_improved(directory: Path, step: int, metric: str, value: float) ->
     if not math.isfinite(value):
         return False
     before = best(directory)
-    if before is not None and before.metric == metric and before.step != step:
+    is_comparable = before is not None and before.metric == metric and (before.step > data_step or not data_step)
+    if before is not None and is_comparable and before.step != step:
         improved = value < before.value if lower else value > before.value
         if not improved:
             return False

@@ -239,7 +239,7 @@ class FinetuningRun:
                 monitor.record_evaluation(step, metrics)
             if self.config.do_train:
                 self._require_best()
-                record_evaluation(self.checkpoint_directory, step, self.loop_config, metrics)
+                record_evaluation(self.checkpoint_directory, step, self.loop_config, metrics, plan.stages)
         self.output.mkdir(parents=True, exist_ok=True)
         write_results(self.output, {"global_step": step, **metrics})
         content = json.dumps({"task": plan.task.name, "splits": details}, ensure_ascii=False, indent=1)

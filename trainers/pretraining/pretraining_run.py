@@ -318,7 +318,7 @@ class PretrainingRun:
         with self.monitor or self._monitor(checkpoint.step, state) as monitor:
             monitor.record_evaluation(checkpoint.step, metrics, lines)
         if self.config.do_train:
-            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics)
+            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics, self.plan.stages)
         results = {"global_step": checkpoint.step, **metrics}
         write_results(self.output, results)
         return results

@@ -21,7 +21,7 @@ from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import TrainingMonitor
 from trainers.monitoring.training_progress import print_status
 from trainers.objective import NOT_FINITE, Objective
-from trainers.optimization.schedule import Stage, stage_at
+from trainers.optimization.schedule import Stage, stage_at, stages_before
 from trainers.training.chief_checkpoints import decided_by_chief
 from trainers.training.preemption import preemption_signals
 
@@ -102,7 +102,7 @@ def train(
     Raises:
         TrainingError: the loss or the gradient is NaN or infinite, or a checkpoint cannot be written.
     """
-    run = _Run(trainer, stages[-1].end_step, config, checkpoint_directory, monitor, evaluate)
+    run = _Run(trainer, stages, config, checkpoint_directory, monitor, evaluate)
     if run.evaluation_due(step):
         # A run stopped at this step may lack its evaluation; repeating an evaluation gives the same metrics.
         run.evaluate_again(step, stage_at(stages, step - 1))
@@ -143,12 +143,17 @@ class _Run:
     """Apply the policies of a run: non-finite values, preemption, evaluation, checkpoints, early stopping."""
 
     trainer: Trainer
-    num_train_steps: int
+    stages: Sequence[Stage]
     config: LoopConfig
     checkpoint_directory: Path
     monitor: TrainingMonitor
     evaluate_model: Evaluate | None
     skipped_in_a_row: int = 0
+
+    @property
+    def num_train_steps(self) -> int:
+        """The last step of training."""
+        return self.stages[-1].end_step
 
     def finite_metrics(self, results: StepResults, step: int, end: int) -> tuple[dict[str, tuple[float, float]], int]:
         """Return the metric sums of the steps from `step` to `end`, and the number of skipped steps.
@@ -198,7 +203,7 @@ class _Run:
         """Evaluate a restored model at the step of its checkpoint, and record the result."""
         metrics = self.evaluate(step, stage)
         if self.trainer.distribution.is_chief:
-            record_evaluation(self.checkpoint_directory, step, self.config, metrics)
+            record_evaluation(self.checkpoint_directory, step, self.config, metrics, self.stages)
         self.trainer.distribution.barrier()
 
     def out_of_patience(self, step: int) -> bool:
@@ -225,15 +230,19 @@ class _Run:
                 state = self.monitor.state()
                 checkpoint_manager.save(directory, step, values, trainer.task.vocab_size, state)
                 if evaluation is not None:
-                    record_evaluation(directory, step, self.config, evaluation)
+                    record_evaluation(directory, step, self.config, evaluation, self.stages)
                 else:
                     _remove_old(directory, self.config)
             trainer.distribution.barrier()
         return Checkpoint.of_step(directory, step).prefix
 
 
-def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float]) -> None:
+def record_evaluation(
+    checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float], stages: Sequence[Stage]
+) -> None:
     """Record the checkpoint of a step as the best if it improved, and apply the checkpoint retention.
+
+    Evaluations on the data of an earlier stage are not compared with this one.
 
     Raises:
         TrainingError: the evaluation has no such metric, or the files cannot be written or removed.
@@ -243,7 +252,9 @@ def record_evaluation(checkpoint_directory: Path, step: int, config: LoopConfig,
             f"invalid --best_metric {config.best_metric}: not a metric of the evaluation; choose from "
             f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
         )
-    record_if_improved(checkpoint_directory, step, config.best_metric, metrics[config.best_metric])
+    data = stages_before(stages, step)[-1].data
+    data_step = min(stage.first_step for stage in stages if stage.data == data)
+    record_if_improved(checkpoint_directory, step, config.best_metric, metrics[config.best_metric], data_step)
     _remove_old(checkpoint_directory, config)
 
 

@@ -44,6 +44,16 @@ def test_other_metrics_are_refused(directory, metric):
     assert best(directory) is None
 
 
+def test_evaluations_on_other_data_are_not_compared(directory):
+    assert record_if_improved(directory, 2, "loss", 0.5)
+    assert record_if_improved(directory, 4, "loss", 0.4)
+    # Training on other data began at step 4, and the first evaluation on it is the best one.
+    assert record_if_improved(directory, 6, "loss", 0.9, data_step=4)
+    assert not record_if_improved(directory, 8, "loss", 0.95, data_step=4)
+    assert best(directory) == (6, "loss", 0.9)
+    assert record_if_improved(directory, 9, "loss", 0.8, data_step=4)
+
+
 @given(values=st.lists(st.floats(), max_size=9))
 @settings(max_examples=50, deadline=None)
 def test_the_best_is_the_first_of_the_lowest(tmp_path_factory, values):

@@ -187,6 +187,23 @@ def test_a_signal_in_the_evaluation_that_ends_training_stops_the_command(tmp_pat
     assert capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 4: saved ")
 
 
+def test_evaluations_on_the_data_of_an_earlier_stage_are_not_compared(tmp_path):
+    # Losses of longer examples are higher at first: the second stage must neither end early, nor have no best step.
+    losses = {2: 3.0, 4: 1.0, 6: 5.0, 8: 4.0}
+    trainer = Trainer(line_task()[0], settings())
+    steps = iter(losses)
+
+    def evaluation(stage):
+        step = next(steps)
+        assert stage.data == (0 if step <= 4 else 1)
+        return {"loss": losses[step]}, []
+
+    values = repeated(batches([1, 2]))
+    assert trained(trainer, values, tmp_path, evaluation, second_data_step=4, eval_steps=2, patience=1) is None
+    assert saved_step(tmp_path) == 10
+    assert json.loads((tmp_path / "c" / "best.json").read_text(encoding="utf-8"))["step"] == 8
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_names_step_and_checkpoint(tmp_path, bad):
     task, _ = line_task()
