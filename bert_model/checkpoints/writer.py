@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import os
+import re
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -70,8 +72,10 @@ def write(
 def new_directory(destination: Path) -> Iterator[Path]:
     """Create a directory atomically: it appears under its name when the block ends without an error.
 
+    Temporary directories that killed processes left are removed.
+
     Args:
-        destination: new or empty directory.
+        destination: new or empty directory, locked by the caller (`pipelines.io.directory_lock.lock_destination`).
 
     Yields:
         A temporary directory in the same parent directory.
@@ -80,10 +84,11 @@ def new_directory(destination: Path) -> Iterator[Path]:
         CheckpointError: the temporary directory was removed.
         FileError: the directory cannot be created.
     """
-    unfinished = destination.with_name(f".{destination.name}.unfinished")
+    unfinished = destination.with_name(f".{destination.name}.{uuid.uuid4().hex[:16]}.unfinished")
     with file_errors.writing(destination):
         destination.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for leftover in _unfinished_directories(destination):
+            shutil.rmtree(leftover, ignore_errors=True)
         unfinished.mkdir()
     try:
         yield unfinished
@@ -99,6 +104,13 @@ def new_directory(destination: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def _unfinished_directories(destination: Path) -> list[Path]:
+    """Return the temporary directories of `new_directory` for a destination."""
+    # The asset files of a SavedModel are in a second directory.
+    name = re.compile(rf"\.{re.escape(destination.name)}\.[0-9a-f]{{16}}\.unfinished(?:\.assets)?")
+    return [path for path in destination.parent.iterdir() if name.fullmatch(path.name)]
+
+
 def require_files(directory: Path, names: Iterable[str]) -> None:
     """Check that written files still exist.
 
@@ -111,7 +123,7 @@ def require_files(directory: Path, names: Iterable[str]) -> None:
 
 
 def check_destination(destination: Path) -> None:
-    """Check that a destination does not exist or is empty, and is not the current directory.
+    """Check that a new directory can replace a destination, which does not exist or is empty.
 
     Raises:
         CheckpointError: the destination is not usable.
@@ -120,12 +132,17 @@ def check_destination(destination: Path) -> None:
         raise CheckpointError(f"{destination} is a file; use a new directory")
     if destination.is_dir() and any(destination.iterdir()):
         raise CheckpointError(f"{destination} already exists; use a new directory, or remove it first")
+    if destination.is_symlink():
+        target = os.path.realpath(destination)
+        raise CheckpointError(f"{destination} is a symbolic link; use its target, {target}, or a new directory")
     parent = next(path for path in (destination, *destination.parents) if path.exists())
     if not parent.is_dir():
         raise CheckpointError(f"{destination} cannot be written: {parent} is a file; use a new directory")
     if os.path.realpath(destination) == os.path.realpath(Path.cwd()):
         # A new directory replaces it, while the shell would remain in the old one.
         raise CheckpointError(f"{destination} is the current directory; use a new directory, such as ./model")
+    if os.path.ismount(destination):
+        raise CheckpointError(f"{destination} is a mount point; use a new directory in it, such as {destination}/model")
 
 
 def steps(checkpoint: Checkpoint) -> int | None:

@@ -17,6 +17,7 @@ from bert_model.pretraining import BertForPretraining
 from pipelines.errors import OutputError
 from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
+from tests.small_disk import small_disk
 from tests.trainers import random_models
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
 from tokenizer.vocabulary import Vocabulary
@@ -26,6 +27,8 @@ from trainers.commands.fill_mask import fill_masks
 from trainers.errors import TrainingError
 
 FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
+# Flags of extend-vocab.
+EXTENSION = ("--input", "text.txt", "--num_tokens", "1", "--min_count", "1", "--output", "new")
 
 
 def convert(capsys, *argv):
@@ -153,6 +156,44 @@ def test_errors_are_one_line_and_leave_no_output(tmp_path, capsys):
     code, _, error = convert(capsys, tmp_path / "nowhere", tmp_path / "b", "--to", "tf1")
     assert "is not a checkpoint" in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "command", [["convert", "a", "new", "--to", "native"], ["export", "a", "new"], ["extend-vocab", "a", *EXTENSION]]
+)
+def test_a_destination_that_cannot_be_replaced_is_an_error_before_the_work(command, tmp_path, monkeypatch, capsys):
+    """A rename replaces an empty directory, but neither a symbolic link nor a mount point."""
+    write_release(tmp_path / "a")
+    (tmp_path / "text.txt").write_text("abb abb")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for target in ("empty", "missing"):
+        (tmp_path / "new").symlink_to(target)
+        assert beambert.main(command) == 1
+        output, error = capsys.readouterr()
+        assert "Found" not in output
+        assert f"new is a symbolic link; use its target, {tmp_path / target}, or a new directory\n" in error
+        assert error.count("\n") == 1
+        (tmp_path / "new").unlink()
+    (tmp_path / "new").mkdir()
+    with small_disk(tmp_path / "new", "size=1m"):
+        assert beambert.main(command) == 1
+        output, error = capsys.readouterr()
+        assert "Found" not in output
+        assert "new is a mount point; use a new directory in it, such as new/model\n" in error
+        assert error.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "empty", "new", "text.txt"}
+
+
+def test_only_temporary_directories_of_beambert_are_removed(tmp_path, capsys):
+    write_release(tmp_path / "a")
+    for name in (".new.unfinished", ".new.0123456789abcdef.unfinished", ".old.0123456789abcdef.unfinished"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "essay.txt").write_text("text")
+    assert convert(capsys, tmp_path / "a", tmp_path / "new", "--to", "native")[0] == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"a", "new", ".new.unfinished", ".old.0123456789abcdef.unfinished"}
+    assert (tmp_path / ".new.unfinished" / "essay.txt").read_text() == "text"
 
 
 def test_case_is_inferred_from_the_vocabulary(shared_data):
