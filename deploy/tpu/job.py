@@ -10,6 +10,7 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bert_model.checkpoints import native
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
 from trainers.commands.tune import TuneConfig
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from beambert_common.command_line.command import Command
 
 _BUCKET = "gs://"
+# Name of a checkpoint in TensorFlow's format: the files are NAME.index and NAME.data-*.
+_CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?")
 # Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 # Lock files of the packages by backend: the TPU VM gets only the one of its backend.
@@ -91,7 +94,7 @@ def job_of(command: "Command") -> Job:
     paths = [(flag, _bucket_path(flag, path)) for flag, path in command.path_arguments]
     strategy, backend = training_config(command).strategy, backend_of(command)
     (output,) = (path for flag, path in paths if flag == "--output")
-    inputs = list(dict.fromkeys(path for flag, path in paths if flag != "--output"))
+    inputs = list(dict.fromkeys(_copied_path(flag, path) for flag, path in paths if flag != "--output"))
     for path in inputs:
         if _is_within(path, output) or _is_within(output, path):
             raise SubmitError(f"--output {output} and {path} overlap: use a separate directory for --output")
@@ -241,6 +244,22 @@ def _bucket_path(flag: str, path: str) -> str:
     if any(part in ("", ".", "..") for part in parts) or re.search(r"[*?\[\]#\x00-\x1f]", path):
         raise SubmitError(f"{flag} {path!r} contains .., // or a wildcard character of gcloud: rename the path")
     return _BUCKET + "/".join(parts)
+
+
+def _copied_path(flag: str, path: str) -> str:
+    """Return the path to copy for an input: for a checkpoint without `.index`, the directory of the model.
+
+    gcloud copies files and directories, and the configuration of a run is in the parent directory of its checkpoints.
+    """
+    folder, _, name = path.rpartition("/")
+    if not _CHECKPOINT.fullmatch(name):
+        return path
+    folder = folder.removesuffix(f"/{native.CHECKPOINTS_NAME}")
+    if "/" not in folder.removeprefix(_BUCKET):
+        raise SubmitError(
+            f"{flag} {path} needs all files of {folder}/: move the files of the model to a directory in it"
+        )
+    return folder
 
 
 def _local_path(bucket_path: str) -> str:

@@ -48,6 +48,26 @@ def test_every_input_of_finetune_is_copied_to_the_vm():
     assert job.argv[:4] == ["finetune", "squad", "--train_file", "places/b/t.json"]
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "copied"),
+    [
+        ("runs/1/checkpoints/model.ckpt-100", "runs/1"),
+        ("bert/bert_model.ckpt", "bert"),
+        ("bert/model.ckpt-7/", "bert"),
+    ],
+)
+def test_the_directory_of_a_checkpoint_is_copied(checkpoint, copied):
+    job = job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--init_checkpoint", f"gs://b/{checkpoint}"))
+    assert (f"gs://b/{copied}", f"places/b/{copied}") in job.inputs
+    assert job.argv[job.argv.index("--init_checkpoint") + 1] == f"places/b/{checkpoint.rstrip('/')}"
+
+
+def test_a_checkpoint_outside_of_a_directory_is_refused():
+    for path in ("gs://b/model.ckpt-100", "gs://b/checkpoints/model.ckpt-100"):
+        with pytest.raises(SubmitError, match="--init_checkpoint gs://b/.* needs all files of gs://b/: move"):
+            job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", f"--init_checkpoint={path}"))
+
+
 def test_a_model_config_file_is_an_input_and_a_preset_is_not():
     assert job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--model=tiny")).inputs == [
         ("gs://b/d", "places/b/d")
