@@ -4,6 +4,7 @@ It is started with a list of arguments, never through a shell.
 """
 
 import contextlib
+import io
 import os
 import queue
 import re
@@ -81,9 +82,11 @@ class Lines:
         self.code, self.errors = self._process.returncode, "".join(self._errors)
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
+        assert isinstance(self._process.stdout, io.TextIOWrapper)
+        # A carriage return, which progress bars write, does not end a line.
+        self._process.stdout.reconfigure(newline="\n")
         for line in self._process.stdout:
-            self._lines.put(line.rstrip("\n"))
+            self._lines.put(line.rstrip("\r\n"))
         self._lines.put(None)
 
     def _read_errors(self) -> None:

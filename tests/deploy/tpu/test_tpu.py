@@ -8,10 +8,12 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
+from deploy.tpu.gcloud import Lines
 from deploy.tpu.service import Tpu
 from tests.deploy.tpu.tpu_cloud import NAME, until
 
@@ -368,6 +370,13 @@ def test_a_connection_that_breaks_again_and_again_shows_every_line_once(cloud):
     assert result.returncode == 0, result.stderr
     shown = [line for line in result.stdout.splitlines() if line.startswith("line ")]
     assert shown == [f"line {n}" for n in range(60)]
+
+
+def test_a_carriage_return_does_not_end_a_line():
+    """Progress bars write it, and the offset is only at the start of a line."""
+    text = "7\tstep 1\rstep 2\n9\tdone\r\n"
+    lines = Lines([sys.executable, "-c", f"print({text!r}, end='')"], None)
+    assert list(lines) == ["7\tstep 1\rstep 2", "9\tdone"]
 
 
 def test_a_machine_that_ssh_cannot_reach_is_deleted(cloud):

@@ -64,7 +64,7 @@ def test_the_directory_of_a_checkpoint_is_copied(checkpoint, copied):
 
 def test_a_checkpoint_outside_of_a_directory_is_refused():
     for path in ("gs://b/model.ckpt-100", "gs://b/checkpoints/model.ckpt-100"):
-        with pytest.raises(SubmitError, match="--init_checkpoint gs://b/.* needs all files of gs://b/: move"):
+        with pytest.raises(SubmitError, match=r"--init_checkpoint gs://b/.* needs all files of gs://b/: move"):
             job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", f"--init_checkpoint={path}"))
 
 
