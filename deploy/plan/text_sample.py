@@ -4,14 +4,20 @@ Requires the `data` extra.
 """
 
 import argparse
+import bz2
+import contextlib
+import lzma
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
+import pyarrow
+import pyarrow.parquet
+import zstandard
 
 from beambert_common.quantities import counted
 from beambert_common.word_rules import WordRules
@@ -23,14 +29,24 @@ from pipelines.corpus.reading import Input, to_record
 from pipelines.io.atomic_files import read_bytes
 from pipelines.sources import FORMATS, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
+from pipelines.sources.files import open_stored
 from pipelines.sources.wikipedia import dump
 from pipelines.sources.wikipedia.dump_pages import is_dump
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
-# Smaller files are read completely; of larger files, the first bytes, or some file splits of a dump.
+# Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
+_PARQUET_MAGIC = b"PAR1"
+# Decompressors of the first bytes of a file by suffix, and the number of stored bytes to decompress at once.
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),
+    ".bz2": bz2.BZ2Decompressor,
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+_STEP_BYTES = 4 << 10
 # Sampling stops after this many bytes of text.
 _ENOUGH_TEXT = 16_000_000
 _SEED = 20181011
@@ -63,7 +79,7 @@ def sample_text(
         kinds.setdefault((file.origin, Path(file.path).suffix), []).append(file)
     # The ratio of text to stored bytes depends on the kind of file, so each kind is extrapolated separately.
     for files in kinds.values():
-        kind_sample, of_bytes = _Sample(), 0
+        kind_sample, of_bytes = _Sample(), 0.0
         for number in np.random.default_rng(_SEED).permutation(len(files)):
             num_read += 1
             for documents, stored in _read_sample(files[number], options):
@@ -145,7 +161,7 @@ def _corpus_job(
     return config.options, config.inputs
 
 
-def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], int]]:
+def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator[Document], float]]:
     """Yield (documents, bytes of the file that they represent): all of a small file, splits of a large one."""
     if file.bytes <= _WHOLE_BYTES:
         yield read_file(file.path, options.read), file.bytes
@@ -155,24 +171,82 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
             _, start, stop = splits[number]
             stop = file.bytes if stop is None else stop
             yield read_file(file.path, options.read, start, stop), stop - start
+    elif options.read.input_format in ("auto", "parquet") and _is_parquet(file.path):
+        rows = list(_first_rows(file, options))
+        yield iter(rows), file.bytes * len(rows) / max(1, _num_rows(file.path))
     else:
-        beginning = list(_first_documents(file, options))
+        beginning, represented = _first_documents(file, options)
         if len(beginning) > 1:
-            yield iter(beginning), _WHOLE_BYTES
+            yield iter(beginning), represented
         else:
             # The file is a single document, or its format cannot be read without the end of the file.
             yield read_file(file.path, options.read), file.bytes
 
 
-def _first_documents(file: Input, options: CorpusOptions) -> Iterator[Document]:
-    """Yield the documents in the first bytes of a file; the last one may be incomplete."""
-    with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
-        head = stream.read(_WHOLE_BYTES)
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / file.path.rsplit("/", 1)[-1]
-        copy.write_bytes(head)
-        try:
-            yield from read_file(str(copy), options.read)
-        except SourceError:
-            # The cut may fall inside compressed data or a record.
+def _is_parquet(path: str) -> bool:
+    with open_stored(path) as stream:
+        return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
+
+
+def _num_rows(path: str) -> int:
+    with open_stored(path) as stream:
+        return int(pyarrow.parquet.read_metadata(pyarrow.PythonFile(stream, mode="r")).num_rows)
+
+
+def _first_rows(file: Input, options: CorpusOptions) -> Iterator[Document]:
+    """Yield the first rows of a Parquet file."""
+    characters = 0
+    for document in read_file(file.path, options.read):
+        yield document
+        characters += sum(map(len, document.paragraphs))
+        if characters >= _WHOLE_BYTES:
             return
+
+
+def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document], int]:
+    """Return the documents in the first bytes of a file, and the stored bytes that they represent.
+
+    The last document may be incomplete.
+    """
+    with open_stored(file.path) as stream:
+        head = stream.read(_WHOLE_BYTES)
+    name, represented = file.path.rsplit("/", 1)[-1], len(head)
+    suffix = next((suffix for suffix in _DECOMPRESSORS if name.lower().endswith(suffix)), "")
+    if suffix:
+        head, represented = _decompress(head, _DECOMPRESSORS[suffix])
+    documents: list[Document] = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / name[: len(name) - len(suffix)]
+        copy.write_bytes(head)
+        # The cut may fall inside a record.
+        with contextlib.suppress(SourceError):
+            documents.extend(read_file(str(copy), options.read))
+    return documents, represented
+
+
+def _decompress(head: bytes, new_decompressor: Callable[[], Any]) -> tuple[bytes, int]:
+    """Decompress the first bytes of a file.
+
+    Returns:
+        The text, and the number of bytes that it represents: a decompressor keeps the last ones until it has the end
+        of their block.
+    """
+    text, represented = bytearray(), 0
+    decompressor = new_decompressor()
+    for start in range(0, len(head), _STEP_BYTES):
+        data = head[start : start + _STEP_BYTES]
+        end = start + len(data)
+        while data:
+            try:
+                output = decompressor.decompress(data)
+            except (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError):
+                return bytes(text), represented
+            if output:
+                text += output
+                represented = end
+            data = b""
+            if decompressor.eof:
+                data, decompressor = decompressor.unused_data, new_decompressor()
+        if len(text) >= _ENOUGH_TEXT:
+            break
+    return bytes(text), represented

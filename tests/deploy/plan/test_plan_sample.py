@@ -1,12 +1,15 @@
 """Test the samples of files for `beambert plan` against the counts of all files and of a build."""
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+import zstandard
 
 import beambert
 from deploy.plan import text_sample
@@ -53,10 +56,30 @@ def test_of_a_large_file_the_beginning_is_enough(tmp_path, lines, monkeypatch):
     assert text.documents == pytest.approx(2000, rel=0.02)
 
 
-def test_parquet_and_a_single_large_document_are_read_to_their_end(tmp_path, lines, monkeypatch):
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_of_a_large_compressed_file_the_decompressed_part_is_extrapolated(suffix, tmp_path, lines, monkeypatch):
+    rng = random.Random(2)
+    shuffled = (" ".join(rng.sample(line.split(), len(line.split()))) for line in lines * 3)
+    content = "".join(json.dumps({"text": text}) + "\n" for text in shuffled).encode()
+    compressors = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    stored = compressors[suffix](content)
+    (tmp_path / f"a.jsonl{suffix}").write_bytes(stored)
+    monkeypatch.setattr(text_sample, "_WHOLE_BYTES", len(stored) * 9 // 20)
+    text = look(tmp_path / f"a.jsonl{suffix}")
+    assert len(text.document_bytes) < 3000
+    assert text.words == pytest.approx(3 * sum(len(line.split()) for line in lines), rel=0.02)
+
+
+def test_of_a_large_parquet_file_the_first_rows_are_enough(tmp_path, lines, monkeypatch):
+    pyarrow.parquet.write_table(pyarrow.table({"text": lines}), tmp_path / "a.parquet", row_group_size=150)
+    monkeypatch.setattr(text_sample, "_WHOLE_BYTES", sum(map(len, lines)) // 4)
+    text = look(tmp_path / "a.parquet")
+    assert len(text.document_bytes) < 600
+    assert text.words == pytest.approx(sum(len(line.split()) for line in lines), rel=0.02)
+
+
+def test_a_single_large_document_is_read_to_its_end(tmp_path, lines, monkeypatch):
     monkeypatch.setattr(text_sample, "_WHOLE_BYTES", 1000)
-    pyarrow.parquet.write_table(pyarrow.table({"text": lines[:200]}), tmp_path / "a.parquet")
-    assert look(tmp_path / "a.parquet").documents == 200
     (tmp_path / "b.txt").write_text("\n\n".join(lines[:20]))
     assert look(tmp_path / "b.txt").documents == 1
 
