@@ -9,7 +9,6 @@ from beambert_common.command_line.flags import (
     fraction,
     num_partitions,
     number,
-    positive_float,
     positive_int,
     sequence_length,
     vocabulary_size,
@@ -26,15 +25,17 @@ from trainers.training.training_flags import ACTIVATION_CHECKPOINTING, PRECISION
 DEFAULT_ACCELERATOR = "v3-8"
 # Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).
 DEFAULT_UTILIZATION = 0.45
+# Bytes or words: at least one, at most an exabyte, so that no estimate is infinite.
+_size = number(1.0, 1e18, most_too=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert plan`."""
     group = parser.add_argument_group("input")
     group.add_argument(
-        "--corpus_bytes", type=positive_float, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
+        "--corpus_bytes", type=_size, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
     )
-    group.add_argument("--words", type=positive_float, metavar="N", help="Size of the text in words, such as 3.3e9")
+    group.add_argument("--words", type=_size, metavar="N", help="Size of the text in words, such as 3.3e9")
     group.add_argument(
         "--input",
         action="extend",
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--document_bytes",
-        type=positive_float,
+        type=_size,
         default=PlanConfig.document_bytes,
         metavar="N",
         help="Mean document size in bytes, used without --input (default: %(default)s, English Wikipedia; about 4000 "
@@ -180,14 +181,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--mfu",
-        type=number(0.0, 1.0, least_too=False, most_too=True),
+        type=number(1e-4, 1.0, most_too=True),
         metavar="FRACTION",
         help="Model FLOPs utilization, as `beambert pretrain` reports it (default: "
         f"{DEFAULT_UTILIZATION}, an assumption that was not measured on any accelerator)",
     )
     group.add_argument(
         "--peak_tflops",
-        type=positive_float,
+        type=number(1e-3, 1e6, most_too=True),
         metavar="TFLOPS",
         help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
     )
@@ -238,7 +239,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--cpu_factor",
-        type=positive_float,
+        type=number(1e-3, 1e3, most_too=True),
         default=PlanConfig.cpu_factor,
         metavar="FACTOR",
         help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
@@ -252,7 +253,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
     group.add_argument(
         "--storage_months",
-        type=positive_float,
+        type=number(0.0, 1e4, least_too=False, most_too=True),
         default=PlanConfig.storage_months,
         metavar="N",
         help="Storage duration of corpus and shards, in months",

@@ -188,6 +188,43 @@ def test_a_mistake_is_one_line(capsys, flags, message):
     assert message in refused(capsys, *flags)
 
 
+# Values for which estimates would be infinite, or zero and a divisor.
+@pytest.mark.parametrize(
+    ("flag", "value", "bounds"),
+    [
+        ("--corpus_bytes", "1e-5", "from 1 to 1e+18"),
+        ("--words", "1e307", "from 1 to 1e+18"),
+        ("--document_bytes", "1e-300", "from 1 to 1e+18"),
+        ("--cpu_factor", "1e308", "from 0.001 to 1000"),
+        ("--peak_tflops", "1e308", "from 0.001 to 1e+06"),
+        ("--storage_months", "1e308", "above 0 to 10000"),
+        ("--mfu", "1e-308", "from 0.0001 to 1"),
+    ],
+)
+def test_an_extreme_value_is_one_line(capsys, flag, value, bounds):
+    size = [] if flag in ("--corpus_bytes", "--words") else ["--words", "1e9"]
+    with pytest.raises(SystemExit):
+        beambert.main(["plan", *size, flag, value])
+    error = capsys.readouterr().err
+    assert f"argument {flag}: '{value}' is not a number {bounds}" in error
+    assert error.count("\n") == 1
+
+
+def test_the_bounds_of_the_flags_have_finite_estimates(capsys):
+    least = ("--corpus_bytes", 1, "--document_bytes", 1, "--cpu_factor", 1e-3, "--peak_tflops", 1e6, "--mfu", 1)
+    most = ("--words", 1e18, "--document_bytes", 1, "--cpu_factor", 1e3, "--peak_tflops", 1e-3, "--mfu", 1e-4)
+    for flags in (least, most, (*most[:2], "--document_bytes", 1e18)):
+        estimates = plan(capsys, *flags, "--accelerator", "v100", "--storage_months", 1e4)
+        numbers = [
+            value
+            for part in estimates.values()
+            if isinstance(part, dict)
+            for value in part.values()
+            if value is not None
+        ]
+        assert all(math.isfinite(number) for number in numbers)
+
+
 def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
     table = Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml"
     mine = tmp_path / "prices.toml"
