@@ -229,8 +229,17 @@ def _destination(output_file: str | None, overwrite: bool) -> Iterator[TextIO]:
 def _predict_lines(
     predictor: Predictor, source: BinaryIO, input_file: str, as_json: bool, output: TextIO, show_progress: bool
 ) -> int:
-    """Predict for every line of a file; return the number of lines."""
+    """Predict for every line of a file; return the number of lines.
+
+    Raises:
+        TrainingError: a line lacks a part that the task needs; only of a pipe, other lines are predicted before.
+    """
     name = "stdin" if input_file == "-" else input_file
+    if source.seekable():
+        start = source.tell()
+        for number, text in enumerate(TextLines(source), start=1):
+            predictor.check([text], [f"{name}, line {number}"])
+        source.seek(start)
     lines = TextLines(source)
     remaining, count = iter(lines), 0
     progress = TextProgress(None if name == "stdin" else Path(name).stat().st_size) if show_progress else None

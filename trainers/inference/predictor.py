@@ -113,7 +113,33 @@ class Predictor:
         Raises:
             TrainingError: a text lacks a part that the task needs.
         """
-        return self._answers(self, texts, locations)
+        self.check(texts, locations)
+        return self._answers(self, texts)
+
+    def check(self, texts: Sequence[str], locations: Sequence[str]) -> None:
+        """Check that each text has the parts that the task needs, without predicting.
+
+        Args:
+            texts, locations: as for `answers`.
+
+        Raises:
+            TrainingError: a text lacks a part, or is a pair for a model that was fine-tuned on single texts.
+        """
+        task, path, pairs = self.inference_model.task, self.inference_model.path, self.inference_model.text_pairs
+        for text, location in zip(texts, locations, strict=True):
+            separators = text.strip().count(PAIR_SEPARATOR)
+            if task == "multiple_choice" and separators < 2:
+                raise TrainingError(f"{location} has fewer than two choices: write 'text ||| choice ||| choice'")
+            if task == "span" and self.question is None and not separators:
+                raise TrainingError(f"{location} has no question: write 'question ||| context', or use --question")
+            if task in ("classification", "regression") and pairs is not None and pairs != bool(separators):
+                single = "a single text" if text.strip() else "empty"
+                raise TrainingError(
+                    f"{location} is {single}, and {path} was fine-tuned on pairs: write 'a text{PAIR_SEPARATOR}another'"
+                    if pairs
+                    else f"{location} is a pair of texts, and {path} was fine-tuned on single texts: write one text, "
+                    f"without '{PAIR_SEPARATOR}'"
+                )
 
     def _logits(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the logits of each row, float32; each choice is a row.
@@ -132,33 +158,16 @@ class Predictor:
         self.cut += int(encoded.truncated.sum())
         return self._logits(*encoded.by_row())
 
-    def _pairs(self, texts: Sequence[str], locations: Sequence[str]) -> list[tuple[str, str | None]]:
-        """Split texts into single texts or pairs.
-
-        Raises:
-            TrainingError: a single text for a model that was fine-tuned on pairs, or the reverse.
-        """
+    def _pairs(self, texts: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Split texts into single texts or pairs, and count those that the model was probably not fine-tuned on."""
         pairs = [split_pair(text) for text in texts]
-        known, likely, path = (
-            self.inference_model.text_pairs,
-            self.inference_model.likely_pairs,
-            self.inference_model.path,
-        )
-        for (_, second), location in zip(pairs, locations, strict=True):
-            is_pair = second is not None
-            if known is not None and is_pair != known:
-                raise TrainingError(
-                    f"{location} is a single text, and {path} was fine-tuned on pairs: write "
-                    f"'a text{PAIR_SEPARATOR}another'"
-                    if known
-                    else f"{location} is a pair of texts, and {path} was fine-tuned on single texts: write one text, "
-                    f"without '{PAIR_SEPARATOR}'"
-                )
-            self.doubtful += known is None and likely is not None and is_pair != likely
+        known, likely = self.inference_model.text_pairs, self.inference_model.likely_pairs
+        if known is None and likely is not None:
+            self.doubtful += sum((second is not None) != likely for _, second in pairs)
         return pairs
 
-    def _classification(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
-        pairs = self._pairs(texts, locations)
+    def _classification(self, texts: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts)
         logits = self._logits_of_texts(*_columns(pairs))
         activation = sigmoid if self.inference_model.multi_label else softmax
         answers = []
@@ -172,16 +181,13 @@ class Predictor:
             answers.append({**_texts(pair), "labels": labels})
         return answers
 
-    def _regression(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
-        pairs = self._pairs(texts, locations)
+    def _regression(self, texts: Sequence[str]) -> list[Answer]:
+        pairs = self._pairs(texts)
         logits = self._logits_of_texts(*_columns(pairs))
         return [{**_texts(pair), "score": _rounded(float(value))} for pair, value in zip(pairs, logits, strict=True)]
 
-    def _multiple_choice(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
+    def _multiple_choice(self, texts: Sequence[str]) -> list[Answer]:
         split = [text.strip().split(PAIR_SEPARATOR) for text in texts]
-        for parts, location in zip(split, locations, strict=True):
-            if len(parts) < 3:
-                raise TrainingError(f"{location} has fewer than two choices: write 'text ||| choice ||| choice'")
         pairs = [(context, choice) for context, *choices in split for choice in choices]
         logits = np.array(self._logits_of_texts(*_columns(pairs))).ravel()  # [choices of all]
         ends = np.cumsum([len(parts) - 1 for parts in split])
@@ -193,13 +199,10 @@ class Predictor:
             )
         return answers
 
-    def _span(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
+    def _span(self, texts: Sequence[str]) -> list[Answer]:
         if self.question is None:
             split = [text.strip().partition(PAIR_SEPARATOR) for text in texts]
             pairs = [(question, context) for question, _, context in split]
-            for text, location in zip(texts, locations, strict=True):
-                if PAIR_SEPARATOR not in text.strip():
-                    raise TrainingError(f"{location} has no question: write 'question ||| context', or use --question")
         else:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
         questions, contexts = _columns(pairs)
@@ -220,7 +223,7 @@ class Predictor:
             "null_score": _rounded(span.null_score),
         }
 
-    def _token_classification(self, texts: Sequence[str], _places: Sequence[str]) -> list[Answer]:
+    def _token_classification(self, texts: Sequence[str]) -> list[Answer]:
         texts = [text.rstrip("\r\n") for text in texts]
         ids, splits, offsets = self.tokenizer.encode_batch_with_offsets(texts)
         rows: list[np.ndarray] = []
@@ -275,7 +278,7 @@ class Predictor:
         return texts
 
 
-_ANSWERS: dict[str, Callable[[Predictor, Sequence[str], Sequence[str]], list[Answer]]] = {
+_ANSWERS: dict[str, Callable[[Predictor, Sequence[str]], list[Answer]]] = {
     "classification": Predictor._classification,
     "regression": Predictor._regression,
     "multiple_choice": Predictor._multiple_choice,

@@ -9,6 +9,7 @@ import pytest
 import beambert
 from bert_model.checkpoints import native
 from tests.trainers.random_models import write_model
+from trainers.commands import predict as predict_command
 from trainers.finetuning.finetuning_task import Rows
 from trainers.finetuning.text_pairs import pairs_in
 from trainers.training.run_manifest import RunRecord
@@ -60,6 +61,19 @@ def test_model_for_pairs_refuses_single_texts(models, capsys, name, tmp_path):
     assert "texts.txt, line 2 is a single text" in said.err
     assert not out.exists()
     assert predict(capsys, models / name, PAIR)[0] == 0
+
+
+def test_an_empty_last_line_is_an_error_before_the_first_prediction(models, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict_command, "LINES_A_CHUNK", 2)
+    (tmp_path / "texts.txt").write_text(f"{PAIR}\n" * 3 + "\n", encoding="utf-8")
+    code, said = predict(capsys, models / "pairs", "--input_file", str(tmp_path / "texts.txt"))
+    assert (code, said.out) == (1, "")
+    assert "texts.txt, line 4 is empty, and" in said.err
+    assert "was fine-tuned on pairs" in said.err
+    # A single text may be empty.
+    (tmp_path / "texts.txt").write_text(f"{SINGLE}\n" * 3 + "\n", encoding="utf-8")
+    code, said = predict(capsys, models / "texts", "--input_file", str(tmp_path / "texts.txt"), "--json")
+    assert (code, said.out.count("\n")) == (0, 4)
 
 
 def test_model_for_single_texts_refuses_pairs(models, capsys):
