@@ -104,6 +104,23 @@ def test_an_internal_error_keeps_its_traceback(monkeypatch):
         beambert.main(["build", "--output", "x"])
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), ""),
+        (MemoryError("Unable to allocate 9 GiB\nfor an array"), " (Unable to allocate 9 GiB for an array)"),
+    ],
+)
+def test_a_lack_of_memory_is_one_line(capsys, monkeypatch, error, reason):
+    def fails(config):
+        raise error
+
+    monkeypatch.setattr(convert, "run", fails)
+    code, _, err = run(capsys, "convert", "--to", "native", "a", "b")
+    remedy = "free some memory, or use a machine with more"
+    assert (code, err) == (1, f"beambert convert: error: not enough memory{reason}; {remedy}\n")
+
+
 def test_an_interrupt_that_a_library_turns_into_another_exception_is_an_interrupt(capsys, monkeypatch):
     """Test both exceptions: pybind11 raises the first, and code that cleans up raises the second."""
 

@@ -6,7 +6,7 @@ of a token is exact: the number of additional tokens that the words take without
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tokenizer.wordpiece import CONTINUATION
 
@@ -68,33 +68,66 @@ class _Tokens:
         """Return the table for word starts or for continuations that a token is in."""
         return self.continuing if name.startswith(CONTINUATION) else self.starting
 
-    def _split(self, word: str, start: int, without: int = _NONE) -> list[int]:
-        """Return the tokens of a word from `start` on, longest match first, without using one token."""
+    def _split(self, word: str) -> list[int]:
+        """Return the tokens of a word, longest match first."""
         spelling = []
-        size = len(word)
+        start, size = 0, len(word)
         while start < size:
             tokens = self.continuing if start else self.starting
             for end in range(min(size, start + self.longest), start, -1):
-                token = tokens.get(word[start:end], without)
-                if token != without:
+                token = tokens.get(word[start:end], _NONE)
+                if token != _NONE:
                     break
             spelling.append(token)
             start = end
         return spelling
 
+    def _split_without(self, word: str, start: int, token: int, boundaries: Container[int]) -> tuple[list[int], int]:
+        """Split a word from `start` on without using one token, up to the next of the boundaries.
+
+        Returns:
+            The tokens, and the boundary.
+        """
+        spelling = []
+        size = len(word)
+        while True:
+            tokens = self.continuing if start else self.starting
+            for end in range(min(size, start + self.longest), start, -1):
+                other = tokens.get(word[start:end], token)
+                if other != token:
+                    break
+            spelling.append(other)
+            start = end
+            if start in boundaries:
+                return spelling, start
+
     def _costs_in(self, word: str) -> tuple[list[tuple[int, int]], set[int]]:
-        """Return (candidate, removal cost) for the candidates in a word, and all tokens that the costs depend on."""
-        spelling = self._split(word, 0)
-        costs = []
-        involved: set[int] = set()
+        """Return (candidate, removal cost) for the candidates in a word, and all tokens that the costs depend on.
+
+        Where the tokens without the candidate meet a boundary of the present tokens, both continue equally up to the
+        next use of the candidate.
+        """
+        spelling = self._split(word)
+        # Offset of each token and of the end, with its position, and the offsets of each candidate.
+        boundaries: dict[int, int] = {}
+        offsets: dict[int, list[int]] = {}
         start = 0
         for position, token in enumerate(spelling):
-            if token >= self.first_candidate and token not in spelling[:position]:
-                otherwise = self._split(word, start, token)
-                costs.append((token, len(otherwise) - len(spelling) + position))
-                involved.add(token)
-                involved.update(otherwise)
+            boundaries[start] = position
+            if token >= self.first_candidate:
+                offsets.setdefault(token, []).append(start)
             start += len(self.texts[token])
+        boundaries[start] = len(spelling)
+        costs = []
+        involved = set(offsets)
+        for token, starts in offsets.items():
+            cost = reached = 0
+            for start in starts:
+                if start >= reached:
+                    otherwise, reached = self._split_without(word, start, token, boundaries)
+                    cost += len(otherwise) - boundaries[reached] + boundaries[start]
+                    involved.update(otherwise)
+            costs.append((token, cost))
         return costs, involved
 
     def _add(self, word: int) -> list[int]:
@@ -138,6 +171,6 @@ class _Tokens:
         """Return the remaining candidates by descending frequency (ties: order of code points)."""
         uses = dict.fromkeys(range(len(self.names)), 0)
         for word, count in zip(self.words, self.counts, strict=True):
-            for token in self._split(word, 0):
+            for token in self._split(word):
                 uses[token] += count
         return [self.names[token] for token in sorted(self.costs, key=lambda token: (-uses[token], self.names[token]))]

@@ -34,6 +34,9 @@ def error_line(error: Exception, extras: str, output: str) -> str | None:
     ours = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "adaptation.", "deploy.")
     if isinstance(error, ImportError):
         return packages.import_failure(error, extras)
+    if isinstance(error, MemoryError):
+        reason = f" ({' '.join(str(error).split())})" if str(error) else ""
+        return f"not enough memory{reason}; free some memory, or use a machine with more"
     if str(error).startswith("Unable to get filesystem from specified path"):
         path = str(error).rpartition("Path specified: ")[2]
         return f"{path} is neither a local path nor a supported URL; use a local path or gs://BUCKET/NAME"

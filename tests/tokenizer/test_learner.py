@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beambert_common.word_rules import WordRules
+from tests import cpu_time
 from tokenizer.coverage import coverage
 from tokenizer.learner import learn_vocabulary, reserved_tokens
 from tokenizer.merging import merge_pairs
@@ -228,3 +229,16 @@ def test_words_left_out() -> None:
     assert learn_vocabulary({"ab": 5, "c": 4}, 8, alphabet_limit=2) == [*SPECIAL_TOKENS, "a", "##b", "ab"]
     assert learn_vocabulary({"b": 5, "a": 5}, 6, alphabet_limit=1) == [*SPECIAL_TOKENS, "a"]
     assert learn_vocabulary({"a" * 200: 1, "b" * 201: 1}, 7) == [*SPECIAL_TOKENS, "a", "##a"]
+
+
+def test_the_time_of_long_words_is_proportional_to_their_length():
+    def prune(length):
+        rng = random.Random(1)
+        words = ["".join(rng.choices("abcd", k=length)) for _ in range(4000 // length)]
+        candidates = {
+            ("##" if start else "") + word[start : start + 3] for word in words for start in range(length - 3)
+        }
+        alphabet = [mark + letter for mark in ("", "##") for letter in "abcd"]
+        return lambda: prune_tokens(words, [1] * len(words), alphabet, sorted(candidates), 20)
+
+    assert cpu_time.seconds(prune(800), 60.0) < 6 * cpu_time.seconds(prune(50), 60.0)
