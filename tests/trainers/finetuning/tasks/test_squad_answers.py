@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, answ
 from tests.trainers.finetuning.tasks.test_squad_windows import SMALL, files
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from trainers.finetuning.tasks.spans import squad_answers
 from trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL, find_answers, write_answers
 from trainers.finetuning.tasks.spans.squad_files import read_squad
 from trainers.finetuning.tasks.spans.squad_scores import scores_of_1_1
@@ -195,6 +197,21 @@ def test_the_text_is_that_of_the_context_with_single_spaces():
     rows = window_rows(file, Tokenizer(vocabulary), 20, training=False)
     best = find_answers(file, rows, perfect_logits(rows))[0].n_best[0]
     assert (best.text, best.span) == ("Café Noir", (1, 12))
+
+
+def test_the_memory_of_a_large_n_best_size_is_bounded(monkeypatch):
+    file = squad_file(["a aa " * 30], [("b", 0, [])] * 40)
+    rows = window_rows(file, Tokenizer(SMALL), 128, training=False)
+    logits = logits_of(rows, np.random.default_rng(1), False)
+    expected = find_answers(file, rows, logits, n_best_size=60)
+    peaks = []
+    for pairs in (squad_answers._CHUNK_PAIRS, 60**2):
+        monkeypatch.setattr(squad_answers, "_CHUNK_PAIRS", pairs)
+        tracemalloc.start()
+        assert find_answers(file, rows, logits, n_best_size=60) == expected
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] / 2
 
 
 def test_empty_context_has_an_entry(tmp_path):

@@ -25,7 +25,8 @@ from trainers.finetuning.tasks.spans.squad_files import SquadFile
 
 # Null odds of a question without any candidate text; the released code crashes.
 ONLY_NULL = 1e6
-_CHUNK = 2048  # Rows searched at a time.
+_CHUNK = 2048  # Maximum number of rows searched at a time.
+_CHUNK_PAIRS = 8 << 20  # Maximum number of pairs of a start and an end in them, of several questions.
 _BLOCK = 32  # Candidates converted to text at a time.
 
 
@@ -106,10 +107,12 @@ def find_answers(
     texts = _Texts(file, rows)
     row_starts = np.searchsorted(rows.extras["examples"], np.arange(len(file.questions) + 1))
     answers: list[Answers] = []
+    best = min(n_best_size, int(np.diff(rows.row_splits).max(initial=1)))
+    chunk = max(1, min(_CHUNK, _CHUNK_PAIRS // best**2))
     while len(answers) < len(file.questions):
-        # Questions with at most _CHUNK rows together, and at least one question.
+        # Questions with at most `chunk` rows together, and at least one question.
         first = len(answers)
-        last = max(first + 1, int(np.searchsorted(row_starts, row_starts[first] + _CHUNK, "right")) - 1)
+        last = max(first + 1, int(np.searchsorted(row_starts, row_starts[first] + chunk, "right")) - 1)
         spans = _candidates(rows, range(row_starts[first], row_starts[last]), logits, n_best_size, max_answer_length)
         bounds = np.searchsorted(spans.questions, np.arange(first, last + 1)).tolist()
         for question in range(first, last):
