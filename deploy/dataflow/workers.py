@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from deploy.source_copy import SOURCE, copy_source
 from pipelines.errors import SubmitError
 from pipelines.runner.memory import peak_memory
 
@@ -67,7 +68,7 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
     Beam's own --setup_file builds it once per job, and writes into the checkout.
 
     Args:
-        setup_file: a setup.py; None for beambert's own.
+        setup_file: a setup.py, which is run in its own directory; None for beambert's own, which is run in a copy.
         folder: output directory of the package.
 
     Returns:
@@ -76,11 +77,12 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
     Raises:
         SubmitError: setup.py is missing, or the build fails.
     """
-    path = Path(setup_file) if setup_file else Path(__file__).parents[2] / "setup.py"
+    path = Path(setup_file) if setup_file else SOURCE / "setup.py"
     if not path.is_file():
         raise SubmitError(
             f"--setup_file {path} does not exist: use setup.py of a checkout of beambert, or --sdk_container_image"
         )
+    directory = path.parent if setup_file else copy_source(folder / "source")
     command = [
         sys.executable,
         path.name,
@@ -92,7 +94,7 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
         "--dist-dir",
         str(folder),
     ]
-    result = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)  # noqa: S603
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)  # noqa: S603
     packages = list(folder.glob("*.tar.gz"))
     if result.returncode or not packages:
         reason = (result.stderr.strip().splitlines() or ["no error message"])[-1]

@@ -55,6 +55,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             return beam_fn_api_pb2.StartWorkerResponse(error=f"the worker cannot be started: {error}")
         print(f"worker {request.worker_id} of {context.peer()}: pid {worker.pid}", file=sys.stderr, flush=True)
         with self._lock:
+            self._workers = {key: other for key, other in self._workers.items() if other.poll() is None}
             self._workers[context.peer(), request.worker_id] = worker
         threading.Thread(target=worker.wait, daemon=True).start()
         return beam_fn_api_pb2.StartWorkerResponse()

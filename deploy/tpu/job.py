@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_model.checkpoints import native
+from deploy.source_copy import SOURCE, copy_source
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
 from trainers.commands.tune import TuneConfig
@@ -136,18 +137,10 @@ def build_wheel(folder: Path) -> Path:
     Raises:
         SubmitError: the source is missing, or the build fails.
     """
-    source = Path(__file__).parents[2]
     remedy = "give --wheel FILE, built in a checkout with pip wheel --no-deps ."
-    if not (source / "setup.py").is_file():
+    if not (SOURCE / "setup.py").is_file():
         raise SubmitError(f"a wheel cannot be built, since beambert is installed without its source: {remedy}")
-    # From a copy: the wheel would include files that an earlier build left in the checkout.
-    copy = folder / "source"
-    copy.mkdir()
-    for path in source.iterdir():
-        if (path / "__init__.py").is_file():
-            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-        elif path.suffix in (".py", ".toml", ".md") or path.name == "LICENSE":
-            shutil.copy(path, copy)
+    copy = copy_source(folder / "source")
     # With setuptools installed, the build needs no download.
     isolation = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "--wheel-dir", str(folder)]

@@ -6,6 +6,7 @@ a traceback, after the input files are listed.
 
 import argparse
 import functools
+import json
 import logging
 import os
 import re
@@ -275,3 +276,18 @@ def _require_flags(runner: str, options: PipelineOptions, flags: list[str]) -> N
     if kind in ("PROCESS", "EXTERNAL") and not (everything["environment_config"] or everything["environment_options"]):
         example = "HOST:50000" if kind == "EXTERNAL" else """'{"command": "/path/to/worker"}'"""
         raise DatasetError(f"--environment_type {kind} requires --environment_config, such as {example}")
+    if kind == "PROCESS" and everything["environment_config"]:
+        _check_process_config(everything["environment_config"])
+
+
+def _check_process_config(text: str) -> None:
+    """Raise DatasetError if --environment_config of PROCESS is not what Beam reads: a JSON object with the command."""
+    try:
+        config = json.loads(text)
+    except ValueError:
+        config = None
+    if not (isinstance(config, dict) and isinstance(config.get("command"), str) and config["command"]):
+        raise DatasetError(
+            f"invalid --environment_config {shortened(text)}: not a JSON object with a command, such as "
+            """'{"command": "/path/to/worker"}'"""
+        )

@@ -222,6 +222,12 @@ def test_points_and_the_largest_errors_of_a_regression():
     ]
 
 
+def test_the_label_of_an_error_has_all_digits():
+    task = small_task(None, [TextExample("a", label=label, where="row 1") for label in (1234567.0, 0.1)])
+    details = task.details("dev", task.rows("dev", TOKENIZER, 12), np.zeros(2, np.float32))
+    assert [mistake["label"] for mistake in details["errors"]] == ["1234567", "0.1"]
+
+
 def test_missing_and_unknown_labels_are_refused():
     known, unknown = TextExample("a", label="yes"), TextExample("b", where="dev.csv, row 2")
     with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: label is missing, "):

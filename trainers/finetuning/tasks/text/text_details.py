@@ -97,7 +97,7 @@ def regression_details(
             "points": [[round(float(values[row]), 6) for values in (labels, predictions)] for row in points]
         },
         "errors": [
-            _mistake(examples[row], f"{labels[row]:.6g}", f"{predictions[row]:.6g}", None)
+            _mistake(examples[row], np.format_float_positional(labels[row], trim="-"), f"{predictions[row]:.6g}", None)
             for row in _largest(errors, errors > 0)
         ],
     }
