@@ -260,8 +260,10 @@ def test_an_odd_value_of_a_beam_flag_is_read_or_refused_in_one_line():
         ),
         *(
             (
-                [*("--runner", "PortableRunner", "--job_endpoint", "h:1", "--environment_type", "PROCESS")]
-                + ["--environment_config", config],
+                [
+                    *("--runner", "PortableRunner", "--job_endpoint", "h:1"),
+                    *("--environment_type", "PROCESS", "--environment_config", config),
+                ],
                 f"invalid --environment_config '{config}': not a JSON object with a command, such as",
             )
             for config in ("/path/to/worker", "[1]", "{}", '{"command": ""}', '{"command": 1}')
