@@ -11,7 +11,7 @@ LAYERS = """
 beambert
 deploy.__init__ deploy.images
 deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
-deploy.tpu.accelerators
+deploy.source_copy deploy.tpu.accelerators
 adaptation
 trainers.__init__
 trainers.commands

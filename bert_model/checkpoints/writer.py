@@ -17,6 +17,9 @@ from bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import variable_names
 
+# End of the name of a temporary directory; the asset files of a SavedModel are in a second one.
+_UNFINISHED = re.compile(r"[0-9a-f]{16}\.unfinished(?:\.assets)?")
+
 KINDS = ("native", "tf1", "huggingface")
 TF1_CHECKPOINT_NAME = "bert_model.ckpt"
 
@@ -106,9 +109,12 @@ def new_directory(destination: Path) -> Iterator[Path]:
 
 def _unfinished_directories(destination: Path) -> list[Path]:
     """Return the temporary directories of `new_directory` for a destination."""
-    # The asset files of a SavedModel are in a second directory.
-    name = re.compile(rf"\.{re.escape(destination.name)}\.[0-9a-f]{{16}}\.unfinished(?:\.assets)?")
-    return [path for path in destination.parent.iterdir() if name.fullmatch(path.name)]
+    prefix = f".{destination.name}."
+    return [
+        path
+        for path in destination.parent.iterdir()
+        if path.name.startswith(prefix) and _UNFINISHED.fullmatch(path.name.removeprefix(prefix))
+    ]
 
 
 def require_files(directory: Path, names: Iterable[str]) -> None:
