@@ -65,8 +65,8 @@ class ReadOptions:
 def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: bool = True) -> list[FileMetadata]:
     """Return the distinct files that glob patterns match, sorted by path, without empty files and directories.
 
-    Linked directories are followed, except links back to a directory on the path of the link. A file that is matched
-    by several paths, for example through a link, is returned once per path.
+    Linked directories are followed, except those to a directory that contains the link. A file that is matched by
+    several paths, for example through a link, is returned once per path.
 
     Args:
         patterns: Glob patterns of local files or of any Beam filesystem. The current directory and the home directory,
@@ -172,7 +172,7 @@ def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
 
     Args:
         top: The directory; "" is the current directory, with relative paths.
-        is_entered: Whether to enter a subdirectory. A link back to a directory on its path is never entered.
+        is_entered: Whether to enter a subdirectory. A linked directory that contains the link is never entered.
 
     Raises:
         SourceError: A directory cannot be listed.
