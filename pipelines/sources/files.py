@@ -177,7 +177,7 @@ def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
     Raises:
         SourceError: A directory cannot be listed.
     """
-    # Real paths of the directory and of those that contain it, which a link may lead back to.
+    # Each directory with the real paths of the directories on its path, which a link may lead back to.
     directories: list[tuple[str, tuple[str, ...]]] = [(top, (os.path.realpath(top),))]
     while directories:
         parent, ancestors = directories.pop()
@@ -198,7 +198,8 @@ def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
                 yield path
             elif is_entered(path):
                 real = os.path.realpath(path) if entry.is_symlink() else os.path.join(ancestors[-1], entry.name)  # noqa: PTH118
-                if real not in ancestors:
+                contains_link = entry.is_symlink() and f"{ancestors[-1]}/".startswith(f"{real.rstrip('/')}/")
+                if real not in ancestors and not contains_link:
                     directories.append((path, (*ancestors, real)))
 
 

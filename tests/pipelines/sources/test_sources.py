@@ -246,7 +246,7 @@ def test_files_with_a_backslash_in_the_name_match(tmp_path):
 
 @pytest.fixture
 def trees(tmp_path, monkeypatch):
-    """The directory corpus, which has links to a directory, to a file and to itself, and the linked directory."""
+    """The directory corpus, which has links to a directory, to a file, to itself and to its parent, and the linked one."""
     for name in ("corpus/a.txt", "corpus/en/x.txt", "other/de/x.txt", "other/deep/de/x.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("text")
@@ -256,6 +256,8 @@ def trees(tmp_path, monkeypatch):
     (corpus / "b.txt").symlink_to("a.txt")
     (corpus / "en" / "up").symlink_to("..")
     (tmp_path / "other" / "back").symlink_to("../corpus")
+    (corpus / "parent").symlink_to("..")
+    (tmp_path / "other" / "deep" / "all").symlink_to("/")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
