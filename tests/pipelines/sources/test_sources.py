@@ -246,7 +246,7 @@ def test_files_with_a_backslash_in_the_name_match(tmp_path):
 
 @pytest.fixture
 def trees(tmp_path, monkeypatch):
-    """The directory corpus, which has links to a directory, to a file, to itself and to its parent, and the linked one."""
+    """The directory corpus, with links to a file, to itself, to its parent and to another directory, and the latter."""
     for name in ("corpus/a.txt", "corpus/en/x.txt", "other/de/x.txt", "other/deep/de/x.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("text")
