@@ -137,8 +137,8 @@ def _corpus_warnings(train: Statistics, corpus: dict[str, Any], options: Pretrai
     if read and sum(rejected.values()) > 0.2 * read:
         reason = max(rejected, key=lambda name: (rejected[name], name))
         warnings.append(
-            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most of them by rule {reason}; check "
-            "rejected/*.jsonl for documents that should be kept"
+            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most often by rule {reason} "
+            f"({rejected[reason]:,}); check rejected/*.jsonl for documents that should be kept"
         )
     languages = corpus.get("languages", {})
     words = sum(size["words"] for size in languages.values())

@@ -222,7 +222,10 @@ def test_data_without_fault_raises_no_alarm():
         ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of the tokens are [UNK], so the vocabulary does not fit the"),
         ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),
         ({"train": {"tokens": 2_345_678}}, "has 2.35 million tokens, which is enough for experiments"),
-        ({"corpus": {"documents_rejected": {"short": 40_000, "dup": 9}}}, "40% of the documents were rejected, most"),
+        (
+            {"corpus": {"documents_rejected": {"short": 40_000, "dup": 9}}},
+            "40% of the documents were rejected, most often by rule short (40,000)",
+        ),
         ({"corpus": {"languages": {"en": {"words": 9}, "de": {"words": 9}}}}, "mixes 2 languages (de, en)"),
         ({"train": {"sentences": 110_000}}, "documents have 1.1 sentences on average"),
         ({"train": {"sentence_lengths": np.eye(1, 600, 599, dtype=int)[0] * 200_000}}, "10.0% of the sentences are lo"),
