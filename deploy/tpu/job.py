@@ -10,7 +10,6 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_model.checkpoints import native
 from deploy.source_copy import SOURCE, copy_source
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 _BUCKET = "gs://"
 # Name of a checkpoint in TensorFlow's format: the files are NAME.index and NAME.data-*.
 _CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?")
+# Directory of the checkpoints of a run: `bert_model.checkpoints.native.CHECKPOINTS_NAME`, whose import takes seconds.
+_CHECKPOINTS = "checkpoints"
 # Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 # Lock files of the packages by backend: the TPU VM gets only the one of its backend.
@@ -247,7 +248,7 @@ def _copied_path(flag: str, path: str) -> str:
     folder, _, name = path.rpartition("/")
     if not _CHECKPOINT.fullmatch(name):
         return path
-    folder = folder.removesuffix(f"/{native.CHECKPOINTS_NAME}")
+    folder = folder.removesuffix(f"/{_CHECKPOINTS}")
     if "/" not in folder.removeprefix(_BUCKET):
         raise SubmitError(
             f"{flag} {path} needs all files of {folder}/: move the files of the model to a directory in it"

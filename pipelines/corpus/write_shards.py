@@ -191,9 +191,13 @@ def read_completion_marker(path: str) -> FinishedShard | None:
         and finished.shard.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
     ):
         return None
-    if any((len(texts.split(" ")) if texts else 0) != len(numbers) for _, (texts, numbers, _, _) in finished.words):
-        return None
-    return finished
+    return finished if all(_is_valid(group, batch) for group, batch in finished.words) else None
+
+
+def _is_valid(group: Group, batch: Batch) -> bool:
+    """Return whether a batch has a count for each word, and no number is negative."""
+    words, counts, dropped, weight = batch
+    return (len(words.split(" ")) if words else 0) == len(counts) and min(group[2], *counts, dropped, weight) >= 0
 
 
 class WriteCorpusShard(beam.DoFn):

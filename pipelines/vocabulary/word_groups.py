@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import apache_beam as beam
 
-from beambert_common.typed_json import Count, NonNegative
 from beambert_common.word_rules import WordRules
 from pipelines.vocabulary.vocabulary_options import VocabularyOptions
 from tokenizer.word_counts import count_words, most_frequent
@@ -15,9 +14,9 @@ from tokenizer.word_counts import count_words, most_frequent
 # A shard of 64 MiB of English has about 200,000 distinct words; those beyond the first 100,000 occur once or twice.
 WORDS_PER_SHARD = 100_000
 # (split, language, or "" if languages are not distinguished, number of the word group)
-Group = tuple[str, str, Count]
+Group = tuple[str, str, int]
 # (words joined by spaces, count of each word, dropped running words, weight of all of them)
-Batch = tuple[str, list[Count], Count, NonNegative]
+Batch = tuple[str, list[int], int, float]
 # (counts by word, dropped running words)
 GroupCounts = tuple[dict[str, int], int]
 
