@@ -6,6 +6,7 @@ it is not a dataset. This module imports neither Beam nor TensorFlow: a training
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -259,7 +260,7 @@ def _missing(directory: Path) -> str:
     if entries:
         return f"{directory} is not a dataset ({FILE_NAME} is missing); give a directory written by beambert build"
     state = "is empty" if directory.is_dir() else "does not exist"
-    return f"{directory} {state}; build a dataset there with beambert build --output {directory}"
+    return f"{directory} {state}; build a dataset there with beambert build --output {shlex.quote(str(directory))}"
 
 
 def sizes_of_dataset(shards: Iterable[Shard]) -> dict[str, int | None]:

@@ -1,6 +1,7 @@
 """Run job 1, `beambert corpus`, on the selected runner, unless the output is up to date."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -58,7 +59,7 @@ def run(config: CorpusConfig, beam_flags: list[str]) -> int:
     with claim_output(config.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
         corpus = make_corpus(config, pipeline_runner.pipeline_options(beam_flags))
     print_summary(corpus, config.output)
-    print(f"\nNext: beambert pretraining-data --input {config.output} --output DIR")
+    print(f"\nNext: beambert pretraining-data --input {shlex.quote(config.output)} --output DIR")
     return 0
 
 

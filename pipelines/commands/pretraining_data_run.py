@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import shlex
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -320,4 +321,5 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     elif "://" in output and not output.startswith("gs://"):
         print(f"\nNext: copy {output} to the training machine")
     else:
-        print(f"\nNext: beambert pretrain --data {output} --output RUN --model tiny --num_train_steps 1000")
+        data = shlex.quote(output)
+        print(f"\nNext: beambert pretrain --data {data} --output RUN --model tiny --num_train_steps 1000")

@@ -155,7 +155,9 @@ def _match_local(folder: str, pattern: str) -> list[FileMetadata]:
 
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern."""
-    return re.compile(LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*"))
+    expression = LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*")
+    # re warns about a set whose first character is a bracket, as in [[]: it is escaped.
+    return re.compile(expression.replace("[[", r"[\["))
 
 
 def _directory_expressions(pattern: str) -> list[re.Pattern[str]]:

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -220,7 +221,7 @@ def _is_done(
     ):
         warn(
             f"{directory.name} ran without --do_predict and has no predictions; write them with beambert finetune "
-            f"{config.task} --do_predict --output {directory}"
+            f"{config.task} --do_predict --output {shlex.quote(str(directory))}"
         )
     return True
 

@@ -89,5 +89,5 @@ def print_summary(
     if goodput is not None:
         print_status(f"Goodput      {summary(goodput)}")
     print_status(f"Report       {output / 'report.html'}")
-    print_status(f"TensorBoard  tensorboard --logdir {output / 'logs'}")
+    print_status(f"TensorBoard  tensorboard --logdir {shlex.quote(str(output / 'logs'))}")
     print_status(f"Try it       beambert fill-mask {shlex.quote(str(output))} 'The capital of France is [MASK].'")

@@ -89,6 +89,11 @@ def test_the_summary_omits_a_deleted_report(output, capsys):
     assert f"  report      {output}/report.html" in capsys.readouterr().out
 
 
+def test_the_next_command_quotes_the_path(output, capsys):
+    print_summary(dataset.load(output), "my data")
+    assert "\nNext: beambert pretrain --data 'my data' --output RUN" in capsys.readouterr().out
+
+
 def hostile_report(output: Path, **changed) -> Report:
     """Return a report in which every string is markup."""
     manifest = dataset.load(output)

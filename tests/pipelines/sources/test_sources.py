@@ -239,6 +239,14 @@ def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
             match_files([pattern])
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_bracket_first_in_a_set_matches_without_a_warning(tmp_path):
+    for name in ("a[1].txt", "a1.txt"):
+        (tmp_path / name).write_text("text")
+    for pattern in ("a[[]1].txt", "a[[]*", "?[[x]*"):
+        assert [file.path for file in match_files([f"{tmp_path}/{pattern}"])] == [f"{tmp_path}/a[1].txt"]
+
+
 def test_files_with_a_backslash_in_the_name_match(tmp_path):
     (tmp_path / "a\\b.txt").write_text("text")
     assert [file.path for file in match_files([f"{tmp_path}/*.txt"])] == [f"{tmp_path}/a\\b.txt"]
