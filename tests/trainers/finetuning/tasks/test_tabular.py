@@ -251,6 +251,16 @@ def test_test_split_is_evaluated_unless_its_labels_are_placeholders(tmp_path, fl
     assert task.eval_splits == ((DEV,) if hidden else (DEV, TEST))
 
 
+@pytest.mark.parametrize("problem", ["classification", "regression", "multi_label"])
+@pytest.mark.parametrize(("suffix", "label"), [("jsonl", float("nan")), ("parquet", float("nan")), ("csv", " ")])
+def test_test_labels_may_be_nan_or_blank(tmp_path, problem, suffix, label):
+    train = [1, 2] if problem == "regression" else ["a", "b"]
+    write(tmp_path / "train.csv", [{"text": "t", "label": label} for label in train])
+    write(tmp_path / f"test.{suffix}", [{"text": "t", "label": label}, {"text": "u", "label": label}])
+    task = tabular.open_task(options(tmp_path, "--problem", problem), (TRAIN, TEST), None)
+    assert task.rows(TEST, TOKENIZER, 8).targets == {}
+
+
 def test_one_unknown_label_of_test_is_an_error(tmp_path):
     write(tmp_path / "test.csv", [{"text": "t", "label": label} for label in ("a", "b", "c")])
     assert "test.csv, row 3 (line 4): label 'c'" in refused(tmp_path, wanted=(TEST,), labels=("a", "b"))

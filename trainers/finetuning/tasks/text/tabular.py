@@ -141,16 +141,22 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
         pairs = table.texts(columns.text_pair, "set --text_pair_column to the column of the second text")
     labels: list[Label | None] = [None] * len(table)
     if not optional or columns.label in table.columns:
-        missing = (None,) if config.problem == MULTI_LABEL else (None, "")
         cells = table.cells(columns.label, "set --label_column to the column of the label")
         labels = [
-            None if optional and cell in missing else _label(cell, config, table.where(row))
+            None if optional and _is_missing(cell, config) else _label(cell, config, table.where(row))
             for row, cell in enumerate(cells)
         ]
     return [
         TextExample(text, pair, label, table.where(row))
         for row, (text, pair, label) in enumerate(zip(texts, pairs, labels, strict=True))
     ]
+
+
+def _is_missing(cell: Any, config: FinetuneConfig) -> bool:
+    """Return whether a cell is empty: null, NaN or blank. A blank cell of `multi_label` is an example without labels."""
+    if isinstance(cell, str):
+        return config.problem != MULTI_LABEL and not cell.strip()
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
