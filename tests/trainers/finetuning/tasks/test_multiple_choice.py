@@ -284,6 +284,12 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, rows, part):
     assert part in refused(tmp_path)
 
 
+@pytest.mark.parametrize("label", [float("nan"), -1.0, " "])
+def test_test_labels_may_be_nan_or_placeholders(tmp_path, label):
+    write_lines(tmp_path / "test.jsonl", [{**GOOD, "label": label}, {**GOOD, "label": label}])
+    assert open_task(tmp_path, (TEST,)).rows(TEST, TOKENIZER, 8).targets == {}
+
+
 def test_a_file_that_cannot_be_used_is_named(tmp_path):
     assert "has no dev or validation" in refused(tmp_path)
     (tmp_path / "dev.jsonl").write_text('{"context": "a"\n', encoding="utf-8")

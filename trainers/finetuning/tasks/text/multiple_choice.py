@@ -133,7 +133,7 @@ def _listed_choices(table: Table) -> list[list[str]]:
 
 def _labels(table: Table, choices: int, needed: bool) -> Sequence[int | None]:
     cells = table.cells("label", _REMEDY) if needed else table.columns.get("label", [None])
-    if not needed and {str(cell) for cell in cells} <= {"None", "", "-1"}:
+    if not needed and {str(cell).strip() for cell in cells} <= {"None", "nan", "", "-1", "-1.0"}:
         return [None] * len(table)
     return [_index(cell, choices, table.where(row)) for row, cell in enumerate(cells)]
 
