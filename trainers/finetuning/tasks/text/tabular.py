@@ -153,7 +153,7 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
 
 
 def _is_missing(cell: Any, config: FinetuneConfig) -> bool:
-    """Return whether a cell is empty: null, NaN or blank. A blank cell of `multi_label` is an example without labels."""
+    """Return whether a cell is null, NaN or blank. A blank cell of `multi_label` is an example without labels."""
     if isinstance(cell, str):
         return config.problem != MULTI_LABEL and not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
