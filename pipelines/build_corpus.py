@@ -64,9 +64,10 @@ class WriteCorpusManifest(beam.DoFn):
                 f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected"
             )
         if not documents["train"]:
+            remedy = "see the rules in rejected/*.jsonl of the output, " if rejected else ""
             raise SourceError(
                 f"--input has no training documents ({documents['validation']} in the validation split, {rejected} "
-                "rejected); add files, see the rules in rejected/*.jsonl of the output, or lower --validation_fraction"
+                f"rejected); add files, {remedy}or lower --validation_fraction"
             )
         require_written(self._output, sizes_of_corpus(written))
         for path, size, changed, *weight in self._files:

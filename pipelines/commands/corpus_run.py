@@ -157,13 +157,15 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
 def print_summary(corpus: Corpus, output: str) -> list[str]:
     """Print contents and paths of the corpus, and return the warnings."""
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
-    by_rule = ", ".join(f"{count:,} {rule}" for rule, count in rejected.items()) or "none"
+    reported = corpus.counts["documents_reported"]
     print(
         f"  corpus      {output}/corpus/  {documents['train']:,} training documents, "
         f"{documents['validation']:,} validation documents, {sum(corpus.counts['sentences'].values()):,} sentences"
     )
     if list_files(f"{absolute(output)}/rejected/*.jsonl"):
-        print(f"  rejected    {output}/rejected/  documents by rule: {by_rule}")
+        print(f"  rejected    {output}/rejected/  documents by rule: {_by_rule(rejected)}")
+    if reported:
+        print(f"  reported    {output}/rejected/  documents kept, by rule: {_by_rule(reported)}")
     if rejected.get(TRUNCATED):
         breaks = counted(rejected[TRUNCATED], "break")
         print(f"  warning     {breaks} in corrupt or truncated dumps, see {output}/rejected/", file=sys.stderr)
@@ -175,3 +177,7 @@ def print_summary(corpus: Corpus, output: str) -> list[str]:
     return warnings + vocabulary_flags.print_summary(
         corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
     )
+
+
+def _by_rule(documents: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {rule}" for rule, count in documents.items()) or "none"

@@ -5,6 +5,7 @@ import io
 import lzma
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -156,8 +157,10 @@ def _match_local(folder: str, pattern: str) -> list[FileMetadata]:
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of a pattern."""
     expression = LocalFileSystem.translate_pattern(pattern).replace(r"[^/\\]*", "[^/]*")
-    # re warns about a set whose first character is a bracket, as in [[]: it is escaped.
-    return re.compile(expression.replace("[[", r"[\["))
+    with warnings.catch_warnings():
+        # Python warns of characters such as [ in brackets, which may get another meaning in a later version.
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(expression)
 
 
 def _directory_expressions(pattern: str) -> list[re.Pattern[str]]:

@@ -74,8 +74,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         running += group.running
     if not running:
         raise SourceError(
-            "the training split has no words to learn a vocabulary from; give files with text, check rejected/*.jsonl "
-            "in the output directory, or lower --validation_fraction"
+            "the training split has no words to learn a vocabulary from; give files with text, check any "
+            "rejected/*.jsonl in the output directory, or lower --validation_fraction"
         )
     tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
     learned_from = {

@@ -150,7 +150,7 @@ SLOW = ("host", "slice", "stopped host")
 @pytest.mark.parametrize("taken", with_slow(REASONS, SLOW))
 def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     # The time for which hosts wait for a lost one: shorter or longer than the detection of a preemption takes.
-    cloud.command(LOCKSTEP.replace("WAIT", "1" if "lost" in taken else "60"))
+    cloud.command(LOCKSTEP.replace("WAIT", "5" if "lost" in taken else "60"))
     process = cloud.begin(*SLICES, "--spot", command=FOREVER)
     count = cloud.bucket("gs://bucket/run/count")
     until(lambda: count.exists() and int(count.read_text()) > 3)
@@ -184,7 +184,7 @@ def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
 
 def test_a_host_that_fails_is_named_with_the_end_of_its_log(cloud):
     fails = 'if rank == "mine-1-1" and step == 3:\n        print("its data differs", flush=True)\n        sys.exit(4)'
-    cloud.command(LOCKSTEP.replace("WAIT", "1").replace("    step += 1\n", f"    step += 1\n    {fails}\n"))
+    cloud.command(LOCKSTEP.replace("WAIT", "5").replace("    step += 1\n", f"    step += 1\n    {fails}\n"))
     result = cloud.submit(*SLICES, command=PRETRAIN)
     assert result.returncode == 1
     _, named, end = result.stdout.partition(f"The first host that failed is worker 1 of {NODES[1]}")

@@ -85,6 +85,28 @@ def test_decontamination(texts, tmp_path):
     assert "It is number 0." in sentences
 
 
+def test_the_summary_counts_reported_documents(texts, tmp_path, capsys):
+    evaluation = tmp_path / "dev.tsv"
+    evaluation.write_text(f"id\ttext\n1\t{FIRST}\n")
+    folder = tmp_path / "out"
+    corpus(texts, folder, "--decontaminate", str(evaluation), "--decontaminate_action", "report")
+    printed = capsys.readouterr().out
+    assert f"  rejected    {folder}/rejected/  documents by rule: 1 digits\n" in printed
+    assert f"  reported    {folder}/rejected/  documents kept, by rule: 1 contaminated\n" in printed
+
+
+@pytest.mark.parametrize("has_vocabulary", [True, False], ids=["vocab_file", "learned"])
+def test_an_error_without_training_documents_names_only_lists_that_exist(tmp_path, capsys, has_vocabulary):
+    (tmp_path / "header.csv").write_text("id,text\n")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    argv = ["corpus", "--input", str(tmp_path / "header.csv"), "--output", str(tmp_path / "out")]
+    assert beambert.main([*argv, *(["--vocab_file", str(tmp_path / "vocab.txt")] if has_vocabulary else [])]) == 1
+    assert not (tmp_path / "out" / "rejected").exists()
+    error = capsys.readouterr().err
+    assert "--validation_fraction" in error
+    assert "rejected/*.jsonl" not in error.replace("any rejected/*.jsonl", "")
+
+
 def test_language(texts, tmp_path):
     pytest.importorskip("py3langid", reason="the extra [clean] is not installed")
     german = (

@@ -240,10 +240,11 @@ def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_bracket_first_in_a_set_matches_without_a_warning(tmp_path):
+@pytest.mark.filterwarnings("error")
+def test_characters_that_may_get_another_meaning_in_a_set_match_without_a_warning(tmp_path):
     for name in ("a[1].txt", "a1.txt"):
         (tmp_path / name).write_text("text")
-    for pattern in ("a[[]1].txt", "a[[]*", "?[[x]*"):
+    for pattern in ("a[[]1].txt", "a[[]*", "?[[x]*", "[a~~]*].txt", "[!b&&c]*].txt"):
         assert [file.path for file in match_files([f"{tmp_path}/{pattern}"])] == [f"{tmp_path}/a[1].txt"]
 
 
