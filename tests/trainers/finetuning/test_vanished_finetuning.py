@@ -38,9 +38,9 @@ def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, mon
     checkpoints = tmp_path / "output" / "checkpoints"
     best = loop.record_if_improved
 
-    def recorded(directory, step, metric, value):
+    def recorded(directory, step, metric, value, data_step):
         # The first evaluation is the best.
-        return best(directory, step, metric, 1.0 if step == 6 else 0.0)
+        return best(directory, step, metric, 1.0 if step == 6 else 0.0, data_step)
 
     monkeypatch.setattr(loop, "record_if_improved", recorded)
     after_save(monkeypatch, 12, lambda _: (checkpoints / "model.ckpt-6.index").unlink())
