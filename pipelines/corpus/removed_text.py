@@ -106,4 +106,5 @@ def _described(loss: Loss, rejected: str) -> str:
     by_rule = ", ".join(f"{size / total:.0%} by {rule}" for rule, size in rules if size)
     # Rules such as duplicate and bad records cannot be disabled.
     flags = "; if this is not intended, use --skip_rules or change the threshold" if rules[0][0] in SKIPPABLE else ""
-    return f"cleaning removed {loss.share:.0%} of the text: {by_rule}; see {rejected}{flags}"
+    share = "more than 99%" if loss.kept and loss.share >= 0.995 else f"{loss.share:.0%}"
+    return f"cleaning removed {share} of the text: {by_rule}; see {rejected}{flags}"

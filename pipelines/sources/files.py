@@ -89,7 +89,11 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
                 matches = FileSystems.match([pattern])[0].metadata_list if is_remote else _match_local(folder, relative)
         except SourceError as error:
             raise SourceError(f"{flag} {pattern} matches {error}") from error
-        except (BeamIOError, OSError, ValueError, re.error) as error:
+        except re.error as error:
+            raise SourceError(
+                f"{flag} {pattern} is not a valid pattern ({error.msg}); give ranges in their order, such as [a-z]"
+            ) from error
+        except (BeamIOError, OSError, ValueError) as error:
             raise SourceError(
                 f"{flag} {pattern} cannot be listed ({error}); check the path and its permissions"
             ) from error

@@ -22,6 +22,8 @@ _MAX_FIELD_BYTES = 2**31 - 1
 _DELIMITERS = ",;\t"
 # Lines after a misplaced quote in which the end of the record is searched.
 _MAX_REST_LINES = 100
+# A header whose fields have no CR in quotes, and the next line.
+_CR_LINE_ENDS = re.compile(r'(?:"[^"\r]*+"|[^"\r])*+\r.')
 _ENCLOSED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
@@ -134,7 +136,8 @@ def _csv_rows(reader: Any, path: str, lines: _Lines, delimiter: str) -> Iterator
                     "inside fields, or set --input_format tsv if quotes have no special meaning"
                 ) from error
             lines.read_rest_of_record(delimiter, columns)
-            fields = f"a misplaced quote ({error})"
+            is_cr = "new-line character" in str(error)
+            fields = "a carriage return (CR) outside quotes" if is_cr else f"a misplaced quote ({error})"
         if fields:
             columns = columns or len(fields)
             yield first_line, fields, "".join(lines.row).rstrip("\n")
@@ -146,6 +149,8 @@ def _documents(rows: Iterator[_Row], path: str, options: ReadOptions, remedy: st
     for number, fields, raw in rows:
         location = f"line {number}"
         undecoded = _undecoded(raw, options.encoding)
+        if number == 1 and _CR_LINE_ENDS.match(raw):
+            raise SourceError(f"{path}: lines end with CR instead of LF; convert the file: tr '\\r' '\\n' < FILE > NEW")
         if names is None:
             names = _columns(undecoded or fields, path, options)
         elif undecoded:
@@ -153,7 +158,7 @@ def _documents(rows: Iterator[_Row], path: str, options: ReadOptions, remedy: st
             shown = raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             yield reader.bad(BROKEN_RECORD, undecoded, location, number, shown, remedy=remedy_of_bytes)
         elif isinstance(fields, str):
-            remedy_of_quotes = "close the quotes of the field and double the quotes inside it"
+            remedy_of_quotes = "enclose the field in quotes and double the quotes inside it"
             yield reader.bad(BROKEN_RECORD, fields, location, number, raw, remedy=remedy_of_quotes)
         elif len(fields) != len(names):
             problem = f"has {counted(len(fields), 'field')}, but the header has {len(names)}"

@@ -75,6 +75,15 @@ def test_duplicates_are_counted_too():
     )
 
 
+def test_text_that_is_kept_is_not_counted_as_removed():
+    counts = {
+        "inputs": {"a": {"bytes": 1, "bytes_lost": {"digits": 999}}, "b": {"bytes": 0, "bytes_lost": {"digits": 9}}}
+    }
+    lines = loss_warnings(counts, "out/rejected/")
+    assert ["more than 99% of the text" in line for line in lines] == [True, False]
+    assert "removed 100% of the text" in lines[1]
+
+
 def test_a_corpus_of_an_older_version_warns_of_nothing():
     assert loss_warnings({"inputs": {"a": {"documents": 3, "bytes": 7}}}, "out/rejected/") == []
 

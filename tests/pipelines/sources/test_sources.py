@@ -232,14 +232,13 @@ def test_only_the_given_part_is_a_pattern(tmp_path, monkeypatch):
     assert [[file.path for file in match_files([pattern])] for pattern in patterns] == [[f"{own}/a.txt"]] * 7
     assert [file.path for file in match_files(["*.txt"], absolute_paths=False)] == ["a.txt"]
     assert [file.path for file in match_files([f"{own}/*.txt"])] == [f"{tmp_path}/a1/texts/a.txt"]
-    with pytest.raises(SourceError, match="cannot be listed"):
+    with pytest.raises(SourceError, match=r"\[z-a\].txt is not a valid pattern .*such as \[a-z\]"):
         match_files(["[z-a].txt"])
     for pattern in (".", "..", "../texts"):
         with pytest.raises(SourceError, match="is a directory"):
             match_files([pattern])
 
 
-@pytest.mark.filterwarnings("error")
 @pytest.mark.filterwarnings("error")
 def test_characters_that_may_get_another_meaning_in_a_set_match_without_a_warning(tmp_path):
     for name in ("a[1].txt", "a1.txt"):
