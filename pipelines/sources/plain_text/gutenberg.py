@@ -1,4 +1,4 @@
-"""Read plain text of Project Gutenberg: remove license, credits and contents, join lines, and split chapters.
+"""Read plain text of Project Gutenberg: remove license, credits and contents, and join lines.
 
 It supports three layouts. The header of 1991-2003 ends with the "SMALL PRINT". The current layout has the text between
 START and END lines. The transitional layout has the small print after the START line.
@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
-from pipelines.sources.plain_text.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs
+from pipelines.sources.plain_text.chapters import is_chapter_head, split_chapters
+from pipelines.sources.plain_text.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs, split_by_indent
 
 _HEADER_END = re.compile(
     r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE
@@ -28,12 +29,21 @@ _SHORT_REST_LINES = 15
 _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
 # Text that only the producers of the file write, matched before the start of the book.
 _PRODUCTION = re.compile(
-    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|\be-?texts?\b|\be-?books?\b|[\w.]@[\w-]++\.\w|html\ version
-    |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b
-    |^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
+    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|[\w.]@[\w-]++\.\w|html\ version
+    |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# Text of the producers, unless it is within a paragraph of the book.
+_CREDIT = re.compile(
+    r"""^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
         \ (?:by|for|from)\b
     |^\s*prepared\ by:""",
     re.IGNORECASE | re.VERBOSE,
+)
+_ETEXT = re.compile(r"\be-?(?:text|book)s?\b", re.IGNORECASE)
+_PRODUCED = re.compile(
+    r"\b(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread\w*|typed|converted|created|version|by:)",
+    re.IGNORECASE,
 )
 # A run of carriage returns is matched only once, from its start, to keep matching linear.
 _LINE_END = re.compile(r"(?<!\r)\r+\n|\r")
@@ -48,6 +58,9 @@ _CONTENTS = re.compile(
     r"\W*(?:table of )?contents\W*(?:of volume \w+\W*)?$|\W*inhalt(?:sverzeichnis)?\W*$", re.IGNORECASE
 )
 _CONTENTS_LINES = 600
+_SENTENCE_END = re.compile(r"[.!?]_?[\"'»”’)\]]*$")
+_SENTENCE_WORDS = 3
+_WORD = re.compile(r"\w+")
 
 # Insertions of the producers; a longer match would be text between two unrelated brackets.
 _INSERTED = re.compile(
@@ -57,25 +70,6 @@ _INSERTED = re.compile(
     re.IGNORECASE,
 )
 _EMPHASIS = re.compile(r"(?<!\w)_([^_]{1,500})_(?!\w)")
-
-_NUMBER = r"(?:[IVXLCDM]+|\d+|the \w+|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|last|eins?)"
-_CHAPTER = re.compile(
-    rf"""(?:(?:chapter|book|part|act|canto|letter|stave|volume|section|adventure|kapitel|buch|teil|akt|aufzug)
-        \ +{_NUMBER}\b[.:]?.{{0,80}}
-    |actus\ \w+.{{0,40}}
-    |\w+(?:er|es|te|tes|ter)\ (?:kapitel|buch|teil|theil|akt|aufzug|abschnitt)\.?
-    |(?:preface|introduction|prologue|epilogue|conclusion|vorwort|einleitung|nachwort)\.?
-    )$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-# I to CCCXCIX, alone or before a title in capitals; a single C or L is a letter rather than a number.
-_ROMAN = re.compile(
-    r"(?![CL]\b)(?=[CXLIV])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
-    r"(?:\.|\.?:? *[-—.] *[^a-z]{1,60}|\. +[^a-z]{1,60})?$"
-)
-_CHAPTER_HEAD_LINES = 3
-# A shorter chapter is a heading before another heading, or a line of the table of contents.
-_MIN_CHAPTER_CHARACTERS = 500
 
 _TITLE = re.compile(
     r"gutenberg(?:['’]s)?(?: (?:e-?text(?:es)?|e-?book))?(?:[ ,]+of)?[ ,]+(?:the project gutenberg )?(.+)",
@@ -97,6 +91,8 @@ _FIRST_LINE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _FIRST_LINE_BYTES = 120
+# The first line of a book after another one.
+_NEXT_BOOK = re.compile(r"\W*(?:the )?proje[ck]t gutenb[eu]rg(?:['’]s |.{0,40} of )", re.IGNORECASE)
 
 
 def is_gutenberg(head: bytes) -> bool:
@@ -146,10 +142,12 @@ def find_title(lines: list[str]) -> str:
 def split_books(lines: list[str]) -> list[list[str]]:
     """Split a file with several concatenated books into its books.
 
-    Only the markers of the current layout count. Without them, `strip_license` keeps the text after the end of a book.
+    Without the markers of the current layout, another book begins where the last line of a book is followed by the
+    first line and the end of a header. Without these, `strip_license` keeps the text after the end of a book.
     """
     books, first = [], 0
-    end = None
+    end = header = None
+    is_after_last_line = False
     for number, line in enumerate(lines):
         mark = line.lstrip()
         if _MODERN_END.match(mark):
@@ -158,6 +156,14 @@ def split_books(lines: list[str]) -> list[list[str]]:
             books.append(lines[first : end + 1])
             # The license of the previous book is between the two markers, followed by the header of the next book.
             first, end = max(end + 1, number - _HEADER_LINES), None
+            header, is_after_last_line = None, False
+        elif _END_LINE.match(mark):
+            header, is_after_last_line = None, True
+        elif is_after_last_line and header is None and _NEXT_BOOK.match(mark):
+            header = number
+        elif header is not None and end is None and _HEADER_END.match(mark):
+            books.append(lines[first:header])
+            first, header, is_after_last_line = header, None, False
     return [*books, lines[first:]]
 
 
@@ -176,7 +182,7 @@ def strip_license(lines: list[str]) -> list[str]:
             while "START OF" in line and not line.endswith("***") and start < min(number + 4, len(lines)):
                 line = lines[start]
                 start += 1
-        elif start and _FOOTER.match(line.lstrip()):
+        elif start and (_FOOTER.match(line.lstrip()) or _END_LINE.match(line.lstrip())):
             break
     end = len(lines)
     for number in range(start, len(lines)):
@@ -204,9 +210,43 @@ def _gap_after(lines: list[str], number: int, limit: int) -> int | None:
     return len(lines) if number + limit >= len(lines) else None
 
 
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, without punctuation."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def _is_sentence(line: str) -> bool:
+    """Return whether a line ends a sentence, unlike a title, a name or an entry of a table of contents.
+
+    Most words of a title begin with a capital.
+    """
+    if not _SENTENCE_END.search(line):
+        return False
+    words = line.split()[1:]
+    lower = sum(word[0].islower() for word in words)
+    return lower >= _SENTENCE_WORDS and lower > 2 / 3 * len(words)
+
+
+def _production_lines(lines: list[str]) -> Iterator[int]:
+    """Yield the indices of lines that only the producers of the file write."""
+    number = 0
+    for block in blocks_of(lines):
+        is_text = is_prose(block)
+        is_credit = not is_text and _CREDIT.search(block[0]) and not _is_sentence(" ".join(block).strip())
+        names_production = not is_text and any(map(_PRODUCED.search, block))
+        for index, line in enumerate(block):
+            is_note = (is_credit and index == 0) or (names_production and _ETEXT.search(line))
+            if is_note or _PRODUCTION.search(line):
+                yield number + index
+        number += len(block)
+
+
 def _without_production_notes(lines: list[str]) -> list[str]:
     """Remove the producers' notes among the first lines, and everything before them, such as the title page."""
-    last = max((number for number, line in enumerate(lines[:_FRONT_LINES]) if _PRODUCTION.search(line)), default=None)
+    last = max(
+        (number for number in _production_lines(lines[: _FRONT_LINES + _NOTE_LINES]) if number < _FRONT_LINES),
+        default=None,
+    )
     if last is None:
         return lines
     gap = _gap_after(lines, last, _NOTE_LINES)
@@ -219,11 +259,19 @@ def _without_title_page(lines: list[str], header: str) -> list[str]:
     """Remove the first blocks if they repeat title and author of the header, or name the translator."""
     kept = [block for block in blocks_of(lines) if any(block)]
     signature = [line for line in kept[0] if line] if kept else []
-    if len(signature) == 1 and _SIGNATURE.match(signature[0]) and signature[0].casefold() not in header:
+    if (
+        len(signature) == 1
+        and _SIGNATURE.match(signature[0])
+        and signature[0].casefold() not in header
+        and not is_chapter_head(signature)
+    ):
         del kept[0]
+    words = f" {_words(header)} "
     for _ in range(_TITLE_PAGE_BLOCKS):
-        text = [" ".join(line.split()).casefold().strip(" .,*") for line in kept[0]] if kept else []
-        if not header or not text or not all(line in header or _BY.match(line) for line in text):
+        if not header or not kept or is_chapter_head(kept[0]) or any(map(_is_sentence, kept[0])):
+            break
+        text = [_words(line) for line in kept[0]]
+        if not all(_BY.match(line) or f" {line} " in words for line in text if line):
             break
         del kept[0]
     return [line for block in kept for line in block]
@@ -237,9 +285,11 @@ def _without_insertions(lines: list[str]) -> list[str]:
     return [
         line
         for block in blocks_of(lines)
-        if not any(_GUTENBERG.search(line) or ("@" in line and _MAIL.search(line)) for line in block)
-        and not _NOTE.match(block[0].lstrip())
-        for line in block
+        # A book without empty lines is one block.
+        for paragraph in split_by_indent(block)
+        if not any(_GUTENBERG.search(line) or ("@" in line and _MAIL.search(line)) for line in paragraph)
+        and not _NOTE.match(paragraph[0].lstrip())
+        for line in paragraph
     ]
 
 
@@ -249,14 +299,20 @@ def _without_contents(lines: list[str]) -> list[str]:
     Prose is never removed.
     """
     for number, line in enumerate(lines[: 4 * _FRONT_LINES]):
-        if _CONTENTS.match(line):
+        # The heading begins a block; a line of a paragraph may consist of the same word.
+        if _CONTENTS.match(line) and not (number and lines[number - 1]):
             first = next((index for index in range(number + 1, len(lines)) if lines[index]), len(lines))
             empty = next((index for index in range(first, len(lines)) if not lines[index]), len(lines))
             for end in (_gap_after(lines, first, _CONTENTS_LINES), empty):
-                if end is not None and end < len(lines) and not any(map(is_prose, blocks_of(lines[first:end]))):
+                if end is not None and end < len(lines) and not _contains_text(lines[first:end]):
                     return lines[:number] + lines[end:]
             return lines
     return lines
+
+
+def _contains_text(lines: list[str]) -> bool:
+    """Return whether lines contain prose or a sentence, rather than only entries of a table of contents."""
+    return any(map(_is_sentence, lines)) or any(map(is_prose, blocks_of(lines)))
 
 
 def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
@@ -275,37 +331,6 @@ def _clean(paragraph: str) -> str:
         if re.fullmatch(r"\d+\W*", cleaned):
             return ""
     return cleaned if any(character.isalnum() for character in cleaned) else ""
-
-
-def is_chapter_head(block: list[str]) -> bool:
-    """Return whether a block, with its empty lines, is the heading of a chapter, a book or an act."""
-    lines = [line.strip() for line in block if line]
-    if not 1 <= len(lines) <= _CHAPTER_HEAD_LINES:
-        return False
-    return bool(_CHAPTER.match(lines[0])) or bool(_ROMAN.match(lines[0]))
-
-
-def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Split a book at its headings into (heading, lines with the heading).
-
-    Text before the first heading has the heading "". A chapter with little text, such as a heading before another one,
-    is joined to the next chapter; no line is lost.
-    """
-    chapters: list[tuple[str, list[str]]] = []
-    heading = ""
-    current: list[str] = []
-    for block in blocks_of(lines):
-        if is_chapter_head(block):
-            if sum(map(len, current)) >= _MIN_CHAPTER_CHARACTERS:
-                chapters.append((heading, current))
-                current = []
-            heading = " ".join(line.strip() for line in block if line)
-        current.extend(block)
-    if chapters and sum(map(len, current)) < _MIN_CHAPTER_CHARACTERS:
-        chapters[-1][1].extend(current)
-    elif current:
-        chapters.append((heading, current))
-    return chapters
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:

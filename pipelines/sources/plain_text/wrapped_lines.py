@@ -38,7 +38,7 @@ def _wrapped_fraction(lines: list[str]) -> float:
     return wrapped / max(1, len(lines) - 1)
 
 
-def _split_by_indent(lines: list[str]) -> list[list[str]]:
+def split_by_indent(lines: list[str]) -> list[list[str]]:
     """Split a block before the lines that are indented like its first one, if others are not: speeches, paragraphs."""
     indents = [len(line) - len(line.lstrip()) for line in lines]
     if indents[0] <= min(indents):
@@ -104,7 +104,7 @@ def join_paragraphs(lines: list[str], joiner: Joiner | None = None) -> list[str]
         filled = [line for line in block if line]
         if not filled:
             continue
-        for part in _split_by_indent(filled):
+        for part in split_by_indent(filled):
             stripped = [line.strip() for line in part]
             tied = sum(
                 bool(_ENDS_PHRASE.search(line)) or following[0].islower()

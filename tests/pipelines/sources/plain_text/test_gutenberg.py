@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.sources import ReadOptions, read_file, recognize_format
-from pipelines.sources.plain_text import gutenberg, wrapped_lines
+from pipelines.sources.plain_text import chapters, gutenberg, wrapped_lines
 
 # An independent oracle, written from the headers and footers of the books, not from the rules of the reader.
 LICENCE = re.compile(
@@ -85,19 +85,19 @@ def test_no_line_of_license_is_left_and_no_book_is_cut_short(shared_data):
 
 
 def test_chapters_hold_all_that_the_book_holds(shared_data):
-    chapters = {}
+    counts = {}
     for path in books(shared_data):
         (book,) = read_book(path)
         parts = read_book(path, document_unit="chapter")
-        chapters[path.name] = len(parts)
+        counts[path.name] = len(parts)
         assert [paragraph for part in parts for paragraph in part.paragraphs] == book.paragraphs
         assert all(part.title.startswith(book.title) for part in parts)
     # These numbers were counted in the books.
-    assert chapters["1399-0.txt"] == 239
-    assert chapters["pg1342.txt"] == 61
-    assert chapters["8wml410.txt"] == 20
-    assert chapters["7wml110.txt"] == 17
-    assert chapters["8gwss10.txt"] == 3
+    assert counts["1399-0.txt"] == 239
+    assert counts["pg1342.txt"] == 61
+    assert counts["8wml410.txt"] == 20
+    assert counts["7wml110.txt"] == 17
+    assert counts["8gwss10.txt"] == 3
 
 
 def test_titles(shared_data):
@@ -170,6 +170,79 @@ def test_modern_layout_complete_or_truncated(tmp_path):
     assert read_book(path, input_format="gutenberg")[0].paragraphs[:3] == text
     path.write_text(MODERN[: MODERN.index("Produced")])
     assert read_book(path)[0].paragraphs == []
+
+
+HEADER = (
+    "The Project Gutenberg EBook of A Tale, by Nobody\n\n*** START OF THIS PROJECT GUTENBERG EBOOK A TALE ***\n\n\n"
+)
+FOOTER = "\n\n*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***\n"
+# Wrapped paragraphs of three lines.
+PROSE = [
+    f"The wind blew over the fields of the village for the {number}th time in the\nsame year, and nobody was "
+    "surprised, since everybody there had seen it\noften and had spoken of it at length."
+    for number in range(40)
+]
+SHORT = [f'"I have said so {number} times," he said, and then he went away.' for number in range(40)]
+VERSE = ["Tiger, tiger, burning bright\nIn the forests of the night,\nCould frame thy fearful symmetry?"] * 2
+
+
+@pytest.mark.parametrize(
+    ("removed", "kept"),
+    [
+        # Prose that begins a line like a credit, within a paragraph and at its start, or names e-books.
+        (
+            [],
+            [
+                *PROSE[:9],
+                "It is the way of the world that men are often, as we have seen,\nproduced by chance.",
+                *PROSE,
+            ],
+        ),
+        (
+            [],
+            [*PROSE[:9], "produced from his pocket by the man\nwas a letter, which he read, and which he\nlaid down."],
+        ),
+        ([], [*PROSE[:9], "People who read e-books on trains are often as happy as we were then.", *PROSE]),
+        (["Produced by Somebody and the Online Distributed\nProofreading Team"], PROSE),
+        (["[This e-text was prepared by Somebody.]"], PROSE),
+        # A word of a sentence is not the heading of a table of contents.
+        ([], [*PROSE[:2], "My uncle asked us to open the box, and to let him see all of its\ncontents.", *SHORT]),
+        (["CONTENTS\n\nI. One\nII. Two"], SHORT),
+        (["CONTENTS\n\nThe Tiger\nThe Lamb"], ["THE TIGER", *VERSE, "\nTHE LAMB", *VERSE]),
+        (["A TALE\n\nby Nobody"], ["Chapter One", *PROSE]),
+        (["A TALE"], ["I.", *PROSE]),
+        (["A TALE"], ["By the window a woman sat and waited.", *PROSE]),
+        (["Jane Doe", "A TALE"], PROSE),
+    ],
+)
+def test_what_the_producers_wrote_is_removed_and_nothing_else(tmp_path, removed, kept):
+    path = tmp_path / "a.txt"
+    path.write_text(HEADER + "\n\n".join([*removed, "\n" * bool(removed) + kept[0], *kept[1:]]) + FOOTER)
+    assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in kept]
+
+
+def test_a_mail_address_in_a_book_without_empty_lines_removes_one_paragraph(tmp_path):
+    paragraphs = [f"    {paragraph}" for paragraph in [*PROSE, *PROSE]]
+    path = tmp_path / "a.txt"
+    path.write_text(
+        HEADER + "\n".join([*paragraphs, "    Write to nobody@example.org about the\nfile.", *PROSE[:1]]) + FOOTER
+    )
+    assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in paragraphs]
+
+
+def test_books_of_the_old_layout_in_one_file(tmp_path):
+    header = "The Project Gutenberg Etext of {}, by Nobody\n\n" + "This is a line of the license.\n" * 60
+    header += "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n\n\n\n"
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "".join(
+            header.format(name) + "\n\n".join(PROSE) + f"\n\nEnd of the Project Gutenberg Etext of {name}\n\n\n"
+            for name in ("Emma", "Persuasion")
+        )
+    )
+    books = read_book(path)
+    assert [book.title for book in books] == ["Emma", "Persuasion"]
+    assert [book.paragraphs for book in books] == [[" ".join(paragraph.split()) for paragraph in PROSE]] * 2
 
 
 ARTICLE = [
@@ -267,7 +340,7 @@ def test_hyphens_at_line_ends(lines, joined):
     ],
 )
 def test_chapter_heads(head, expected):
-    assert gutenberg.is_chapter_head([head, ""]) is expected
+    assert chapters.is_chapter_head([head, ""]) is expected
 
 
 @given(st.lists(st.text("ab-I. _*[]\t(A", max_size=30), max_size=20))
@@ -276,7 +349,7 @@ def test_joining_loses_no_letter_and_splitting_no_line(lines):
     for part in (lines, gutenberg._without_contents(lines)):
         joined = "".join(wrapped_lines.join_paragraphs(part))
         assert letters(joined) == letters("".join(part))
-    flat = [line for _, chapter in gutenberg.split_chapters(lines) for line in chapter]
+    flat = [line for _, chapter in chapters.split_chapters(lines) for line in chapter]
     assert flat == lines
 
 
