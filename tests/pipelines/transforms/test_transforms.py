@@ -20,7 +20,15 @@ import beambert
 from pipelines import dataset
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus import reading
-from pipelines.corpus.document_steps import document_of, record_of, segment_document
+from pipelines.corpus.document_steps import (
+    decontaminate,
+    document_of,
+    identify_language,
+    record_of,
+    reject_document,
+    segment_document,
+    truncate_document,
+)
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.reporting import dataset_card
 from pipelines.sources import ReadOptions, read_file, readers
@@ -365,6 +373,41 @@ def test_mistakes_when_a_pipeline_runs(tmp_path, built):
             )
         )
     assert not (tmp_path / "b/dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        RejectDocuments(),
+        RejectContaminated(["evaluation.txt"]),
+        TruncateSentences(0.5),
+    ],
+    ids=lambda transform: type(transform).__name__,
+)
+def test_steps_before_segmentation_are_an_error(transform):
+    with pytest.raises(Exception, match=r"a document of a\.txt is not segmented; apply SegmentSentences first"):
+        _run(lambda p: p | beam.Create([Document(["Some text."], source="a.txt")]) | transform)
+
+
+def test_identification_after_segmentation_is_an_error():
+    with pytest.raises(
+        Exception, match=r"segmented by the rules of the language en; identify the language before SegmentSentences"
+    ):
+        _run(lambda p: p | beam.Create([Document(["Ein Satz."])]) | SegmentSentences("en") | IdentifyLanguage())
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda document: reject_document(document, CleaningOptions()),
+        lambda document: decontaminate(document, ["evaluation.txt"], "drop"),
+        lambda document: truncate_document(document, 0.5),
+        identify_language,
+    ],
+)
+def test_a_rejected_document_passes_every_step(step):
+    document = Document(["Some text."], rejected="redirect", language="en")
+    assert step(document) == document
 
 
 @pytest.mark.parametrize("learned", [False, True])
