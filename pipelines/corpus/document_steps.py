@@ -157,25 +157,31 @@ def record_of(document: Document, language: str = "") -> Record:
     """Return the record of a document for the shuffle to its partition.
 
     Args:
-        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences.
+        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences. Line
+            breaks in a sentence are replaced by spaces.
         language: ISO 639 code, for a rejected document without a language of its own.
 
     Raises:
         SourceError: the document is neither segmented nor rejected.
     """
     _require_segmented(document)
+    # Steps of a user may set no title, and sentences of several lines; a line of the text is a sentence.
+    title = document.title or ""
     if document.sentences is None:
         # The title distributes documents without text over the partitions.
-        document_id = identity([document.rejected, document.title, *document.paragraphs])
+        document_id = identity([document.rejected, title, *document.paragraphs])
         text = "\n".join(document.paragraphs)
         paragraphs: tuple[int, ...] = ()
     else:
-        document_id = bytes.fromhex(document.id) or identity(document.all_sentences())
-        text = "\n".join(document.all_sentences())
+        sentences = [
+            rules.fold_whitespace(sentence) if "\n" in sentence else sentence for sentence in document.all_sentences()
+        ]
+        document_id = bytes.fromhex(document.id) or identity(sentences)
+        text = "\n".join(sentences)
         paragraphs = tuple(map(len, document.sentences))
     return Record(
         id=document_id,
-        title=document.title,
+        title=title,
         source=document.source,
         language=document.language or language,
         text=text,
