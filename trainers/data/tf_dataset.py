@@ -259,7 +259,7 @@ def _train_batches(
             remaining = [total - done for total, done in zip(totals, consumed, strict=True)]
             if not any(remaining):
                 return
-            # Lengths end within a few batches of each other.
+            # Lengths end within a few batches of each other, or earlier if a copy has no examples of a length.
             index = index if remaining[index] else next(i for i, number in enumerate(remaining) if number)
             size = min(batch_size, remaining[index])
         yield _Batch(index, consumed[index], size)
