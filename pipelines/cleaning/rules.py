@@ -105,10 +105,10 @@ class CleaningOptions:
             if isinstance(field.default, bool):
                 is_valid, valid = isinstance(value, bool), "True or False"
             elif isinstance(field.default, int):
-                is_valid = isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 0
+                is_valid = isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 0
                 valid = "a whole number of at least 0"
             elif isinstance(field.default, float):
-                is_valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= value <= 1
+                is_valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) <= 1
                 valid = "a number from 0 to 1"
             else:
                 continue
