@@ -2,7 +2,8 @@
 
     python examples/own_documents.py --input 'articles/*.parquet' --output data --vocab_size 8000
 
-The table has the columns "text" and "title". Flags of Beam, such as --runner, may follow.
+The table has the columns "text" and "title"; rows without text are left out. Flags of Beam, such as
+--runner, may follow.
 """
 
 import argparse
@@ -46,7 +47,8 @@ def main() -> None:
         rows = pipeline | beam.io.ReadFromParquet(args.input, columns=["text", "title"])
         documents = (
             rows
-            | beam.Map(lambda row: Document(row["text"].split("\n"), row["title"])).with_output_types(Document)
+            | beam.Filter(lambda row: row["text"] is not None)
+            | beam.Map(lambda row: Document(row["text"].split("\n"), row["title"] or "")).with_output_types(Document)
             | beam.ParDo(RedactAddresses()).with_output_types(Document)
             | CleanDocuments()
             | SegmentSentences("en")

@@ -42,11 +42,14 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_documents_of_ones_own_give_the_bytes_of_build(tmp_path):
-    titles = [str(number) for number in range(len(TEXTS))]
-    pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "title": titles}), tmp_path / "table.parquet")
+    """Test a table of which some titles are null, also those of equal texts, and one text."""
+    texts = [*TEXTS, TEXTS[0], TEXTS[1]]
+    titles = [str(number) if number % 5 else None for number in range(len(texts))]
+    table = pyarrow.table({"text": [*texts, None], "title": [*titles, "a title"]})
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet")
     data = tmp_path / "data"
     run("examples/own_documents.py", "--input", tmp_path / "*.parquet", "--output", data, "--vocab_size", 100)
-    redacted = [re.sub(r"\S+@example\.org", "[address]", text) for text in TEXTS]
+    redacted = [re.sub(r"\S+@example\.org", "[address]", text) for text in texts]
     lines = [json.dumps({"text": text, "title": title}) for text, title in zip(redacted, titles, strict=True)]
     (tmp_path / "redacted.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     flags = ["--input", str(tmp_path / "redacted.jsonl"), "--vocab_size", "100", "--num_partitions", "16"]

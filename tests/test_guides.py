@@ -1,7 +1,6 @@
 """Test that the Python blocks of the data guides run, and that their comments are the values."""
 
 import ast
-import json
 import re
 
 import apache_beam as beam
@@ -9,6 +8,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines import dataset
 from pipelines.cleaning import rules
+from pipelines.sources import ReadOptions, read_file
 from tests.conftest import ROOT
 
 
@@ -36,11 +36,12 @@ def test_words_of_scripts_without_spaces():
 def test_filter_before_the_job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "open.txt").write_text("A text for everyone.")
+    (tmp_path / "texts" / "open.txt").write_text("It was a dark and stormy night, and\nthe rain fell.\n\nIt stopped.\n")
     (tmp_path / "texts" / "secret.txt").write_text("This text is CONFIDENTIAL.")
     exec(python_blocks("own-cleaning-rule")[0], {})
-    lines = (tmp_path / "filtered.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == [{"text": "A text for everyone.", "title": "open.txt"}]
+    (kept,) = (tmp_path / "kept").iterdir()
+    (document,) = read_file(str(kept), ReadOptions())
+    assert document.paragraphs == ["It was a dark and stormy night, and the rain fell.", "It stopped."]
 
 
 def test_cleaning_rule_of_the_guide(monkeypatch):

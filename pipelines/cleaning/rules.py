@@ -7,12 +7,14 @@ would remove prose are therefore off by default, and the other thresholds are ou
 """
 
 import dataclasses
+import numbers
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
+from pipelines.errors import SourceError
 
 # Paragraph rules, in order of application.
 MOJIBAKE = "mojibake"
@@ -59,7 +61,7 @@ class CleaningOptions:
     """The active cleaning rules and their thresholds. All values are JSON serializable.
 
     Attributes:
-        skip_rules: names of disabled `SKIPPABLE` rules, sorted and joined by commas.
+        skip_rules: names of disabled `SKIPPABLE` rules, joined by commas. They are sorted, and blanks are removed.
         fix_mojibake: Repair text decoded with the wrong encoding, with ftfy (extra `[clean]`).
         end_punctuation: Drop paragraphs without final sentence punctuation (C4). This drops headings and verse.
         min_sentences: Minimum sentences of a document (C4: 5).
@@ -71,6 +73,9 @@ class CleaningOptions:
             applies to documents of 20 words or more.
         max_repeated_lines: Maximum fraction of characters in repeated sentences (Gopher: 0.2).
         max_repeated_ngrams: Maximum fraction of characters in repeated 10-grams of words (Gopher: 0.1).
+
+    Raises:
+        SourceError: a rule is unknown, or a value has the wrong type or is out of range.
     """
 
     skip_rules: str = ""
@@ -84,6 +89,31 @@ class CleaningOptions:
     max_non_letter_ratio: float = 0.4
     max_repeated_lines: float = 0.3
     max_repeated_ngrams: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.skip_rules, str):
+            raise SourceError(f"invalid --skip_rules {self.skip_rules!r}: must be text, the names joined by commas")
+        skipped = sorted({name.strip() for name in self.skip_rules.split(",") if name.strip()})
+        unknown = [name for name in skipped if name not in SKIPPABLE]
+        if unknown:
+            raise SourceError(
+                f"invalid --skip_rules {unknown[0]}: not a rule that can be skipped; choose from {', '.join(SKIPPABLE)}"
+            )
+        object.__setattr__(self, "skip_rules", ",".join(skipped))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(field.default, bool):
+                is_valid, valid = isinstance(value, bool), "True or False"
+            elif isinstance(field.default, int):
+                is_valid = isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 0
+                valid = "a whole number of at least 0"
+            elif isinstance(field.default, float):
+                is_valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) <= 1
+                valid = "a number from 0 to 1"
+            else:
+                continue
+            if not is_valid:
+                raise SourceError(f"invalid --{field.name} {value!r}: must be {valid}")
 
     def runs(self, rule: str) -> bool:
         """Return whether a rule is enabled."""

@@ -110,18 +110,8 @@ def options(args: argparse.Namespace) -> CleaningOptions:
     Raises:
         SourceError: A rule is unknown, or a required library is not installed.
     """
-    skipped = sorted({name.strip() for name in args.skip_rules.split(",") if name.strip()})
-    unknown = [name for name in skipped if name not in SKIPPABLE]
-    if unknown:
-        raise SourceError(
-            f"invalid --skip_rules {unknown[0]}: not a rule that can be skipped; choose from {', '.join(SKIPPABLE)}"
-        )
-    if args.fix_mojibake and importlib.util.find_spec("ftfy") is None:
-        raise SourceError("--fix_mojibake requires ftfy, which is not installed; run pip install 'beambert[clean]'")
-    if args.identify_language:
-        _require_language(args.language)
-    return CleaningOptions(
-        skip_rules=",".join(skipped),
+    cleaning = CleaningOptions(
+        skip_rules=args.skip_rules,
         fix_mojibake=args.fix_mojibake,
         end_punctuation=args.end_punctuation,
         min_sentences=args.min_sentences,
@@ -133,6 +123,11 @@ def options(args: argparse.Namespace) -> CleaningOptions:
         max_repeated_lines=args.max_repeated_lines,
         max_repeated_ngrams=args.max_repeated_ngrams,
     )
+    if args.fix_mojibake and importlib.util.find_spec("ftfy") is None:
+        raise SourceError("--fix_mojibake requires ftfy, which is not installed; run pip install 'beambert[clean]'")
+    if args.identify_language:
+        _require_language(args.language)
+    return cleaning
 
 
 def _require_language(language: str) -> None:

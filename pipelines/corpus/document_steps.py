@@ -68,9 +68,14 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
 
 
 def reject_document(document: Document, options: CleaningOptions) -> Document:
-    """Apply the document rules to a segmented document."""
+    """Apply the document rules to a segmented document.
+
+    Raises:
+        SourceError: the document is not segmented.
+    """
     if document.rejected:
         return document
+    _require_segmented(document)
     return dataclasses.replace(document, rejected=rejection_reason(document.all_sentences(), options) or "")
 
 
@@ -83,8 +88,19 @@ def reject_other_language(document: Document, language: str) -> Document:
 
 
 def identify_language(document: Document) -> Document:
-    """Set the language of a document that states none; documents of fewer than 200 characters stay without."""
-    if document.rejected or document.language:
+    """Set the language of a document that states none; documents of fewer than 200 characters stay without.
+
+    Raises:
+        SourceError: the document is segmented by the rules of a language.
+    """
+    if document.rejected:
+        return document
+    if document.language:
+        if document.sentences is not None:
+            raise SourceError(
+                f"a document of {_source(document)} is already segmented by the rules of the language "
+                f"{document.language}; identify the language before SegmentSentences"
+            )
         return document
     language = main_language(document.all_sentences() or document.paragraphs)
     return dataclasses.replace(document, language=language) if language else document
@@ -97,9 +113,13 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
         document: the document.
         evaluation_files: paths of the files.
         action: "drop" to reject a document that shares text with them, "report" to keep and list it.
+
+    Raises:
+        SourceError: the document is not segmented.
     """
     if document.rejected or not evaluation_files:
         return document
+    _require_segmented(document)
     evaluation = load_evaluation(tuple(evaluation_files))
     ngram = find_shared_ngram(document.all_sentences(), evaluation.keys)
     if not ngram:
@@ -109,40 +129,59 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
 
 
 def truncate_document(document: Document, share: float) -> Document:
-    """Truncate a random fraction of the sentences of a segmented document, as `truncate_sentences`; its ID stays."""
-    if not share or document.sentences is None:
+    """Truncate a random fraction of the sentences of a segmented document, as `truncate_sentences`; its ID stays.
+
+    Raises:
+        SourceError: the document is neither segmented nor rejected.
+    """
+    if not share:
+        return document
+    _require_segmented(document)
+    if document.sentences is None:
         return document
     sentences = iter(truncate_sentences(document.all_sentences(), share, bytes.fromhex(document.id)))
     truncated = [[next(sentences) for _ in paragraph] for paragraph in document.sentences]
     return dataclasses.replace(document, sentences=truncated)
 
 
+def _require_segmented(document: Document) -> None:
+    if document.sentences is None and not document.rejected:
+        raise SourceError(f"a document of {_source(document)} is not segmented; apply SegmentSentences first")
+
+
+def _source(document: Document) -> str:
+    return document.source or "the pipeline"
+
+
 def record_of(document: Document, language: str = "") -> Record:
     """Return the record of a document for the shuffle to its partition.
 
     Args:
-        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences.
+        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences. Line
+            breaks in a sentence are replaced by spaces.
         language: ISO 639 code, for a rejected document without a language of its own.
 
     Raises:
         SourceError: the document is neither segmented nor rejected.
     """
+    _require_segmented(document)
+    # Steps of a user may set no title, and sentences of several lines; a line of the text is a sentence.
+    title = document.title or ""
     if document.sentences is None:
-        if not document.rejected:
-            raise SourceError(
-                f"a document of {document.source or 'the pipeline'} is not segmented; apply SegmentSentences first"
-            )
         # The title distributes documents without text over the partitions.
-        document_id = identity([document.rejected, document.title, *document.paragraphs])
+        document_id = identity([document.rejected, title, *document.paragraphs])
         text = "\n".join(document.paragraphs)
         paragraphs: tuple[int, ...] = ()
     else:
-        document_id = bytes.fromhex(document.id) or identity(document.all_sentences())
-        text = "\n".join(document.all_sentences())
+        sentences = [
+            rules.fold_whitespace(sentence) if "\n" in sentence else sentence for sentence in document.all_sentences()
+        ]
+        document_id = bytes.fromhex(document.id) or identity(sentences)
+        text = "\n".join(sentences)
         paragraphs = tuple(map(len, document.sentences))
     return Record(
         id=document_id,
-        title=document.title,
+        title=title,
         source=document.source,
         language=document.language or language,
         text=text,

@@ -104,7 +104,7 @@ def check_file(path: str, options: ReadOptions) -> bool:
     with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
         head = stream.peek(_HEAD_BYTES)
         input_format = _format_of(path, head, options)
-        return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and head.startswith(b"{"))
+        return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and wikiextractor.has_json_lines(head))
 
 
 def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -> list[tuple[str, int, int | None]]:
@@ -156,7 +156,7 @@ def line_reader_of(path: str, options: ReadOptions) -> str:
     with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
         head = stream.peek(_HEAD_BYTES)
     input_format = _format_of(path, head, options)
-    if input_format == "wikiextractor" and head.startswith(b"{"):
+    if input_format == "wikiextractor" and wikiextractor.has_json_lines(head):
         return "wikiextractor_json"
     return input_format if input_format in LINE_READERS else ""
 

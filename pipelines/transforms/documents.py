@@ -210,7 +210,11 @@ class IdentifyLanguage(_DocumentTransform):
 
     Args:
         keep: language whose documents are kept; those in other languages are rejected. "" sets the field `language`
-            of documents that state none, and rejects nothing.
+            of documents that state none, and rejects nothing; apply it before `SegmentSentences`, which segments by
+            that language.
+
+    Raises:
+        SourceError: when the pipeline runs, without `keep`: a document is segmented by the rules of a language.
     """
 
     def __init__(self, keep: str = "") -> None:

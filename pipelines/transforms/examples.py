@@ -52,6 +52,7 @@ def _singleton(vocabulary: AnyVocabulary) -> Any:
 class CreatePretrainingExamples(beam.PTransform):
     """Tokenize segmented documents, sample pairs and mask them: one element per copy of a partition.
 
+    Documents without sentences are left out.
     `PretrainingExamples.rows()` yields the examples of an element as NumPy arrays.
 
     >>> with beam.Pipeline() as pipeline:
@@ -104,7 +105,7 @@ def _examples_of(
     num_partitions: dict[str, int],
 ) -> Iterator[PretrainingExamples]:
     (split, number), grouped = element
-    kept = deduplicate(grouped).kept
+    kept = [record for record in deduplicate(grouped).kept if any(record.paragraphs)]
     if not kept:
         return
     texts = [sentence for record in kept for sentence in record.text.split("\n")]

@@ -1,8 +1,8 @@
 """Compute the order of the training examples as a pure function of seed and position.
 
-Epoch e reads the shards of one copy, with number e modulo the number of copies. The shards of an epoch are in random
-order and grouped into blocks; the records of a block are shuffled together. The example at a position depends only on
-its block, so that reading can start at any position.
+Epoch e of a sequence length reads the shards of one copy, with number e modulo the number of copies that have examples
+of this length. The shards of an epoch are in random order and grouped into blocks; the records of a block are shuffled
+together. The example at a position depends only on its block, so that reading can start at any position.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

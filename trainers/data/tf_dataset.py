@@ -173,6 +173,7 @@ class _Reader:
         self._directory, self._dataset, self._is_train, self._skip = directory, dataset, is_train, skip
         self._shuffle, self._seed, self._epochs = shuffle, seed, epochs
         self._lengths = by_row_length(shards)
+        self._copies = sorted({shard.copy for shard in shards})
         purpose = (seed, TRAIN_MASKS) if is_train else (0, VALIDATION_MASKS)
         self._mask_keys = [int(stateless_hash(*purpose, of_length[0].max_seq_length)[0]) for of_length in self._lengths]
         self._to_features = records_to_features(directory, dataset, self._lengths, pad_rows)
@@ -181,7 +182,7 @@ class _Reader:
         }
         self.totals = None
         if epochs is not None:
-            self.totals = [_examples_of(_epochs(of_length, epochs)) for of_length in self._lengths]
+            self.totals = [_examples_of(_epochs(of_length, self._copies, epochs)) for of_length in self._lengths]
 
     def schedule(self, batch_size: int) -> Iterator[_Batch]:
         """Yield all batches; the last one of each sequence length may have fewer examples."""
@@ -214,7 +215,7 @@ class _Reader:
     def _blocks(self, length_index: int) -> Iterator[Block]:
         of_length = self._lengths[length_index]
         if not self._shuffle:
-            return blocks_in_order(_epochs(of_length, self._epochs))
+            return blocks_in_order(_epochs(of_length, self._copies, self._epochs))
         blocks = train_blocks(of_length, self._seed, 0)
         if self.totals is None:
             return blocks
@@ -222,11 +223,17 @@ class _Reader:
         return itertools.takewhile(lambda block: block.first < total, blocks)
 
 
-def _epochs(shards: Sequence[Shard], epochs: int | None) -> Iterator[Shard]:
-    """Yield the shards of each epoch in manifest order, indefinitely for None."""
-    copies = [[shard for shard in shards if shard.copy == copy] for copy in sorted({shard.copy for shard in shards})]
+def _epochs(shards: Sequence[Shard], copies: Sequence[int], epochs: int | None) -> Iterator[Shard]:
+    """Yield the shards of each epoch in manifest order, indefinitely for None.
+
+    Args:
+        shards: shards of one sequence length.
+        copies: numbers of the copies of the split, some of which may have no shard of this length.
+        epochs: number of epochs.
+    """
+    by_copy = [[shard for shard in shards if shard.copy == copy] for copy in copies]
     numbers = itertools.count() if epochs is None else range(epochs)
-    return itertools.chain.from_iterable(copies[epoch % len(copies)] for epoch in numbers)
+    return itertools.chain.from_iterable(by_copy[epoch % len(by_copy)] for epoch in numbers)
 
 
 def _examples_of(shards: Iterable[Shard]) -> int:
@@ -252,7 +259,7 @@ def _train_batches(
             remaining = [total - done for total, done in zip(totals, consumed, strict=True)]
             if not any(remaining):
                 return
-            # Lengths end within a few batches of each other.
+            # Lengths end within a few batches of each other, or earlier if a copy has no examples of a length.
             index = index if remaining[index] else next(i for i, number in enumerate(remaining) if number)
             size = min(batch_size, remaining[index])
         yield _Batch(index, consumed[index], size)

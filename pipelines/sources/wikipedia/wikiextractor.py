@@ -3,6 +3,7 @@
 A text document is a line `<doc id="" url="" title="">`, the title, one paragraph per line, and `</doc>`.
 """
 
+import codecs
 import dataclasses
 import html
 import io
@@ -24,6 +25,11 @@ _JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[
 def is_json(head: bytes) -> bool:
     """Return whether a file is WikiExtractor's `--json` output, by its first bytes."""
     return bool(_JSON.match(head))
+
+
+def has_json_lines(head: bytes) -> bool:
+    """Return whether a file of WikiExtractor has lines of JSON, by its first bytes, rather than `<doc>`."""
+    return head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
 
 
 def read_json_lines(
@@ -59,7 +65,7 @@ def read_documents(stream: io.BufferedReader, path: str, options: ReadOptions) -
     Raises:
         SourceError: There is text outside of `<doc>`.
     """
-    read = read_json_lines if stream.peek(1)[:1] == b"{" else read_lines
+    read = read_json_lines if has_json_lines(stream.peek(1)) else read_lines
     return read(lines_of_stream(stream, path, options.encoding), path, options)
 
 

@@ -16,7 +16,7 @@ from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
 from pipelines.cleaning.residual_markup import remove_residual_markup
 from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
-from pipelines.sources import ReadOptions, read_file
+from pipelines.sources import ReadOptions, SourceError, read_file
 
 DEFAULT = CleaningOptions()
 
@@ -288,3 +288,32 @@ def test_real_prose_passes(shared_data):
 
 def test_options_are_json():
     assert CleaningOptions(**json.loads(json.dumps(dataclasses.asdict(DEFAULT)))) == DEFAULT
+
+
+def test_skipped_rules_may_have_blanks_and_any_order():
+    options = CleaningOptions(skip_rules=" no_letters, boilerplate,,digits")
+    assert options == CleaningOptions(skip_rules="boilerplate,digits,no_letters")
+    assert not any(options.runs(rule) for rule in ("boilerplate", "digits", "no_letters"))
+
+
+def test_limits_of_the_options():
+    assert CleaningOptions(min_sentences=0, max_digit_ratio=1).max_digit_ratio == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"skip_rules": "bolerplate"}, "invalid --skip_rules bolerplate: not a rule that can be skipped; choose from "),
+        ({"skip_rules": "whitespace"}, "invalid --skip_rules whitespace: not a rule that can be skipped; choose from "),
+        ({"skip_rules": ["digits"]}, r"invalid --skip_rules \['digits'\]: must be text, the names joined by commas$"),
+        ({"min_words": "50"}, "invalid --min_words '50': must be a whole number of at least 0$"),
+        ({"min_sentences": -1}, "invalid --min_sentences -1: must be a whole number"),
+        ({"min_characters": True}, "invalid --min_characters True: must be a whole number"),
+        ({"max_digit_ratio": float("nan")}, "invalid --max_digit_ratio nan: must be a number from 0 to 1$"),
+        ({"max_repeated_lines": 30}, "invalid --max_repeated_lines 30: must be a number from 0 to 1$"),
+        ({"end_punctuation": "false"}, "invalid --end_punctuation 'false': must be True or False$"),
+    ],
+)
+def test_invalid_options(option, message):
+    with pytest.raises(SourceError, match=message):
+        CleaningOptions(**option)

@@ -3,6 +3,7 @@
 import bz2
 import errno
 import gzip
+import itertools
 import json
 import lzma
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognize_format
 from pipelines.sources.files import match_files
+from pipelines.sources.readers import check_file, line_reader_of
 
 
 def read(path, content: bytes, **options):
@@ -99,6 +101,25 @@ def test_wikiextractor_json(tmp_path):
         ("C", ["The title came first."]),
     ]
     assert recognize_format("a", b'{"id": "12", "text": "a"}') == "jsonl"
+
+
+@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"\n", b"\xef\xbb\xbf \r\n\n"])
+@pytest.mark.parametrize("input_format", ["auto", "wikiextractor"])
+def test_wikiextractor_json_after_a_byte_order_mark_and_blank_lines(tmp_path, start, input_format):
+    article = b'{"id": "12", "url": "u", "title": "A", "text": "A\\n\\nIt is %d."}\n'
+    content = start + b"".join(article % number for number in range(20))
+    path = tmp_path / "wiki_00"
+    documents = read(path, content, input_format=input_format)
+    first = 1 + start.count(b"\n")
+    assert [(document.line, document.paragraphs) for document in documents] == [
+        (first + number, [f"It is {number}."]) for number in range(20)
+    ]
+    options = ReadOptions(input_format)
+    assert line_reader_of(str(path), options) == "wikiextractor_json"
+    assert check_file(str(path), options)
+    edges = [0, 1, 3, 500, len(content)]
+    ranges = [read_file(str(path), options, start, stop) for start, stop in itertools.pairwise(edges)]
+    assert list(itertools.chain.from_iterable(ranges)) == documents
 
 
 def test_jsonl_takes_lists_of_sentences(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import importlib.util
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,17 @@ import beambert
 from pipelines import dataset
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus import reading
-from pipelines.corpus.document_steps import document_of, record_of, segment_document
+from pipelines.corpus.deduplication_transforms import BLOCKS
+from pipelines.corpus.document_steps import (
+    decontaminate,
+    document_of,
+    identify_language,
+    record_of,
+    reject_document,
+    segment_document,
+    truncate_document,
+)
+from pipelines.corpus.records import to_block
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.reporting import dataset_card
 from pipelines.sources import ReadOptions, read_file, readers
@@ -46,6 +57,8 @@ from pipelines.transforms import (
     WriteShards,
     beam_yaml,
 )
+from pipelines.transforms.examples import _examples_of
+from tokenizer.vocabulary import Vocabulary
 
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
 WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905
@@ -365,6 +378,80 @@ def test_mistakes_when_a_pipeline_runs(tmp_path, built):
             )
         )
     assert not (tmp_path / "b/dataset.json").exists()
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        RejectDocuments(),
+        RejectContaminated(["evaluation.txt"]),
+        TruncateSentences(0.5),
+    ],
+    ids=lambda transform: type(transform).__name__,
+)
+def test_steps_before_segmentation_are_an_error(transform):
+    with pytest.raises(Exception, match=r"a document of a\.txt is not segmented; apply SegmentSentences first"):
+        _run(lambda p: p | beam.Create([Document(["Some text."], source="a.txt")]) | transform)
+
+
+def test_identification_after_segmentation_is_an_error():
+    with pytest.raises(
+        Exception, match=r"segmented by the rules of the language en; identify the language before SegmentSentences"
+    ):
+        _run(lambda p: p | beam.Create([Document(["Ein Satz."])]) | SegmentSentences("en") | IdentifyLanguage())
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda document: reject_document(document, CleaningOptions()),
+        lambda document: decontaminate(document, ["evaluation.txt"], "drop"),
+        lambda document: truncate_document(document, 0.5),
+        identify_language,
+    ],
+)
+def test_a_rejected_document_passes_every_step(step):
+    document = Document(["Some text."], rejected="redirect", language="en")
+    assert step(document) == document
+
+
+def examples_of(documents: list[Document]) -> tuple[list[list[str]], int]:
+    """Return the sentences of the pretraining examples of documents, by document, and their number of tokens."""
+    vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"))
+    grouped = {BLOCKS: [to_block([record_of(document, "en") for document in documents])]}
+    options = PretrainingDataOptions(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1)
+    (copy,) = _examples_of((("train", 0), grouped), vocabulary, options, {"train": 1})
+    table = copy.documents
+    sentences = [
+        " ".join(vocabulary.tokens[token] for token in table.token_ids[start:stop])
+        for start, stop in itertools.pairwise(table.sentence_starts)
+    ]
+    return [sentences[start:stop] for start, stop in itertools.pairwise(table.document_starts)], len(table.token_ids)
+
+
+def test_examples_of_documents_without_sentences():
+    documents = [segment_document(Document([text], segmented=True), "en") for text in ("a a", "b", "c d")]
+    empty = [
+        segment_document(Document([]), "en"),
+        dataclasses.replace(documents[0], sentences=[[], []], id=""),
+    ]
+    sentences, tokens = examples_of(documents)
+    assert (sorted(sentences), tokens) == ([["a a"], ["b"], ["c d"]], 5)
+    assert examples_of([*documents, *empty]) == (sentences, tokens)
+
+
+def test_line_breaks_in_sentences_are_folded():
+    document = Document([], sentences=[["a\nb", "c"], ["d \n"]])
+    record = record_of(document, "en")
+    assert (record.text, record.paragraphs) == ("a b\nc\nd", (2, 1))
+    assert record.id == identity(["a b", "c", "d"])
+    assert examples_of([document]) == ([["a b", "c", "d"]], 4)
+
+
+def test_equal_texts_with_and_without_a_title():
+    documents = [segment_document(Document(["a"], title), "en") for title in (None, "B", None)]
+    assert examples_of(documents) == ([["a"]], 1)
+    assert record_of(Document(["a"], None, rejected="too_short")).title == ""
 
 
 @pytest.mark.parametrize("learned", [False, True])

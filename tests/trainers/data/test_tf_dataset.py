@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pipelines.dataset import FILE_NAME
 from pipelines.errors import DatasetError
 from tests.conftest import ROOT
 from tests.trainers.data.test_pipeline import FORMATS, stages
@@ -115,6 +116,24 @@ def test_an_epoch_has_every_example_of_its_copy_once(tmp_path, changes, shuffle)
             epochs = [sorted(seen[start : start + 17]) for start in (0, 17, 34)]
             assert epochs == [of_copy[0], of_copy[1], of_copy[0]]
             assert (seen[:17] == seen[34:]) == (not shuffle)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_an_epoch_of_a_copy_without_examples_of_a_length(tmp_path, shuffle):
+    options = dataclasses.replace(OPTIONS, length_bins=(20, LENGTH))
+    dataset = write_dataset(tmp_path, {("train", copy): [7] for copy in range(3)}, options=options)
+    shards = [shard for shard in dataset.shards if (shard.copy, shard.max_seq_length) != (1, 20)]
+    dataset = dataclasses.replace(dataset, shards=shards)
+    (tmp_path / FILE_NAME).write_text(dataset.to_json(), encoding="utf-8")
+    of_copy = [
+        [example["input_ids"].astype(np.int32).tobytes() for example in stored(tmp_path, dataset, "train", copy)]
+        for copy in range(3)
+    ]
+    for epochs in range(1, 6):
+        found = as_tf_dataset(tmp_path, shuffle=shuffle, epochs=epochs)
+        seen = [example["input_ids"].tobytes() for example in found.as_numpy_iterator()]
+        assert sorted(seen) == sorted(itertools.chain.from_iterable(of_copy[epoch % 3] for epoch in range(epochs)))
+        assert found.cardinality() == len(seen)
 
 
 def padded(folder, dataset, copy):
