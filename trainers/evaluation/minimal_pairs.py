@@ -60,6 +60,18 @@ class _Record(TypedDict, total=False):
     field: str | None
 
 
+def find_pair_files(flag: str, paths: Sequence[str], layout: str | None = None) -> list[Path]:
+    """Return the files of minimal pairs.
+
+    Args:
+        flag, paths, layout: as for `read_pairs`.
+
+    Raises:
+        TaskDataError: as for `find_files`.
+    """
+    return find_files(flag, paths, [suffix for suffix, name in _LAYOUT_OF_SUFFIX.items() if layout in (None, name)])
+
+
 def read_pairs(flag: str, paths: Sequence[str], layout: str | None = None) -> list[MinimalPair]:
     """Read the minimal pairs of files.
 
@@ -75,8 +87,7 @@ def read_pairs(flag: str, paths: Sequence[str], layout: str | None = None) -> li
         TaskDataError: a file is missing, has another layout or an empty sentence, or all files are empty.
     """
     pairs: list[MinimalPair] = []
-    suffixes = [suffix for suffix, name in _LAYOUT_OF_SUFFIX.items() if layout in (None, name)]
-    for path in find_files(flag, paths, suffixes):
+    for path in find_pair_files(flag, paths, layout):
         layout_of_file = layout or _LAYOUT_OF_SUFFIX.get(path.suffix.lower())
         if layout_of_file is None:
             raise TaskDataError(f"{flag} {path}: the suffix states no layout: set it with --pairs_layout")
