@@ -9,6 +9,7 @@ Layouts:
 """
 
 import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -123,12 +124,18 @@ def _content_hash(pair: MinimalPair) -> bytes:
     return hashlib.blake2b(f"{pair.good}\n{pair.bad}".encode(errors="surrogatepass"), digest_size=16).digest()
 
 
+def _name_of(path: Path) -> str:
+    r"""Return a file name without its suffix, with `\xNN` for each byte that is not UTF-8, which JSON cannot contain."""
+    return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
+
+
 def _require_sentences(pair: MinimalPair) -> None:
     if not pair.good.strip() or not pair.bad.strip():
         raise TaskDataError(f"{pair.location}: a sentence is empty: remove the pair, or restore the sentence")
 
 
 def _read_blimp(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
+    name = _name_of(path)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -142,7 +149,7 @@ def _read_blimp(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
         yield MinimalPair(
             record["sentence_good"],
             record["sentence_bad"],
-            record.get("UID") or path.stem,
+            record.get("UID") or name,
             _TERMS.get(term, term) if term else record.get("field") or "",
             str(path),
             number,
@@ -158,13 +165,15 @@ def _read_zorro(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
             f"{path} has {count:,} lines, an odd number: each pair must be a line with the bad sentence, then a line "
             "with the good one"
         )
+    name = _name_of(path)
     # Files of Zorro are named FIELD-PARADIGM.txt.
-    field = path.stem.partition("-")[0] if "-" in path.stem else ""
+    field = name.partition("-")[0] if "-" in name else ""
     for number, (bad, good) in enumerate(zip(lines[:count:2], lines[1:count:2], strict=True)):
-        yield MinimalPair(good, bad, path.stem, field, str(path), 2 * number + 1)
+        yield MinimalPair(good, bad, name, field, str(path), 2 * number + 1)
 
 
 def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
+    name = _name_of(path)
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
         if not line.strip() or (number == 1 and [cell.strip().lower() for cell in cells[:2]] in _HEADERS):
@@ -175,7 +184,7 @@ def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
                 "field, separated by tabs"
             )
         good, bad, paradigm, field = (*cells, "", "")[:4]
-        yield MinimalPair(good, bad, paradigm.strip() or path.stem, field.strip(), str(path), number)
+        yield MinimalPair(good, bad, paradigm.strip() or name, field.strip(), str(path), number)
 
 
 _READERS = {"blimp": _read_blimp, "zorro": _read_zorro, "tsv": _read_tsv}

@@ -1,6 +1,8 @@
 """Test reading the layouts of minimal pairs, and sampling pairs."""
 
 import json
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -129,6 +131,20 @@ def test_directories_and_patterns(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskDataError, match=r"is an empty directory, but no \.jsonl, \.txt or \.tsv file"):
         read(tmp_path / "empty")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the filesystem requires UTF-8 names")
+def test_names_that_are_not_utf8_are_escaped_in_paradigms(tmp_path):
+    zorro, blimp = (os.fsencode(tmp_path) + name for name in (b"/f\xe9ld-caf\xe9.txt", b"/caf\xe9.jsonl"))
+    for path, content in ((zorro, "bad\ngood\n"), (blimp, blimp_line(UID=None))):
+        Path(os.fsdecode(path)).write_text(content, encoding="utf-8")
+    (tmp_path / "caf\u00e9.tsv").write_text("a\tb\n", encoding="utf-8")
+    names = [pair[2:4] for pair in read_pairs("--pairs", [f"{tmp_path}/*"])]
+    assert sorted(names) == [
+        ("caf\\xe9", "subject_verb_agreement"),
+        ("caf\u00e9", ""),
+        ("f\\xe9ld-caf\\xe9", "f\\xe9ld"),
+    ]
 
 
 def test_a_sample_is_even_and_depends_on_the_sentences_alone():
