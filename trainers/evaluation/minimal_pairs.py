@@ -10,6 +10,7 @@ Layouts:
 
 import hashlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +25,13 @@ LAYOUTS = ("blimp", "zorro", "tsv")
 _LAYOUT_OF_SUFFIX = {".jsonl": "blimp", ".txt": "zorro", ".tsv": "tsv"}
 # The paper counts the two paradigms of this term among those of argument structure, which makes 12 phenomena.
 _TERMS = {"s-selection": "argument_structure"}
-_HEADERS = (["good", "bad"], ["sentence_good", "sentence_bad"])
+# Columns by their names in headers, without the word "sentence".
+_COLUMN_OF_NAME = {
+    **dict.fromkeys(("good", "acceptable", "grammatical"), "good"),
+    **dict.fromkeys(("bad", "unacceptable", "ungrammatical"), "bad"),
+    **dict.fromkeys(("paradigm", "uid"), "paradigm"),
+}
+_SENTENCE = re.compile(r"^sentences?[ _-]|[ _-]sentences?$")
 _COLUMNS = (2, 4)
 
 
@@ -176,7 +183,7 @@ def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
     name = _name_of(path)
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if not line.strip() or (number == 1 and [cell.strip().lower() for cell in cells[:2]] in _HEADERS):
+        if not line.strip() or (number == 1 and _is_header(path, cells)):
             continue
         if not _COLUMNS[0] <= len(cells) <= _COLUMNS[1]:
             raise TaskDataError(
@@ -185,6 +192,19 @@ def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
             )
         good, bad, paradigm, field = (*cells, "", "")[:4]
         yield MinimalPair(good, bad, paradigm.strip() or name, field.strip(), str(path), number)
+
+
+def _is_header(path: Path, cells: Sequence[str]) -> bool:
+    """Return whether the first line of a file is a header. Raise TaskDataError for a header of other columns."""
+    columns = [_COLUMN_OF_NAME.get(_SENTENCE.sub("", cell.strip().lower())) for cell in cells]
+    if columns[:2] == ["good", "bad"]:
+        return True
+    if {"good", "bad"} <= set(columns) or columns[2:3] == ["paradigm"]:
+        raise TaskDataError(
+            f"{path}, line 1 is a header with the columns {', '.join(cell.strip() for cell in cells)}: must be good, "
+            "bad, and optionally paradigm and field: reorder or rename the columns"
+        )
+    return False
 
 
 _READERS = {"blimp": _read_blimp, "zorro": _read_zorro, "tsv": _read_tsv}

@@ -62,10 +62,27 @@ def test_tsv_has_the_good_sentence_first(tmp_path):
     ]
 
 
-def test_tsv_with_the_column_names_of_blimp(tmp_path):
+@pytest.mark.parametrize(
+    "header",
+    [
+        "sentence_good\tsentence_bad",
+        "Good sentence\tBad sentence\tUID",
+        "good\tbad\tcategory\tfield",
+        "Grammatical\tUngrammatical",
+        " acceptable sentences\tunacceptable sentences",
+    ],
+)
+def test_tsv_with_other_column_names(tmp_path, header):
     path = tmp_path / "mine.tsv"
-    path.write_text("sentence_good\tsentence_bad\na\tb\n", encoding="utf-8")
+    path.write_text(f"{header}\na\tb\n", encoding="utf-8")
     assert [pair[:2] for pair in read(path)] == [("a", "b")]
+
+
+def test_sentences_that_begin_like_a_header_are_a_pair(tmp_path):
+    path = tmp_path / "mine.tsv"
+    for row in ("Good dogs run.\tBad dogs runs.", "good\tgoodest", "good\tbadly\tword_form"):
+        path.write_text(f"{row}\n", encoding="utf-8")
+        assert ["\t".join(pair[:2]) for pair in read(path)] == ["\t".join(row.split("\t")[:2])]
 
 
 def test_a_file_under_two_spellings_is_read_once(tmp_path, monkeypatch):
@@ -84,6 +101,10 @@ def test_a_file_under_two_spellings_is_read_once(tmp_path, monkeypatch):
         ("a.tsv", "one\n", "a.tsv, line 1 has 1 columns"),
         ("a.tsv", "a\tb\tc\td\te\n", "a.tsv, line 1 has 5 columns"),
         ("a.tsv", "a\tb\na\t \n", "a.tsv, line 2: a sentence is empty"),
+        ("a.tsv", "bad\tgood\nb\ta\n", "a.tsv, line 1 is a header with the columns bad, good: must be good, bad"),
+        ("a.tsv", "Sentence_bad\tsentence_good\tUID\nb\ta\tp\n", "a.tsv, line 1 is a header"),
+        ("a.tsv", "uid\tgood\tbad\np\ta\tb\n", "a.tsv, line 1 is a header"),
+        ("a.tsv", "wrong\tright\tParadigm\nb\ta\tp\n", "a.tsv, line 1 is a header"),
         ("a.jsonl", "{}\n", "a.jsonl, line 1: .*sentence_good"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1: "),
         ("a.jsonl", blimp_line() + blimp_line(sentence_bad=None), "a.jsonl, line 2: sentence_bad"),
