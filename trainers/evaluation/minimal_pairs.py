@@ -132,7 +132,7 @@ def _content_hash(pair: MinimalPair) -> bytes:
 
 
 def _name_of(path: Path) -> str:
-    r"""Return a file name without its suffix, with `\xNN` for each byte that is not UTF-8, which JSON cannot contain."""
+    r"""Return a file name without its suffix, with `\xNN` for each byte that is not UTF-8."""
     return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
 
 
