@@ -5,6 +5,10 @@ class TrainingError(ValueError):
     """Raised if a run cannot start or continue; the message is one line with the remedy."""
 
 
+class DivergenceError(TrainingError):
+    """Raised if the loss or the gradient of a run is not finite."""
+
+
 class StorageError(TrainingError):
     """Raised if an output cannot be written or was removed; the run can resume after the cause is removed."""
 

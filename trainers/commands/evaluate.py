@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.evaluation.input_files import find_files
-from trainers.evaluation.minimal_pairs import LAYOUTS, read_pairs, sample_pairs
+from trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
 from trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
 from trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
@@ -149,9 +150,9 @@ def run(config: EvaluateConfig) -> int:
         CheckpointError, ConfigError, OutputFileError, TaskDataError, TrainingError, VocabularyError: a one-line
             message.
     """
-    _check_outputs(config)
+    files = find_files("--texts", config.texts, _TEXT_SUFFIXES)
+    _check_outputs(config, files)
     all_pairs = read_pairs("--pairs", config.pairs, config.pairs_layout) if config.pairs else []
-    files = find_files("--texts", config.texts, _TEXT_SUFFIXES) if config.texts else []
     backend = choose_backend(config.backend)
     check_model(Path(config.directory), **config.model_options)
     start_backend(backend)
@@ -189,14 +190,22 @@ def run(config: EvaluateConfig) -> int:
     return 0
 
 
-def _check_outputs(config: EvaluateConfig) -> None:
+def _check_outputs(config: EvaluateConfig, text_files: Sequence[Path]) -> None:
     """Check that the outputs do not exist, are two files, and are not inputs of the command.
+
+    Args:
+        config: the configuration.
+        text_files: the files of --texts.
 
     Raises:
         OutputFileError, TrainingError: the check failed.
+        TaskDataError: as for `find_pair_files`.
     """
     inputs = [("DIR", config.directory), *config.model_paths]
     inputs += [("--pairs", path) for path in config.pairs] + [("--texts", path) for path in config.texts]
+    # Patterns are not expanded by the check.
+    inputs += [("--pairs", str(path)) for path in find_pair_files("--pairs", config.pairs, config.pairs_layout)]
+    inputs += [("--texts", str(path)) for path in text_files]
     if config.report is not None:
         check_output_file("--report", config.report, inputs, overwrite=config.overwrite)
         inputs.append(("--report", config.report))

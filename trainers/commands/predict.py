@@ -23,6 +23,7 @@ from trainers.errors import TrainingError
 from trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
 from trainers.inference.model_loading import check_model, load_model
 from trainers.inference.predictor import WORDS_AT, Answer, Predictor
+from trainers.inference.spans import max_query_length
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from trainers.monitoring.training_progress import TextProgress, warn
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
@@ -190,10 +191,10 @@ def run(config: PredictConfig) -> int:
             f"{training_inputs}"
         )
     if predictor.cut:
-        warn(
-            f"{predictor.cut:,} of {count:,} texts exceeded --max_seq_length {predictor.max_seq_length} and were "
-            "truncated"
-        )
+        inputs, limit = "texts", f"--max_seq_length {predictor.max_seq_length}"
+        if predictor.inference_model.task == "span":
+            inputs, limit = "questions", f"{max_query_length(predictor.max_seq_length)} tokens"
+        warn(f"{predictor.cut:,} of {count:,} {inputs} exceeded {limit} and were truncated")
     return 0
 
 

@@ -9,6 +9,8 @@ Layouts:
 """
 
 import hashlib
+import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +25,13 @@ LAYOUTS = ("blimp", "zorro", "tsv")
 _LAYOUT_OF_SUFFIX = {".jsonl": "blimp", ".txt": "zorro", ".tsv": "tsv"}
 # The paper counts the two paradigms of this term among those of argument structure, which makes 12 phenomena.
 _TERMS = {"s-selection": "argument_structure"}
-_HEADERS = (["good", "bad"], ["sentence_good", "sentence_bad"])
+# Columns by their names in headers, without the word "sentence".
+_COLUMN_OF_NAME = {
+    **dict.fromkeys(("good", "acceptable", "grammatical"), "good"),
+    **dict.fromkeys(("bad", "unacceptable", "ungrammatical"), "bad"),
+    **dict.fromkeys(("paradigm", "uid"), "paradigm"),
+}
+_SENTENCE = re.compile(r"^sentences?[ _-]|[ _-]sentences?$")
 _COLUMNS = (2, 4)
 
 
@@ -60,6 +68,18 @@ class _Record(TypedDict, total=False):
     field: str | None
 
 
+def find_pair_files(flag: str, paths: Sequence[str], layout: str | None = None) -> list[Path]:
+    """Return the files of minimal pairs.
+
+    Args:
+        flag, paths, layout: as for `read_pairs`.
+
+    Raises:
+        TaskDataError: as for `find_files`.
+    """
+    return find_files(flag, paths, [suffix for suffix, name in _LAYOUT_OF_SUFFIX.items() if layout in (None, name)])
+
+
 def read_pairs(flag: str, paths: Sequence[str], layout: str | None = None) -> list[MinimalPair]:
     """Read the minimal pairs of files.
 
@@ -75,8 +95,7 @@ def read_pairs(flag: str, paths: Sequence[str], layout: str | None = None) -> li
         TaskDataError: a file is missing, has another layout or an empty sentence, or all files are empty.
     """
     pairs: list[MinimalPair] = []
-    suffixes = [suffix for suffix, name in _LAYOUT_OF_SUFFIX.items() if layout in (None, name)]
-    for path in find_files(flag, paths, suffixes):
+    for path in find_pair_files(flag, paths, layout):
         layout_of_file = layout or _LAYOUT_OF_SUFFIX.get(path.suffix.lower())
         if layout_of_file is None:
             raise TaskDataError(f"{flag} {path}: the suffix states no layout: set it with --pairs_layout")
@@ -112,12 +131,18 @@ def _content_hash(pair: MinimalPair) -> bytes:
     return hashlib.blake2b(f"{pair.good}\n{pair.bad}".encode(errors="surrogatepass"), digest_size=16).digest()
 
 
+def _name_of(path: Path) -> str:
+    r"""Return a file name without its suffix, with `\xNN` for each byte that is not UTF-8."""
+    return os.fsencode(path.stem).decode("utf-8", "backslashreplace")
+
+
 def _require_sentences(pair: MinimalPair) -> None:
     if not pair.good.strip() or not pair.bad.strip():
         raise TaskDataError(f"{pair.location}: a sentence is empty: remove the pair, or restore the sentence")
 
 
 def _read_blimp(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
+    name = _name_of(path)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -131,7 +156,7 @@ def _read_blimp(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
         yield MinimalPair(
             record["sentence_good"],
             record["sentence_bad"],
-            record.get("UID") or path.stem,
+            record.get("UID") or name,
             _TERMS.get(term, term) if term else record.get("field") or "",
             str(path),
             number,
@@ -147,16 +172,18 @@ def _read_zorro(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
             f"{path} has {count:,} lines, an odd number: each pair must be a line with the bad sentence, then a line "
             "with the good one"
         )
+    name = _name_of(path)
     # Files of Zorro are named FIELD-PARADIGM.txt.
-    field = path.stem.partition("-")[0] if "-" in path.stem else ""
+    field = name.partition("-")[0] if "-" in name else ""
     for number, (bad, good) in enumerate(zip(lines[:count:2], lines[1:count:2], strict=True)):
-        yield MinimalPair(good, bad, path.stem, field, str(path), 2 * number + 1)
+        yield MinimalPair(good, bad, name, field, str(path), 2 * number + 1)
 
 
 def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
+    name = _name_of(path)
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
-        if not line.strip() or (number == 1 and [cell.strip().lower() for cell in cells[:2]] in _HEADERS):
+        if not line.strip() or (number == 1 and _is_header(path, cells)):
             continue
         if not _COLUMNS[0] <= len(cells) <= _COLUMNS[1]:
             raise TaskDataError(
@@ -164,7 +191,20 @@ def _read_tsv(path: Path, lines: Sequence[str]) -> Iterator[MinimalPair]:
                 "field, separated by tabs"
             )
         good, bad, paradigm, field = (*cells, "", "")[:4]
-        yield MinimalPair(good, bad, paradigm.strip() or path.stem, field.strip(), str(path), number)
+        yield MinimalPair(good, bad, paradigm.strip() or name, field.strip(), str(path), number)
+
+
+def _is_header(path: Path, cells: Sequence[str]) -> bool:
+    """Return whether the first line of a file is a header. Raise TaskDataError for a header of other columns."""
+    columns = [_COLUMN_OF_NAME.get(_SENTENCE.sub("", cell.strip().lower())) for cell in cells]
+    if columns[:2] == ["good", "bad"]:
+        return True
+    if {"good", "bad"} <= set(columns) or columns[2:3] == ["paradigm"]:
+        raise TaskDataError(
+            f"{path}, line 1 is a header with the columns {', '.join(cell.strip() for cell in cells)}: must be good, "
+            "bad, and optionally paradigm and field: reorder or rename the columns"
+        )
+    return False
 
 
 _READERS = {"blimp": _read_blimp, "zorro": _read_zorro, "tsv": _read_tsv}

@@ -3,6 +3,7 @@
 This file imports neither Keras nor TensorFlow.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -114,6 +115,27 @@ def option_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the differences recorded in `run.json`, except paths, which may have moved."""
     recorded = {**recorded, **{name: requested.get(name) for name in _DATA + _MODEL}}
     return differences(recorded, {}, requested, {})
+
+
+def differences_now(record: Options, config: FinetuneConfig, contents_now: Contents) -> list[str]:
+    """Return the differences between the requested run and an existing run without recorded digests.
+
+    Another path is no difference if both paths have the same content now.
+
+    Args:
+        record: options in `run.json` of the existing run.
+        config: options of the requested run.
+        contents_now: digests of `contents_of` of the requested run.
+    """
+    requested = config.to_json()
+    differ = differences(record, {}, requested, contents_now)
+    if not differ:
+        return []
+    paths = {name: _value(record, name) for name in _DATA + _MODEL}
+    contents = contents_of(dataclasses.replace(config, **paths), required=False)
+    if None in contents.values() or contents != contents_now:
+        return differ
+    return option_differences(record, requested)
 
 
 def rounding_differences(recorded: Options, requested: Options) -> list[str]:

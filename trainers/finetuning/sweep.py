@@ -1,7 +1,7 @@
 """Several runs of one task in sequence: `--seeds`, and the grid of `beambert tune`.
 
-Each run has a subdirectory of --output. `runs.json` records the completed runs and their options, so that the same
-command resumes. Runs with other options are never deleted: the command raises an error instead.
+Each run has a subdirectory of --output. `runs.json` records the completed and the diverged runs and their options, so
+that the same command resumes. Runs with other options are never deleted: the command raises an error instead.
 """
 
 import dataclasses
@@ -25,10 +25,16 @@ from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
-from trainers.errors import StorageError, TrainingError
+from trainers.errors import DivergenceError, StorageError, TrainingError
 from trainers.finetuning.plan import FEATURES_NAME
 from trainers.finetuning.prepare import require_data_directory, run_once
-from trainers.finetuning.run_comparison import contents_of, differences, option_differences, rounding_differences
+from trainers.finetuning.run_comparison import (
+    contents_of,
+    differences,
+    differences_now,
+    option_differences,
+    rounding_differences,
+)
 from trainers.finetuning.tasks.task_names import check_task_options
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
@@ -103,6 +109,8 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
     # Errors of any run are raised before the first run starts.
     done = {name for name in runs if _is_done(output / name, outcomes.get(name), own[name], contents)}
     grid = None if keep_all else {"runs": sorted(runs), "best_metric": config.best_metric}
+    # Failed runs that are not recorded, so that the same command tries them again.
+    failed: dict[str, Any] = {}
     for number, (name, options) in enumerate(runs.items(), 1):
         if name in done:
             print_status(f"Run {number} of {len(runs)}: {name} (complete)")
@@ -119,11 +127,16 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         except StorageError:
             raise
         except TrainingError as error:
-            # A diverging learning rate is a result of the grid; an error of the first run affects all runs.
-            if number == 1 and not outcomes:
+            # A diverging learning rate is a result of the grid; another error of the first run affects all runs.
+            diverged = isinstance(error, DivergenceError)
+            if number == 1 and not outcomes and not diverged:
                 raise
             warn(f"{name} failed: {error}")
-            outcomes[name] = {**outcome, "metrics": None, "problem": str(error)}
+            outcome = {**outcome, "metrics": None, "problem": str(error)}
+            if not diverged:
+                failed[name] = outcome
+                continue
+            outcomes[name] = outcome
         else:
             if code:
                 return code
@@ -132,7 +145,8 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         _write(output, outcomes)
         if grid is not None:
             _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
-    return _report(config, output, [_outcome(name, outcomes[name]) for name in runs])
+    outcomes |= failed
+    return _report(config, output, [_outcome(output, name, outcomes[name]) for name in runs])
 
 
 def _command_of(runs: Iterable[str]) -> str:
@@ -198,7 +212,7 @@ def _is_done(
             differ = option_differences(record.options, options)
     else:
         # A stopped run, or one recorded by an older version with a digest only.
-        differ = [] if record is None else differences(record.options, {}, options, contents)
+        differ = [] if record is None else differences_now(record.options, config, contents)
     if differ:
         raise TrainingError(
             f"{directory} contains a run with other options: {', '.join(differ)}; use another --output, or the "
@@ -253,7 +267,7 @@ def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any
 
     Checkpoints of other commands (with other runs, another metric or --keep_runs) are kept.
     """
-    done = [_outcome(name, outcome) for name, outcome in outcomes.items()]
+    done = [_outcome(output, name, outcome) for name, outcome in outcomes.items()]
     if all(outcome.metrics is None for outcome in done):
         return
     results = summary(done, _metric(grid["best_metric"], output, done))
@@ -344,8 +358,9 @@ def _write(output: Path, outcomes: Mapping[str, Any]) -> None:
     write_atomic(output / FILE_NAME, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-def _outcome(name: str, outcome: Mapping[str, Any]) -> RunOutcome:
-    return RunOutcome(name, outcome["options"], outcome["metrics"], outcome["problem"])
+def _outcome(output: Path, name: str, outcome: Mapping[str, Any]) -> RunOutcome:
+    has_checkpoint = native.checkpoint(output / name) is not None
+    return RunOutcome(name, outcome["options"], outcome["metrics"], outcome["problem"], has_checkpoint=has_checkpoint)
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

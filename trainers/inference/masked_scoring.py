@@ -74,13 +74,16 @@ class MaskedScorer:
     def _chunk_scores(self, rows: Sequence[np.ndarray], whole_word: bool, report: Report | None) -> list[np.ndarray]:
         copies = distinct_copies(rows, self.vocabulary.mask_id, self.continues_word if whole_word else None)
         segments = [np.zeros_like(row) for row in copies.rows]
-        scores = np.zeros((len(copies.rows), max(map(len, copies.labels), default=1)), np.float32)
+        # Of all copies one after the other: a single copy may have most of the labels.
+        starts = np.cumsum([0, *map(len, copies.labels)])
+        scores = np.zeros(starts[-1], np.float32)
         for batch, found in self._labels.batches(copies.rows, segments, copies.positions, copies.labels):
-            scores[batch, : found.shape[1]] = found[: len(batch), : scores.shape[1]]
+            for index, of_copy in zip(batch, found, strict=False):  # A batch may be padded.
+                scores[starts[index] : starts[index + 1]] = of_copy[: len(copies.labels[index])]
             if report:
                 tokens = sum(len(copies.labels[index]) for index in batch)
                 report(tokens, sum(len(copies.rows[index]) for index in batch))
-        return [scores[place[:, 0], place[:, 1]] for place in copies.places]
+        return [scores[starts[place[:, 0]] + place[:, 1]] for place in copies.places]
 
     def predictions(
         self, rows: Sequence[np.ndarray], positions: Sequence[np.ndarray], labels: Sequence[np.ndarray]

@@ -41,7 +41,8 @@ class Predictor:
             pre-tokenized texts.
 
     Attributes:
-        cut: number of truncated texts so far; span and token classification models read windows instead.
+        cut: number of truncated texts so far, of a span model that of truncated questions; contexts and texts for token
+            classification are read in windows instead.
         doubtful: number of single texts so far for a model that probably reads pairs, or the reverse.
 
     Raises:
@@ -153,9 +154,18 @@ class Predictor:
                 row_logits[i] = values
         return row_logits
 
-    def _logits_of_texts(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[np.ndarray]:
+    def _logits_of_texts(
+        self, firsts: Sequence[str], seconds: Sequence[str | None], text_of_row: Sequence[int] | None = None
+    ) -> list[np.ndarray]:
+        """Return the logits of texts or pairs, and count the truncated texts.
+
+        Args:
+            firsts, seconds: as for `encode_texts`.
+            text_of_row: index of the text of each row; None where each row is a text.
+        """
         encoded = encode_texts(firsts, seconds, self.tokenizer, self.max_seq_length)
-        self.cut += int(encoded.truncated.sum())
+        rows = np.flatnonzero(encoded.truncated)
+        self.cut += len(rows if text_of_row is None else np.unique(np.asarray(text_of_row)[rows]))
         return self._logits(*encoded.by_row())
 
     def _pairs(self, texts: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -189,7 +199,8 @@ class Predictor:
     def _multiple_choice(self, texts: Sequence[str]) -> list[Answer]:
         split = [text.strip().split(PAIR_SEPARATOR) for text in texts]
         pairs = [(context, choice) for context, *choices in split for choice in choices]
-        logits = np.array(self._logits_of_texts(*_columns(pairs))).ravel()  # [choices of all]
+        text_of_row = [number for number, (_, *choices) in enumerate(split) for _ in choices]
+        logits = np.array(self._logits_of_texts(*_columns(pairs), text_of_row)).ravel()  # [choices of all]
         ends = np.cumsum([len(parts) - 1 for parts in split])
         answers = []
         for (context, *choices), values in zip(split, np.split(logits, ends[:-1]), strict=True):
@@ -207,6 +218,7 @@ class Predictor:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
         questions, contexts = _columns(pairs)
         spans = best_spans(self._logits, self.tokenizer, questions, contexts, self.max_seq_length)
+        self.cut += sum(span.question_truncated for span in spans)
         return [self._answer_span(*pair, span) for pair, span in zip(pairs, spans, strict=True)]
 
     def _answer_span(self, question: str, context: str, span: Span) -> Answer:

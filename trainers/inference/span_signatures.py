@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tokenizer.in_graph import InGraphTokenizer
 from tokenizer.vocabulary import Vocabulary
-from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, MAX_QUERY_LENGTH
+from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
 
 if TYPE_CHECKING:
     from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
@@ -44,7 +44,7 @@ def answer_spans(
         unanswerable questions, there is no answer where null_score - score exceeds a threshold. A context without
         tokens has the answer "", start and end -1, and null_score as its score.
     """
-    questions = tokenizer(question)[:, : min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)]  # [B, (S)]
+    questions = tokenizer(question)[:, : max_query_length(max_seq_length)]  # [B, (S)]
     tokens, starts, ends = tokenizer.with_offsets(context)  # [B, (S)]
     sizes, first_token = tf.cast(tokens.row_lengths(), tf.int32), tf.cast(tokens.row_starts(), tf.int32)  # [B]
     before = tf.cast(questions.row_lengths(), tf.int32) + 2  # [B], positions up to the context

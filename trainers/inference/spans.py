@@ -29,12 +29,14 @@ class Span(NamedTuple):
         score: sum of the start and the end logit; for a context without tokens `null_score`.
         null_score: sum of both logits of [CLS], minimized over the windows. For models trained with unanswerable
             questions, there is no answer where null_score - score exceeds a threshold.
+        question_truncated: whether the question was truncated.
     """
 
     start: int
     end: int
     score: float
     null_score: float
+    question_truncated: bool = False
 
 
 def best_spans(
@@ -50,13 +52,13 @@ def best_spans(
         logits: function of the token ids and the segment ids of W windows, int32 [S_i] each; returns the start and end
             logits of each, float32 [2, S_i or more].
         tokenizer: tokenizer of the model.
-        questions: N questions, truncated to 64 tokens, or to half of the window.
+        questions: N questions, truncated to `max_query_length` tokens.
         contexts: N contexts of any length, read in windows with a stride of 128 tokens.
         max_seq_length: tokens of a window, including question, [CLS] and [SEP].
     """
     question_ids, question_splits = tokenizer.encode_batch(questions)
     ids, splits, offsets = tokenizer.encode_batch_with_offsets(contexts)
-    query_length = min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)
+    query_length = max_query_length(max_seq_length)
     cls_id, sep_id = tokenizer.vocabulary.cls_id, tokenizer.vocabulary.sep_id
     bounds = list(itertools.pairwise(splits.tolist()))
     rows, segments = [], []
@@ -70,10 +72,17 @@ def best_spans(
             rows.append(row.astype(np.int32))
             segments.append((np.arange(len(row)) >= befores[-1]).astype(np.int32))
     window_logits = iter(logits(rows, segments))
-    return [
+    spans = [
         _best_span(list(itertools.islice(window_logits, len(of_question))), of_question, before, offsets[first:last])
         for of_question, before, (first, last) in zip(windows, befores, bounds, strict=True)
     ]
+    truncated = (np.diff(question_splits) > query_length).tolist()
+    return [span._replace(question_truncated=value) for span, value in zip(spans, truncated, strict=True)]
+
+
+def max_query_length(max_seq_length: int) -> int:
+    """Return the maximum number of tokens of a question: 64, or half of the window without [CLS] and two [SEP]."""
+    return min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)
 
 
 def context_windows(count: int, room: int) -> list[tuple[int, int]]:

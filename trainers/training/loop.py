@@ -15,7 +15,7 @@ from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best, record_if_improved
 from trainers.checkpoints.checkpoint_manager import Checkpoint, RetentionPolicy
 from trainers.data.batches import Batches, InputShard
-from trainers.errors import TrainingError
+from trainers.errors import DivergenceError, TrainingError
 from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from trainers.monitoring.throughput import StepCost
 from trainers.monitoring.training_monitor import TrainingMonitor
@@ -100,7 +100,8 @@ def train(
         checkpoint was saved. A signal in the last steps is returned too: what follows training must not run.
 
     Raises:
-        TrainingError: the loss or the gradient is NaN or infinite, or a checkpoint cannot be written.
+        DivergenceError: the loss or the gradient is NaN or infinite.
+        TrainingError: a checkpoint cannot be written, or an evaluation lacks the metric of the configuration.
     """
     run = _Run(trainer, stages, config, checkpoint_directory, monitor, evaluate)
     if run.evaluation_due(step):
@@ -163,7 +164,7 @@ class _Run:
             step, end: first step, and the step after the last one.
 
         Raises:
-            TrainingError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
+            DivergenceError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
         """
         if results.first_nonfinite >= 0 and not self.trainer.config.skip_nonfinite:
             raise _not_finite(results.first_nonfinite, self.checkpoint_directory)
@@ -283,10 +284,10 @@ def _next_stop(step: int, config: LoopConfig, monitor: TrainingMonitor) -> int:
     return min(monitor.next_report(step), *ends)
 
 
-def _not_finite(step: int, checkpoint_directory: Path) -> TrainingError:
+def _not_finite(step: int, checkpoint_directory: Path) -> DivergenceError:
     saved = checkpoint_manager.checkpoints(checkpoint_directory)
     last = f"the last checkpoint is {saved[-1].prefix}" if saved else "no checkpoint was saved"
-    return TrainingError(
+    return DivergenceError(
         f"loss or gradient is not finite at step {step}; {last}; train again with a lower --learning_rate or more "
         "--num_warmup_steps"
     )

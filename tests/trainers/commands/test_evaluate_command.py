@@ -134,6 +134,11 @@ def test_errors_are_one_line_and_leave_no_output(evaluate, inputs, tmp_path, cap
         (("--pairs", inputs / "long.tsv"), "long.tsv, line 1: a sentence has 32 tokens"),
         ((*pairs, "--max_seq_length", "19"), "invalid --max_seq_length 19: must be 3 to 18"),
         ((*pairs, "--output", inputs / "pairs.tsv", "--overwrite"), "is the same file as --pairs"),
+        (
+            ("--pairs", f"{inputs}/p*.tsv", "--output", inputs / "pairs.tsv", "--overwrite"),
+            "pairs.tsv is the same file",
+        ),
+        (("--texts", f"{inputs}/t*.txt", "--report", inputs / "text.txt", "--overwrite"), "text.txt is the same file"),
         ((*pairs, "--report", MODEL / "vocab.txt", "--overwrite"), "is a file of DIR"),
         ((*pairs, "--output", tmp_path / "none/out.json"), "directory"),
         ((*pairs, "--output", tmp_path / "o", "--report", tmp_path / "o"), "is the same file as --report"),

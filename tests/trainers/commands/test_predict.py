@@ -163,6 +163,10 @@ def test_choices(predictor):
         logits = np.array([model({n: v[None] for n, v in one.items()}) for one in inputs])[:, 0, 0]
         assert (answer["text"], answer["choices"], answer["choice"]) == (text, choices, logits.argmax())
         close(answer["probabilities"], softmax(logits))
+    # A text is counted once, not once per choice.
+    assert asking.cut == 1
+    answers(asking, [CHOICES[0], f"{'a ' * 90}||| a ||| b ||| all", f"a ||| {'b ' * 90} ||| b"])
+    assert asking.cut == 3
     with pytest.raises(TrainingError, match=r"line 1 has fewer than two choices: write 'text \|\|\| choice"):
         answers(asking, [CHOICES[0], "a ||| b"])
 
@@ -315,6 +319,20 @@ def called(capsys, *argv):
     capsys.readouterr()
     code = beambert.main(["predict", *map(str, argv)])
     return code, *capsys.readouterr()
+
+
+def test_truncated_questions_are_counted(folder, tmp_path, capsys):
+    lines = tmp_path / "questions.txt"
+    # 22 tokens are half of the window of 48 without [CLS] and two [SEP]; a long context is read in windows.
+    questions = ("a " * 22, "a " * 23, "a " * 70)
+    lines.write_text("".join(f"{question}||| {'human ' * 90}\n" for question in questions), encoding="utf-8")
+    flags = (folder / "span", "--input_file", lines, "--json", "--max_seq_length", LENGTH)
+    code, said, errors = called(capsys, *flags)
+    assert (code, len(said.splitlines())) == (0, 3)
+    assert "warning: 2 of 3 questions exceeded 22 tokens and were truncated\n" in errors
+    lines.write_text("".join(f"{'human ' * 90}\n" for _ in range(2)), encoding="utf-8")
+    assert "truncated" not in called(capsys, *flags, "--question", questions[0])[2]
+    assert "2 of 2 questions exceeded 22 tokens" in called(capsys, *flags, "--question", questions[1])[2]
 
 
 def test_output_for_a_terminal(folder, capsys):

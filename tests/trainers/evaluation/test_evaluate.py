@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -88,6 +89,33 @@ def test_log_probabilities_are_those_of_a_slow_loop(model, whole_word, batch_siz
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert max(np.abs(scores).max() for scores in wanted) > 3
+
+
+def test_memory_is_linear_in_the_number_of_scores(model, monkeypatch):
+    rng = np.random.default_rng(1)
+    # All words of one token have the same copy, with as many labels.
+    lengths = [1] * 3000 + [5] * 3000
+    rows = [np.array([2, *rng.integers(5, len(model.vocabulary), size), 3], np.int32) for size in lengths]
+    scorer = MaskedScorer(model, 18)
+
+    def batches(copies, segments, positions, labels):
+        order = rng.permutation(len(copies)).tolist()
+        for batch in (order[start : start + 100] for start in range(0, len(order), 100)):
+            found = np.zeros((len(batch) + 1, max(len(labels[index]) for index in batch)), np.float32)
+            for row, index in enumerate(batch):
+                found[row, : len(labels[index])] = labels[index]
+            yield batch, found
+
+    monkeypatch.setattr(scorer._labels, "batches", batches)
+    tracemalloc.start()
+    scores = scorer.token_log_probabilities(rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    for row, of_row in zip(rows, scores, strict=True):
+        assert of_row.dtype == np.float32
+        assert of_row.tolist() == row[1:-1].tolist()
+    # A matrix of copies and labels has 12,000 x 3,000 numbers.
+    assert peak < 50e6
 
 
 def test_the_variants_differ_in_words_of_several_tokens_only(model):

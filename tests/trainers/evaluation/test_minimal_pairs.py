@@ -1,6 +1,8 @@
 """Test reading the layouts of minimal pairs, and sampling pairs."""
 
 import json
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -60,10 +62,27 @@ def test_tsv_has_the_good_sentence_first(tmp_path):
     ]
 
 
-def test_tsv_with_the_column_names_of_blimp(tmp_path):
+@pytest.mark.parametrize(
+    "header",
+    [
+        "sentence_good\tsentence_bad",
+        "Good sentence\tBad sentence\tUID",
+        "good\tbad\tcategory\tfield",
+        "Grammatical\tUngrammatical",
+        " acceptable sentences\tunacceptable sentences",
+    ],
+)
+def test_tsv_with_other_column_names(tmp_path, header):
     path = tmp_path / "mine.tsv"
-    path.write_text("sentence_good\tsentence_bad\na\tb\n", encoding="utf-8")
+    path.write_text(f"{header}\na\tb\n", encoding="utf-8")
     assert [pair[:2] for pair in read(path)] == [("a", "b")]
+
+
+def test_sentences_that_begin_like_a_header_are_a_pair(tmp_path):
+    path = tmp_path / "mine.tsv"
+    for row in ("Good dogs run.\tBad dogs runs.", "good\tgoodest", "good\tbadly\tword_form"):
+        path.write_text(f"{row}\n", encoding="utf-8")
+        assert ["\t".join(pair[:2]) for pair in read(path)] == ["\t".join(row.split("\t")[:2])]
 
 
 def test_a_file_under_two_spellings_is_read_once(tmp_path, monkeypatch):
@@ -82,6 +101,10 @@ def test_a_file_under_two_spellings_is_read_once(tmp_path, monkeypatch):
         ("a.tsv", "one\n", "a.tsv, line 1 has 1 columns"),
         ("a.tsv", "a\tb\tc\td\te\n", "a.tsv, line 1 has 5 columns"),
         ("a.tsv", "a\tb\na\t \n", "a.tsv, line 2: a sentence is empty"),
+        ("a.tsv", "bad\tgood\nb\ta\n", "a.tsv, line 1 is a header with the columns bad, good: must be good, bad"),
+        ("a.tsv", "Sentence_bad\tsentence_good\tUID\nb\ta\tp\n", "a.tsv, line 1 is a header"),
+        ("a.tsv", "uid\tgood\tbad\np\ta\tb\n", "a.tsv, line 1 is a header"),
+        ("a.tsv", "wrong\tright\tParadigm\nb\ta\tp\n", "a.tsv, line 1 is a header"),
         ("a.jsonl", "{}\n", "a.jsonl, line 1: .*sentence_good"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1: "),
         ("a.jsonl", blimp_line() + blimp_line(sentence_bad=None), "a.jsonl, line 2: sentence_bad"),
@@ -129,6 +152,20 @@ def test_directories_and_patterns(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskDataError, match=r"is an empty directory, but no \.jsonl, \.txt or \.tsv file"):
         read(tmp_path / "empty")
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the filesystem requires UTF-8 names")
+def test_names_that_are_not_utf8_are_escaped_in_paradigms(tmp_path):
+    zorro, blimp = (os.fsencode(tmp_path) + name for name in (b"/f\xe9ld-caf\xe9.txt", b"/caf\xe9.jsonl"))
+    for path, content in ((zorro, "bad\ngood\n"), (blimp, blimp_line(UID=None))):
+        Path(os.fsdecode(path)).write_text(content, encoding="utf-8")
+    (tmp_path / "caf\u00e9.tsv").write_text("a\tb\n", encoding="utf-8")
+    names = [pair[2:4] for pair in read_pairs("--pairs", [f"{tmp_path}/*"])]
+    assert sorted(names) == [
+        ("caf\\xe9", "subject_verb_agreement"),
+        ("caf\u00e9", ""),
+        ("f\\xe9ld-caf\\xe9", "f\\xe9ld"),
+    ]
 
 
 def test_a_sample_is_even_and_depends_on_the_sentences_alone():

@@ -12,7 +12,7 @@ import pytest
 
 import beambert
 from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning import finetune_flags, run_comparison
+from trainers.finetuning import finetune_flags, run_comparison, sweep
 
 EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
 
@@ -141,6 +141,48 @@ def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_pat
     assert kept() >= both
     assert len(kept()) <= 4
     assert "Best         " in capsys.readouterr().out
+
+
+def test_tune_keeps_the_checkpoints_of_a_tie_in_any_order_of_the_grid(rte, initial, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "output"
+
+    def tune(rates):
+        argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
+        argv += ["--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", "--warmup_proportion", "0"]
+        return beambert.main([*argv, "--learning_rates", rates])
+
+    run_once = sweep.run_once
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "run_once", lambda config: 130 if config.learning_rate > 1 else run_once(config))
+        # Rates so small that both runs have the same score.
+        assert tune("1e-12,2e-12,1e30") == 130
+    for rates in ("1e30,2e-12,1e-12", "2e-12,1e-12,1e30"):
+        assert tune(rates) == 0
+        captured = capsys.readouterr()
+        assert f"Best         {output}/batch8-lr1e-12-epochs1\n" in captured.out
+        assert "were removed" not in captured.err
+        assert {path.parents[1].name for path in output.glob("*/checkpoints/*.index")} == {"batch8-lr1e-12-epochs1"}
+    assert captured.out.count("(batch8-lr1e-12-epochs1)") == 1
+
+
+def test_a_stopped_run_resumes_with_the_same_files_under_another_path(output, rte, initial, tmp_path, capsys):
+    outcomes = json.loads((output / "runs.json").read_text())
+    del outcomes["seed-8"]
+    (output / "runs.json").write_text(json.dumps(outcomes))
+    moved = shutil.copytree(rte, tmp_path / "moved")
+    model = shutil.copytree(initial, tmp_path / "model")
+    before = tree(output)
+    # Other files are refused.
+    text = (moved / "dev.tsv").read_text(encoding="utf-8")
+    (moved / "dev.tsv").write_text(text.replace("a", "e"), encoding="utf-8")
+    assert seeds(moved, model, output) == 1
+    assert f"--data_dir ({rte} before, {moved} now)" in capsys.readouterr().err
+    assert tree(output) == before
+    (moved / "dev.tsv").write_text(text, encoding="utf-8")
+    assert seeds(moved, model, output, "--learning_rate", "1e-3") == 1
+    assert "seed-7 contains a run with other options: --learning_rate" in capsys.readouterr().err
+    assert seeds(moved, model, output) == 0
+    assert list(json.loads((output / "runs.json").read_text())) == ["seed-7", "seed-8"]
 
 
 def asked(*flags):

@@ -8,6 +8,7 @@ import pytest
 import beambert
 from bert_model.checkpoints import tf1
 from trainers.commands.tune import TuneConfig
+from trainers.errors import TrainingError
 from trainers.finetuning import sweep
 
 
@@ -72,8 +73,9 @@ def test_grid_resumes_with_missing_runs_and_keeps_the_best(rte, initial, tmp_pat
     assert len(list((output / "features").iterdir())) == 2
 
 
-def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, capsys):
-    rates = ["--learning_rates", "1e-3,1e30", "--warmup_proportion", "0"]
+@pytest.mark.parametrize("rates", ["1e-3,1e30", "1e30,1e-3"])
+def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, capsys, rates):
+    rates = ["--learning_rates", rates, "--warmup_proportion", "0"]
     assert tune(rte, initial, tmp_path, *rates) == 0
     captured = capsys.readouterr()
     assert "failed" in captured.out
@@ -81,6 +83,25 @@ def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, caps
     outcome = json.loads((tmp_path / "output" / "runs.json").read_text())["batch8-lr1e+30-epochs1"]
     assert outcome["metrics"] is None
     assert "not finite" in (tmp_path / "output" / "report.html").read_text()
+
+
+def test_a_run_that_fails_for_another_reason_is_tried_again(rte, initial, tmp_path, capsys, monkeypatch):
+    run_once = sweep.run_once
+
+    def out_of_memory(config):
+        if config.learning_rate == 1e-4:
+            raise TrainingError("out of memory")
+        return run_once(config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "run_once", out_of_memory)
+        assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 0
+    assert "batch8-lr0.0001-epochs1 failed: out of memory" in capsys.readouterr().err
+    assert "out of memory" in (tmp_path / "output" / "report.html").read_text()
+    assert list(json.loads((tmp_path / "output" / "runs.json").read_text())) == ["batch8-lr0.001-epochs1"]
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 0
+    outcomes = json.loads((tmp_path / "output" / "runs.json").read_text())
+    assert outcomes["batch8-lr0.0001-epochs1"]["problem"] is None
 
 
 def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
