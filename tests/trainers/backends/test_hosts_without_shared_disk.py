@@ -31,7 +31,7 @@ FINETUNE += ["--eval_steps", "4", "--early_stopping", "2", "--do_train", "--do_e
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Directories of two hosts with the same inputs."""
+    """Directories of two hosts with the same inputs, except for the initial weights, which the chief sends."""
     first, second = (tmp_path_factory.mktemp(f"host{number}") for number in range(2))
     write_dataset(first / "data")
     (first / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
@@ -39,6 +39,8 @@ def hosts(tmp_path_factory):
     (first / "rte").mkdir()
     write_pairs(first / "rte", ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
     shutil.copytree(first, second, dirs_exist_ok=True)
+    shutil.rmtree(second / "pretrained")
+    write_model(second / "pretrained", seed=1)
     return first, second
 
 
