@@ -86,7 +86,7 @@ def train_evaluate_predict(plan: FinetuningPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
-        check_agreement(distribution, plan.record)
+        check_agreement(distribution, plan.record, plan.model_config, causal_attention=plan.causal_attention)
         return FinetuningRun(plan, distribution).run()
 
 

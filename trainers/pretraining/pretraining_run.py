@@ -68,7 +68,7 @@ def train_and_evaluate(plan: PretrainingPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors():
-        check_agreement(distribution, plan.record)
+        check_agreement(distribution, plan.record, plan.model_config, causal_attention=plan.causal_attention)
         run = PretrainingRun(plan, distribution)
         if plan.needs_steps:
             run.fix_steps()
