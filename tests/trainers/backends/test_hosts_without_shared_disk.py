@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from bert_model.checkpoints import native
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import free_address
@@ -27,9 +28,9 @@ from trainers.training.chief_checkpoints import decided_by_chief
 from trainers.training.process_agreement import check_agreement
 from trainers.training.run_manifest import RunRecord
 
-PRETRAIN = ["pretrain", "--backend", "jax", "--data", "data", "--model", "model.json", "--output", "run"]
-PRETRAIN += ["--num_train_steps", "60", "--train_batch_size", "8", "--save_checkpoints_steps", "30"]
-PRETRAIN += ["--eval_batch_size", "4", "--eval_steps", "20"]
+PRETRAIN = ["pretrain", "--backend", "jax", "--data", "data", "--init_checkpoint", "initial"]
+PRETRAIN += ["--output", "run", "--num_train_steps", "60", "--train_batch_size", "8"]
+PRETRAIN += ["--save_checkpoints_steps", "30", "--eval_batch_size", "4", "--eval_steps", "20"]
 FINETUNE = ["finetune", "rte", "--backend", "jax", "--data_dir", "rte", "--init_checkpoint", "pretrained"]
 FINETUNE += ["--output", "model", "--max_seq_length", "60", "--train_batch_size", "4", "--num_train_epochs", "2"]
 FINETUNE += ["--eval_steps", "4", "--early_stopping", "2", "--do_train", "--do_eval", "--do_predict"]
@@ -40,14 +41,21 @@ def hosts(tmp_path_factory):
     """Directories of two hosts with the same inputs, except for the initial weights, which the chief sends."""
     first, second = (tmp_path_factory.mktemp(f"host{number}") for number in range(2))
     write_dataset(first / "data")
-    (first / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
-    write_model(first / "pretrained")
+    write_models(first, seed=0)
     (first / "rte").mkdir()
     write_pairs(first / "rte", ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
     shutil.copytree(first, second, dirs_exist_ok=True)
-    shutil.rmtree(second / "pretrained")
-    write_model(second / "pretrained", seed=1)
+    for name in ("initial", "pretrained"):
+        shutil.rmtree(second / name)
+    write_models(second, seed=1)
     return first, second
+
+
+def write_models(host, seed):
+    """Write the initial models of both commands."""
+    write_model(host / "pretrained", seed=seed)
+    write_model(host / "initial", config=SMALLEST, seed=seed)
+    shutil.copy(host / "data" / native.VOCAB_FILE_NAME, host / "initial")
 
 
 def start(hosts, command):
