@@ -38,6 +38,7 @@ def write_model(
     multi_label: bool = False,
     config: BertConfig = CONFIG,
     nan_in: str | None = None,
+    seed: int = 0,
 ) -> Path:
     """Write a native model.
 
@@ -49,9 +50,10 @@ def write_model(
         causal_attention, multi_label: as for `ModelRecord`.
         config: configuration of the model.
         nan_in: TF1 name of a weight whose first element is NaN.
+        seed: seed of the weights.
     """
     directory.mkdir()
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     num_labels = len(labels) if labels else None
     tensors = {}
     for name in variable_names(config, task, num_labels):

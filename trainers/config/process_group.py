@@ -36,7 +36,8 @@ def runs_several_processes(environment: Mapping[str, str]) -> bool:
 
 
 def _index_of_process(environment: Mapping[str, str]) -> int:
-    for name in ("TPU_WORKER_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+    # The last one is that of an indexed job of Kubernetes.
+    for name in ("TPU_WORKER_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX"):
         if environment.get(name, "").isdigit():
             # The first host of the first slice is the chief.
             return int(environment[name]) + int(environment.get("MEGASCALE_SLICE_ID") or 0)

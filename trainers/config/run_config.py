@@ -85,7 +85,7 @@ class RunConfig(FlagConfig):
 
         Raises:
             TrainingError: a TPU flag with another strategy, or without --tpu_name; an incomplete group of processes;
-                a flag that requires another backend or learning-rate schedule.
+                several processes with a single device; a flag that requires another backend or learning-rate schedule.
         """
         # Raises for an option of another schedule.
         _ = self.learning_rate_schedule
@@ -103,6 +103,11 @@ class RunConfig(FlagConfig):
             raise TrainingError(
                 f"invalid --process_id {self.process_id}: must be from 0 to {self.num_processes - 1} with "
                 f"--num_processes {self.num_processes}"
+            )
+        if self.strategy == "single" and self.num_processes is not None and self.num_processes > 1:
+            raise TrainingError(
+                f"invalid --strategy single with --num_processes {self.num_processes}: it is the first device of each "
+                "process, without an exchange of gradients; omit --strategy, or start a single process"
             )
         for name in _TPU_FLAGS:
             if getattr(self, name) is None:

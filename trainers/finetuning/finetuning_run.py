@@ -48,7 +48,7 @@ from trainers.optimization.schedule import Stage, check_batch_sizes
 from trainers.run_report.run_report import write_report
 from trainers.run_report.run_warnings import EVALUATION_NAME
 from trainers.training import run_manifest
-from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
+from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore, send
 from trainers.training.loop import TrainData, record_evaluation, train
 from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
@@ -86,7 +86,7 @@ def train_evaluate_predict(plan: FinetuningPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors(), directory_errors(plan.output, plan.record, is_chief=distribution.is_chief):
-        check_agreement(distribution, plan.record)
+        check_agreement(distribution, plan.record, plan.model_config, causal_attention=plan.causal_attention)
         return FinetuningRun(plan, distribution).run()
 
 
@@ -267,6 +267,7 @@ class FinetuningRun:
             if self.plan.initial is None:
                 raise TrainingError(f"{self.output} contains no checkpoint: train the model with --do_train")
             self._load_initial()
+            send(self.distribution, self.variables)
             return None
         checkpoint = Checkpoint.of_step(self.checkpoint_directory, restored_step)
         restore(self.distribution, checkpoint, self.variables, self.task.vocab_size)
@@ -334,6 +335,9 @@ class FinetuningRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
+        if config.init_checkpoint:
+            # The files of the other processes may differ.
+            send(self.distribution, self.variables)
         parameters = sum(math.prod(variable.shape) for variable in self.task.variables.values())
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(

@@ -35,7 +35,7 @@ from trainers.pretraining.plan import PretrainingPlan
 from trainers.pretraining.pretrain_flags import DEFAULT_MODEL
 from trainers.training import run_manifest
 from trainers.training.run_files import model_of_run
-from trainers.training.run_lock import run_lock
+from trainers.training.run_lock import is_chief, run_lock
 from trainers.training.run_manifest import RunRecord
 
 # Number of steps of a plan before the speed is measured; its stages are the inputs of the measurement.
@@ -161,14 +161,15 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
         return dataclasses.replace(config, num_train_steps=old.stages[-1].end_step), False
     if config.max_train_time is None:
         return dataclasses.replace(config, num_train_steps=config.num_train_steps or DEFAULT_TRAIN_STEPS), False
-    steps = None if old is None else old.stages[-1].end_step
-    if old is not None and old.options.get("max_train_time") == config.max_train_time:
-        return dataclasses.replace(config, num_train_steps=steps), False
-    if run_manifest.last_step(output) is not None and config.do_train:
-        raise TrainingError(
-            f"invalid --max_train_time: {output} contains a run of {steps} steps, which were "
-            "fixed when it started; omit the flag, and give --num_train_steps to extend the run"
-        )
+    if run_manifest.last_step(output) is not None:
+        steps = None if old is None else old.stages[-1].end_step
+        if old is not None and old.options.get("max_train_time") == config.max_train_time:
+            return dataclasses.replace(config, num_train_steps=steps), False
+        if config.do_train:
+            raise TrainingError(
+                f"invalid --max_train_time: {output} contains a run of {steps} steps, which were "
+                "fixed when it started; omit the flag, and give --num_train_steps to extend the run"
+            )
     return dataclasses.replace(config, num_train_steps=_PROVISIONAL_STEPS), config.do_train
 
 
@@ -266,6 +267,11 @@ def _check_old_run(plan: PretrainingPlan, old: RunRecord | None) -> None:
             print_status(line)
         _print_decay(plan, old, step)
     elif not do_train and old is None:
+        if not is_chief(plan.config):
+            raise TrainingError(
+                f"--output {output} contains no run to evaluate on this machine: copy run.json, bert_config.json and "
+                "beambert.json of the first process's --output to it, or evaluate with a single process"
+            )
         raise TrainingError(
             f"--output {output} contains no run to evaluate; train with --do_train, or give the --output of a run"
         )

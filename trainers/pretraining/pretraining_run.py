@@ -36,7 +36,7 @@ from trainers.pretraining.time_budget import print_time_left, with_measured_step
 from trainers.pretraining.validation import Validation
 from trainers.run_report.run_report import write_report
 from trainers.training import run_manifest
-from trainers.training.chief_checkpoints import last_checkpoint, restore
+from trainers.training.chief_checkpoints import last_checkpoint, restore, send
 from trainers.training.loop import TrainData, record_evaluation, train
 from trainers.training.process_agreement import check_agreement
 from trainers.training.run_files import (
@@ -68,7 +68,7 @@ def train_and_evaluate(plan: PretrainingPlan) -> int:
     distribution = open_devices(plan.config)
     check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
     with distribution.machine_errors():
-        check_agreement(distribution, plan.record)
+        check_agreement(distribution, plan.record, plan.model_config, causal_attention=plan.causal_attention)
         run = PretrainingRun(plan, distribution)
         if plan.needs_steps:
             run.fix_steps()
@@ -231,6 +231,9 @@ class PretrainingRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
+        if self.config.init_checkpoint:
+            # The files of the other processes may differ.
+            send(self.distribution, self.task.variables)
         parameters = sum(math.prod(variable.shape) for variable in self.task.variables.values())
         batches = " then ".join(
             f"{stage.batch_size} sequences of length {plan.datasets[stage.data].max_seq_length}"

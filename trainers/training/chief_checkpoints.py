@@ -1,4 +1,4 @@
-"""Read checkpoints on the chief and send them to the other processes, which need not see its disk."""
+"""Read checkpoints on the chief and send weights to the other processes, which need not see its disk."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -68,11 +68,23 @@ def restore(
         TrainingError: the checkpoint cannot be read, lacks a variable or has it with another shape.
     """
     decided_by_chief(distribution, lambda: checkpoint_manager.restore(checkpoint.prefix, variables, vocab_size))
+    send(distribution, variables)
+
+
+def send(distribution: Distribution, variables: Mapping[str, Variable]) -> None:
+    """Assign the values of the chief to the variables of all processes.
+
+    Args:
+        distribution: the devices.
+        variables: float32 variables by name; on the chief none is sharded over processes.
+    """
     if not distribution.several_processes:
         return
     for name in sorted(variables):
         variable = variables[name]
-        # As integers, because a sum over processes would change the sign of -0.0.
-        bits = distribution.from_chief(variable.numpy().view(np.int32))
+        # As integers, because a sum over processes would change the sign of -0.0. The other processes may have only
+        # parts of a sharded value, and send zeros.
+        sent = variable.numpy().view(np.int32) if distribution.is_chief else np.zeros(variable.shape, np.int32)
+        bits = distribution.from_chief(sent)
         if not distribution.is_chief:
             variable.assign(bits.view(np.float32))

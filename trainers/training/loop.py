@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from trainers.backends.backend import StepResults, Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best, record_if_improved
@@ -181,8 +183,12 @@ class _Run:
         return results.stop_votes > 0 or (is_single and signal_number is not None)
 
     def late_signal(self, step: int, signal_number: int | None) -> int | None:
-        """Return the signal that a single process received after its last steps; several have no further vote."""
-        if signal_number is None or self.trainer.distribution.several_processes:
+        """Return the signal that this process or another one received during the last steps; all must call this."""
+        distribution = self.trainer.distribution
+        if distribution.several_processes:
+            votes = distribution.gathered(np.array([signal_number is not None], np.int32))
+            signal_number = (signal_number or signal.SIGTERM) if votes.any() else None
+        if signal_number is None:
             return None
         _print_stopped(step, Checkpoint.of_step(self.checkpoint_directory, step).prefix)
         return signal_number

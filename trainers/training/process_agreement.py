@@ -1,5 +1,6 @@
-"""Check that all processes that train together have the same data, options, code and packages."""
+"""Check that all processes that train together have the same data, model, options, code and packages."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_model.config import BertConfig
 from trainers.backends.backend import Distribution
 from trainers.errors import TrainingError
 from trainers.training.run_manifest import RunRecord
@@ -17,18 +19,27 @@ _OWN_OPTIONS = ("process_id",)
 # What to do about a difference, by its name.
 _REMEDIES = {
     "data": "copy the same data to every machine",
+    "model": "give the same --model to every process, also to resume a run whose --output is not on every machine",
+    "steps": (
+        "give the same flags to every process; to resume a run of --max_train_time whose --output is not on every "
+        "machine, give the --num_train_steps recorded in its run.json instead"
+    ),
     "options": "give the same flags to every process, except --process_id",
     "code": "install the same version of beambert on every machine",
     "packages": "install the same Python and packages on every machine",
 }
 
 
-def check_agreement(distribution: Distribution, record: RunRecord) -> None:
-    """Check that all processes have the same data, options, code and packages.
+def check_agreement(
+    distribution: Distribution, record: RunRecord, model_config: BertConfig, *, causal_attention: bool
+) -> None:
+    """Check that all processes have the same data, model, options, code and packages.
 
     Args:
         distribution: the devices; with a single process, nothing is checked.
         record: content of `run.json`.
+        model_config: configuration of the model.
+        causal_attention: whether the model has causal attention.
 
     Raises:
         TrainingError: a process differs from the first one.
@@ -37,7 +48,9 @@ def check_agreement(distribution: Distribution, record: RunRecord) -> None:
         return
     options = {name: value for name, value in record.options.items() if name not in _OWN_OPTIONS}
     parts: Mapping[str, Any] = {
-        "data": (record.data_fingerprints, record.vocab_sha256, record.stages),
+        "data": (record.data_fingerprints, record.vocab_sha256),
+        "model": (dataclasses.asdict(model_config), causal_attention),
+        "steps": record.stages,
         "options": options,
         "code": _code_digest(Path(__file__).parents[2]),
         "packages": record.versions,

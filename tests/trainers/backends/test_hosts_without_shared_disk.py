@@ -1,5 +1,6 @@
 """Tests of processes without a shared disk that train, resume, evaluate and predict: only the chief has the files."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from bert_model.checkpoints import native
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import free_address
@@ -18,12 +20,17 @@ from tests.trainers.backends.pretraining_cluster import variables
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 from tests.trainers.random_models import write_model
+from trainers.config.pretrain_config import PretrainConfig
 from trainers.errors import StorageError, TrainingError
+from trainers.optimization.schedule import Stage
+from trainers.pretraining import prepare
 from trainers.training.chief_checkpoints import decided_by_chief
+from trainers.training.process_agreement import check_agreement
+from trainers.training.run_manifest import RunRecord
 
-PRETRAIN = ["pretrain", "--backend", "jax", "--data", "data", "--model", "model.json", "--output", "run"]
-PRETRAIN += ["--num_train_steps", "60", "--train_batch_size", "8", "--save_checkpoints_steps", "30"]
-PRETRAIN += ["--eval_batch_size", "4", "--eval_steps", "20"]
+PRETRAIN = ["pretrain", "--backend", "jax", "--data", "data", "--init_checkpoint", "initial"]
+PRETRAIN += ["--output", "run", "--num_train_steps", "60", "--train_batch_size", "8"]
+PRETRAIN += ["--save_checkpoints_steps", "30", "--eval_batch_size", "4", "--eval_steps", "20"]
 FINETUNE = ["finetune", "rte", "--backend", "jax", "--data_dir", "rte", "--init_checkpoint", "pretrained"]
 FINETUNE += ["--output", "model", "--max_seq_length", "60", "--train_batch_size", "4", "--num_train_epochs", "2"]
 FINETUNE += ["--eval_steps", "4", "--early_stopping", "2", "--do_train", "--do_eval", "--do_predict"]
@@ -31,15 +38,24 @@ FINETUNE += ["--eval_steps", "4", "--early_stopping", "2", "--do_train", "--do_e
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    """Directories of two hosts with the same inputs."""
+    """Directories of two hosts with the same inputs, except for the initial weights, which the chief sends."""
     first, second = (tmp_path_factory.mktemp(f"host{number}") for number in range(2))
     write_dataset(first / "data")
-    (first / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
-    write_model(first / "pretrained")
+    write_models(first, seed=0)
     (first / "rte").mkdir()
     write_pairs(first / "rte", ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
     shutil.copytree(first, second, dirs_exist_ok=True)
+    for name in ("initial", "pretrained"):
+        shutil.rmtree(second / name)
+    write_models(second, seed=1)
     return first, second
+
+
+def write_models(host, seed):
+    """Write the initial models of both commands."""
+    write_model(host / "pretrained", seed=seed)
+    write_model(host / "initial", config=SMALLEST, seed=seed)
+    shutil.copy(host / "data" / native.VOCAB_FILE_NAME, host / "initial")
 
 
 def start(hosts, command):
@@ -163,3 +179,57 @@ def test_a_single_process_decides_itself():
     process.several_processes = False
     assert decided_by_chief(process, lambda: 5) == 5
     assert process.sent == []
+
+
+class Processes:
+    """Two processes, of which the first one calls first."""
+
+    several_processes = True
+
+    def __init__(self):
+        self.first = None
+
+    def gathered(self, values):
+        self.first = values if self.first is None else self.first
+        return np.stack((self.first, values))
+
+
+RECORD = RunRecord(("a" * 64,), "b" * 64, True, 32, (Stage(0, 8, 0, 3000, 0),), {"seed": 1}, {"python": "3.12"})
+# A process that does not find the run in --output measures the speed again, and takes the default model.
+PROVISIONAL = dataclasses.replace(RECORD, stages=(Stage(0, 8, 0, 1_000_000, 0),), options={"seed": 1, "steps": 10**6})
+OTHER_SIZE = dataclasses.replace(SMALLEST, hidden_size=128)
+
+
+@pytest.mark.parametrize(
+    ("record", "model", "causal", "message"),
+    [
+        (dataclasses.replace(RECORD, data_fingerprints=("c" * 64,)), SMALLEST, False, "data: copy the same data"),
+        (
+            PROVISIONAL,
+            SMALLEST,
+            False,
+            "steps: give the same flags .*, give the --num_train_steps recorded in its run.",
+        ),
+        (PROVISIONAL, OTHER_SIZE, False, "model: give the same --model to every process, also to resume a run"),
+        (RECORD, SMALLEST, True, "model: "),
+        (dataclasses.replace(RECORD, options={"seed": 2}), SMALLEST, False, "options: give the same flags"),
+    ],
+)
+def test_a_difference_between_processes_is_named(record, model, causal, message):
+    processes = Processes()
+    check_agreement(processes, RECORD, SMALLEST, causal_attention=False)
+    check_agreement(processes, RECORD, SMALLEST, causal_attention=False)
+    with pytest.raises(TrainingError, match=f"^process 1 and process 0 differ in {message}"):
+        check_agreement(processes, record, model, causal_attention=causal)
+
+
+def test_a_host_without_the_run_cannot_evaluate(hosts, monkeypatch):
+    monkeypatch.chdir(hosts[1])
+    monkeypatch.setattr(prepare, "choose_backend", lambda name: name)
+    group = {"coordinator_address": "localhost:1", "num_processes": 2, "process_id": 1}
+    config = PretrainConfig(output="absent", data=("data",), backend="jax", do_eval=True, **group)
+    with pytest.raises(
+        TrainingError, match=r"no run to evaluate on this machine: copy run\.json, bert_config\.json and "
+    ):
+        prepare.run_pretraining(config)
+    assert not (hosts[1] / "absent").exists()

@@ -1,9 +1,11 @@
 """Test that JAX computes the same steps on any number of devices and processes, also after kills and signals."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from tests.conftest import ROOT, with_slow
 from tests.trainers.backends.device_runs import assert_same_update, free_address, made, results, start
 from tests.trainers.backends.pretraining_cluster import SLOW_DISK, Cluster, variables, write_inputs
+from trainers.backends.jax.distribution import check_equal_devices
+from trainers.errors import TrainingError
 
 CASES = ({"dropout": 0.1}, {"accumulation": 2, "dropout": 0.1}, {"optimizer": "lamb"})
 
@@ -43,6 +47,48 @@ def test_several_processes_make_the_update_of_one(tmp_path, one_device, processe
     ]
     for process, output in zip(running, outputs, strict=True):
         assert_same_update(one_device[0], results(process, output, 1)[0])
+
+
+@pytest.fixture(scope="module")
+def exchanged(tmp_path_factory):
+    """What each of two processes has after they exchanged values."""
+    directory = tmp_path_factory.mktemp("exchanged")
+    program, address = Path(__file__).with_name("exchanged_values.py"), free_address()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), address, "2", str(index), str(directory)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    logs = [process.communicate(timeout=600)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], logs
+    return [json.loads((directory / f"{index}.json").read_text(encoding="utf-8")) for index in range(2)]
+
+
+def test_a_single_device_is_refused_for_several_processes(exchanged):
+    # Each process would train on its part of every batch, without the gradients of the others.
+    message = "invalid --strategy single with 2 processes: it is the first device of each, without an exchange of "
+    assert all(values["single"].startswith(message) for values in exchanged)
+
+
+def test_all_processes_get_the_initial_weights_of_the_chief(exchanged):
+    expected = np.array([-0.0, 1.5, 0], np.float32).view(np.int32).tolist()
+    assert [values["sent"] for values in exchanged] == [expected, expected]
+
+
+def test_sharded_slots_are_restored_in_all_processes(exchanged):
+    # As --max_train_time does after the measured steps.
+    expected = {"kernel": [1.0], "kernel/adam_m": [0.0], "kernel/adam_v": [0.0]}
+    assert [values["restored"] for values in exchanged] == [expected, expected]
+
+
+def test_processes_with_different_numbers_of_devices_are_refused():
+    check_equal_devices([0, 0, 1, 1])
+    with pytest.raises(TrainingError, match=r"^process 0 has 1 device, process 1 has 3: start every process with the "):
+        check_equal_devices([0, 1, 1, 1])
 
 
 @pytest.fixture(scope="module")

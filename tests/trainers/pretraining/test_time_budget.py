@@ -4,6 +4,7 @@ The run then equals a run with that --num_train_steps.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 
@@ -13,8 +14,10 @@ import tensorflow as tf
 
 from trainers.errors import TrainingError
 from trainers.optimization.schedule import Stage
+from trainers.pretraining import prepare
 from trainers.pretraining.prepare import run_pretraining
 from trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
+from trainers.training.run_manifest import RunRecord
 
 COSTS = RunCosts({(0, 8): StageCost(0.5, 3.0), (1, 4): StageCost(2.0, 7.0)}, 1.0, 10.0)
 
@@ -104,6 +107,22 @@ def test_a_timed_run_equals_a_run_with_its_recorded_number_of_steps(tmp_path, op
     # A different time would require a different schedule.
     with pytest.raises(TrainingError, match=rf"contains a run of {steps} steps, .* give --num_train_steps to extend"):
         run_pretraining(without_steps(options("--output", str(tmp_path / "timed"), "--max_train_time", "30s")))
+
+
+def test_an_attempt_without_a_checkpoint_is_measured_again(tmp_path, options):
+    # The next command may have another model or batch size, whose steps take another time.
+    budget = without_steps(options("--max_train_time", "2h", "--do_train"))
+    digest = hashlib.sha256(b"").hexdigest()
+    old = RunRecord((digest,), digest, True, 32, (Stage(0, 4, 0, 3000, 0),), {"max_train_time": 7200.0}, {})
+    config, needs_steps = prepare._with_steps(budget, tmp_path, old)
+    assert needs_steps
+    assert config.num_train_steps == prepare._PROVISIONAL_STEPS
+    (tmp_path / "checkpoints").mkdir()
+    for suffix in ("index", "data-00000-of-00001"):
+        (tmp_path / f"checkpoints/model.ckpt-20.{suffix}").touch()
+    config, needs_steps = prepare._with_steps(budget, tmp_path, old)
+    assert not needs_steps
+    assert config.num_train_steps == 3000
 
 
 def without_steps(config):

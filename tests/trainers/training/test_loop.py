@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.trainers.small_runs import batches_of, evaluated, repeated, settings, trained, updated
+from trainers.backends.tensorflow.distribution import Distribution
 from trainers.backends.tensorflow.train_step import Trainer, dropout_seed
 from trainers.checkpoints import checkpoint_manager
 from trainers.errors import TrainingError
@@ -185,6 +186,39 @@ def test_a_signal_in_the_evaluation_that_ends_training_stops_the_command(tmp_pat
     assert stopped == signal.SIGTERM
     assert saved_step(tmp_path) == 4
     assert capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 4: saved ")
+
+
+class TwoProcesses(Distribution):
+    """A device of two processes; the other process votes, as a number, whether it received a signal."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.several_processes = True
+        self.other = other
+
+    def gathered(self, values):
+        return np.stack((values, np.full_like(values, self.other)))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [(None, 0, None), (None, 1, signal.SIGTERM), (signal.SIGINT, 0, signal.SIGINT), (signal.SIGINT, 1, signal.SIGINT)],
+)
+@pytest.mark.usefixtures("interrupt_handler")
+def test_a_signal_to_a_process_in_the_last_steps_stops_all(tmp_path, capsys, own, other, expected):
+    seen = []
+
+    def interrupt(x):
+        seen.append(float(x))
+        if len(seen) == 10 and own is not None:
+            os.kill(os.getpid(), own)
+
+    task, _ = line_task(interrupt)
+    trainer = Trainer(task, settings(), TwoProcesses(other))
+    assert trained(trainer, repeated(batches([1, 2])), tmp_path) == expected
+    assert saved_step(tmp_path) == 10
+    has_stopped = capsys.readouterr().out.splitlines()[-1].startswith("Stopped at step 10: saved ")
+    assert has_stopped == (expected is not None)
 
 
 def test_evaluations_on_the_data_of_an_earlier_stage_are_not_compared(tmp_path):

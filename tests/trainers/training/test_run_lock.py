@@ -69,6 +69,26 @@ def test_only_the_first_of_several_jax_processes_holds_the_lock(strategy, tmp_pa
             pass
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TPU_WORKER_ID": "1"},
+        {"SLURM_PROCID": "1"},
+        {"OMPI_COMM_WORLD_RANK": "1"},
+        {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "1"},
+    ],
+)
+def test_a_detected_process_other_than_the_first_one_does_not_lock(environment, tmp_path, monkeypatch):
+    detected = config("multi_worker", backend="jax")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with run_lock(tmp_path, detected):
+        assert not (tmp_path / LOCK_NAME).exists()
+    monkeypatch.setenv(list(environment)[-1], "0")
+    with run_lock(tmp_path, detected):
+        assert (tmp_path / LOCK_NAME).exists()
+
+
 def test_processes_of_jax_are_refused_for_tensorflow():
     # Both processes would be the chief and write the same files.
     with pytest.raises(TrainingError, match="--coordinator_address with --backend tensorflow: it requires"):

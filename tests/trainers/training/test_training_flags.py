@@ -38,6 +38,7 @@ def test_another_command_has_its_own_metric():
         ["--strategy", "tpu", "--tpu_name", "t", "--tpu_zone", "z", "--gcp_project", "p"],
         ["--tpu_name", "t"],
         ["--strategy", "mirrored", "--cpu_devices", "4"],
+        ["--strategy", "single", "--coordinator_address", "a:1", "--num_processes", "1", "--process_id", "0"],
         ["--shard_optimizer_state", "--backend", "jax"],
     ],
 )
@@ -49,6 +50,10 @@ def test_devices_that_go_together(flags):
     ("flags", "message"),
     [
         (["--strategy", "single", "--tpu_name", "t"], "invalid --tpu_name with --strategy single"),
+        (
+            ["--strategy", "single", "--coordinator_address", "a:1", "--num_processes", "2", "--process_id", "1"],
+            "invalid --strategy single with --num_processes 2: it is the first device of each process",
+        ),
         (["--strategy", "tpu", "--tpu_zone", "z"], "invalid --tpu_zone without --tpu_name"),
         (["--gcp_project", "p"], "invalid --gcp_project without --tpu_name"),
         (

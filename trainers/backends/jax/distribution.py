@@ -4,7 +4,8 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -142,7 +143,8 @@ def open_distribution(strategy: str, tpu_name: str | None = None, *_: str | None
         tpu_name: not supported: a program that uses JAX runs on the TPU's own machines.
 
     Raises:
-        TrainingError: the devices are not available.
+        TrainingError: the devices are not available, several processes have the strategy "single", or processes differ
+            in their number of devices.
     """
     if tpu_name is not None:
         raise TrainingError(
@@ -158,4 +160,29 @@ def open_distribution(strategy: str, tpu_name: str | None = None, *_: str | None
             f"--strategy tpu: JAX found no TPU, but {devices[0].device_kind}; run the command on a TPU machine and "
             "install beambert[tpu]"
         )
+    if strategy == "single" and jax.process_count() > 1:
+        raise TrainingError(
+            f"invalid --strategy single with {jax.process_count()} processes: it is the first device of each, without "
+            "an exchange of gradients; omit --strategy, or start a single process"
+        )
+    check_equal_devices([device.process_index for device in devices])
     return Distribution(jax.local_devices()[:1]) if strategy == "single" else Distribution()
+
+
+def check_equal_devices(processes: Sequence[int]) -> None:
+    """Check that all processes have the same number of devices, so that their parts of a batch are equal.
+
+    Args:
+        processes: the index of the process of each device.
+
+    Raises:
+        TrainingError: a process and the first one have different numbers of devices.
+    """
+    counts = Counter(processes)
+    for process, count in sorted(counts.items()):
+        if count != counts[0]:
+            plural = "s" if counts[0] > 1 else ""
+            raise TrainingError(
+                f"process 0 has {counts[0]} device{plural}, process {process} has {count}: start every process with "
+                "the same number of devices"
+            )

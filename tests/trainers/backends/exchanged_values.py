@@ -1,0 +1,61 @@
+# ruff: noqa: E402 (the backend is started before anything that needs it is imported)
+"""Program: exchange values between processes of JAX without a model, and write what this process has, as JSON.
+
+Arguments:
+    address, number of processes, index of this process: the process group.
+    directory: a directory that all processes share; the result is the file INDEX.json in it.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from trainers.backends.startup import start_backend
+from trainers.config.process_group import ProcessGroup
+
+address, count, index, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+start_backend("jax", processes=ProcessGroup(address, count, index))
+
+import keras
+import numpy as np
+
+from trainers.backends.backend import TrainConfig
+from trainers.backends.jax.distribution import open_distribution
+from trainers.backends.jax.train_step import Trainer
+from trainers.checkpoints import checkpoint_manager
+from trainers.checkpoints.checkpoint_manager import Checkpoint
+from trainers.errors import TrainingError
+from trainers.objective import Objective
+from trainers.training import chief_checkpoints
+
+result: dict[str, object] = {}
+try:
+    open_distribution("single")
+except TrainingError as error:
+    result["single"] = str(error)
+
+distribution = open_distribution("auto")
+with distribution.machine_errors():
+    weight = keras.Variable(np.array([-0.0, 1.5, index], np.float32))
+    chief_checkpoints.send(distribution, {"weight": weight})
+    result["sent"] = weight.numpy().view(np.int32).tolist()
+
+    # The slots of a kernel of this size are sharded.
+    kernel = keras.Variable(np.ones((64, 32), np.float32))
+    objective = Objective({"kernel": kernel}, lambda features, seed: {}, lambda features: {})
+    trainer = Trainer(objective, TrainConfig(2, 0, 0.1, 1, shard_optimizer_state=True), distribution)
+    assert trainer.slot_axes
+    values = trainer.checkpoint_values()
+    if distribution.is_chief:
+        checkpoint_manager.save(directory, 0, values)
+    distribution.barrier()
+    trainer.state()
+    for variable in trainer.saved_variables.values():
+        variable.assign(variable.value + 1)
+    chief_checkpoints.restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, None)
+    result["restored"] = {
+        name: np.unique(variable.numpy()).tolist() for name, variable in trainer.saved_variables.items()
+    }
+(directory / f"{index}.json").write_text(json.dumps(result), encoding="utf-8")
