@@ -21,7 +21,7 @@ from tests.damaged_json import FILES, changed, damages, paths, write_damaged
 from tests.every_output import command_of
 from tokenizer.tokenizer import Tokenizer
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
-from trainers.finetuning import sweep
+from trainers.finetuning import run_outcomes
 from trainers.monitoring.training_monitor import MonitorState
 from trainers.training import run_manifest
 
@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "dataset/dataset.json": dataset.load,
     "run/run.json": run_manifest.load,
     "finetuned/run.json": run_manifest.load,
-    "runs/runs.json": sweep._recorded_outcomes,
+    "runs/runs.json": run_outcomes.recorded_outcomes,
     "run/beambert.json": native.load,
     "finetuned/beambert.json": native.load,
     "converted/beambert.json": native.load,

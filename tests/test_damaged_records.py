@@ -27,7 +27,7 @@ from tests.damaged_json import FILES, damages
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from trainers.config.recorded_options import RecordedOptions
 from trainers.errors import TrainingError
-from trainers.finetuning import sweep
+from trainers.finetuning import run_outcomes
 from trainers.monitoring import metrics_jsonl
 
 SHA256 = "0" * 64
@@ -145,14 +145,14 @@ def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
     for name in ("../other", "/other", "a/b", "."):
         (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
         with pytest.raises(TrainingError, match=r"runs\.json: .* is not a valid run name; move"):
-            sweep._recorded_outcomes(tmp_path)
+            run_outcomes.recorded_outcomes(tmp_path)
 
 
 def test_metrics_that_are_not_finite_are_read_back(tmp_path):
     outcomes = {"seed-1": {"options": {}, "metrics": {"eval_loss": math.inf, "eval_f1": 0.5}, "problem": None}}
-    sweep._write(tmp_path, outcomes)
+    run_outcomes.write_outcomes(tmp_path, outcomes)
     json.loads((tmp_path / "runs.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert math.isnan(sweep._recorded_outcomes(tmp_path)["seed-1"]["metrics"]["eval_loss"])
+    assert math.isnan(run_outcomes.recorded_outcomes(tmp_path)["seed-1"]["metrics"]["eval_loss"])
     record = native.ModelRecord("pretraining", metrics={"loss": math.inf, "accuracy": 0.5})
     (tmp_path / native.FILE_NAME).write_text(record.to_json())
     assert native.load(tmp_path).metrics == {"accuracy": 0.5}

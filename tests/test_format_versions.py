@@ -16,7 +16,7 @@ from pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET
 from trainers.checkpoints import checkpoint_manager
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.config.pretrain_config import PretrainConfig
-from trainers.finetuning import sweep
+from trainers.finetuning import run_outcomes
 from trainers.monitoring import metrics_jsonl
 from trainers.monitoring.training_monitor import MonitorState
 from trainers.run_report.finished_run import read_run
@@ -122,7 +122,7 @@ def test_a_fine_tuning_run_of_version_3(tmp_path):
 
 
 def test_runs_of_older_versions(tmp_path):
-    outcomes = sweep._recorded_outcomes(directory_with(tmp_path, runs_json="runs.json"))
+    outcomes = run_outcomes.recorded_outcomes(directory_with(tmp_path, runs_json="runs.json"))
     assert outcomes
     for name, outcome in stored("runs.json").items():
         asked = outcomes[name]["asked"]

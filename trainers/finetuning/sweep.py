@@ -5,26 +5,20 @@ that the same command resumes. Runs with other options are never deleted: the co
 """
 
 import dataclasses
-import json
-import math
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.renamed_fields import with_new_names
-from beambert_common.typed_json import JsonError, Number, read, require, shortened
 from bert_model.checkpoints import native
 from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from trainers.backends.startup import choose_backend
 from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
 from trainers.errors import DivergenceError, StorageError, TrainingError
 from trainers.finetuning.plan import FEATURES_NAME
 from trainers.finetuning.prepare import require_data_directory, run_once
@@ -35,6 +29,7 @@ from trainers.finetuning.run_comparison import (
     option_differences,
     rounding_differences,
 )
+from trainers.finetuning.run_outcomes import recorded_outcomes, results_of, write_outcomes
 from trainers.finetuning.tasks.task_names import check_task_options
 from trainers.monitoring.training_progress import print_status, warn
 from trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
@@ -49,7 +44,6 @@ from trainers.run_report.sweep_report import (
 from trainers.training import run_manifest
 from trainers.training.run_lock import run_lock
 
-FILE_NAME = RUNS_MANIFEST
 _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 
 
@@ -100,7 +94,7 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
     cache = config.cache_dir or str(output / FEATURES_NAME)
     backend = choose_backend(config.backend)
     config = dataclasses.replace(config, seeds=1, do_train=True, do_eval=True, cache_dir=cache, backend=backend)
-    outcomes = _recorded_outcomes(output)
+    outcomes = recorded_outcomes(output)
     if outcomes and _are_seeds(outcomes) != _are_seeds(runs):
         other = _command_of(outcomes)
         raise TrainingError(f"--output {output} contains runs of {other}, not of {command}: use another --output")
@@ -140,9 +134,9 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
         else:
             if code:
                 return code
-            metrics = _results(output / name / RESULTS_NAME)
+            metrics = results_of(output / name / RESULTS_NAME)
             outcomes[name] = {**outcome, "metrics": metrics, "problem": None}
-        _write(output, outcomes)
+        write_outcomes(output, outcomes)
         if grid is not None:
             _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
     outcomes |= failed
@@ -290,72 +284,6 @@ def _remove_checkpoints(directory: Path) -> None:
             path.unlink()
     if not any(directory.iterdir()):
         directory.rmdir()
-
-
-class _Grid(TypedDict):
-    runs: list[str]
-    best_metric: str | None
-
-
-class _OutcomeFields(TypedDict):
-    """A run in `runs.json`; older files have fewer fields."""
-
-    options: dict[str, str]
-    metrics: dict[str, Number | None] | None
-    problem: str | None
-    asked: NotRequired[RecordedOptions]
-    contents: NotRequired[dict[str, str | None]]
-    grid: NotRequired[_Grid | None]
-
-
-def _recorded_outcomes(output: Path) -> dict[str, Any]:
-    """Return the outcomes recorded by earlier commands, by run name."""
-    path = output / FILE_NAME
-    try:
-        outcomes = read(path, dict[str, dict[str, Any]])
-        for outcome in outcomes.values():
-            if "asked" in outcome:
-                outcome["asked"] = with_new_names(outcome["asked"], RENAMED_OPTIONS)
-        require(outcomes, dict[str, _OutcomeFields])
-        for name, outcome in outcomes.items():
-            if Path(name).name != name:
-                raise JsonError(f"{shortened(name)} is not a valid run name")
-            if ("asked" in outcome) != ("contents" in outcome):
-                raise JsonError(f"{shortened(name)}.{'contents' if 'asked' in outcome else 'asked'} is missing")
-    except FileNotFoundError:
-        return {}
-    except JsonError as error:
-        raise TrainingError(f"{path}: {error}; move the file away to evaluate the runs again") from error
-    for outcome in outcomes.values():
-        if "asked" in outcome:
-            outcome["asked"] = with_new_values(outcome["asked"])
-        if outcome["metrics"] is not None:
-            outcome["metrics"] = _with_nan(outcome["metrics"])
-    return outcomes
-
-
-def _results(path: Path) -> dict[str, float]:
-    """Return the metrics of a complete run."""
-    try:
-        return _with_nan(read(path, dict[str, Number | None]))
-    except FileNotFoundError as error:
-        raise TrainingError(f"{path} was removed while the command ran: run the same command again") from error
-    except JsonError as error:
-        raise TrainingError(f"{path}: {error}; run the same command again") from error
-
-
-def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """Return metrics with NaN in place of JSON's null."""
-    return {name: math.nan if value is None else value for name, value in metrics.items()}
-
-
-def _write(output: Path, outcomes: Mapping[str, Any]) -> None:
-    content = {name: dict(outcome) for name, outcome in outcomes.items()}
-    for outcome in content.values():
-        if outcome["metrics"] is not None:
-            metrics = outcome["metrics"].items()
-            outcome["metrics"] = {name: value if math.isfinite(value) else None for name, value in metrics}
-    write_atomic(output / FILE_NAME, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
 def _outcome(output: Path, name: str, outcome: Mapping[str, Any]) -> RunOutcome:

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
 from trainers.commands import pretrain
 from trainers.config.recorded_options import RecordedOptions
-from trainers.finetuning import sweep
+from trainers.finetuning import run_outcomes
 from trainers.metrics.baseline_record import BaselineRecord
 from trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
 from trainers.metrics.task_metrics import CLASS_METRICS, MULTI_LABEL_METRICS, REGRESSION_METRICS
@@ -85,7 +85,7 @@ def test_best_json():
 
 
 def test_runs_json():
-    assert documented(RUN_FORMAT, "## `runs.json`") == set(sweep._OutcomeFields.__annotations__)
+    assert documented(RUN_FORMAT, "## `runs.json`") == set(run_outcomes.OutcomeFields.__annotations__)
 
 
 def test_checkpoint_state():
