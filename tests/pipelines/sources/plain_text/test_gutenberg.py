@@ -210,6 +210,7 @@ VERSE = ["Tiger, tiger, burning bright\nIn the forests of the night,\nCould fram
         (["CONTENTS\n\nI. One\nII. Two"], SHORT),
         (["CONTENTS\n\nThe Tiger\nThe Lamb"], ["THE TIGER", *VERSE, "\nTHE LAMB", *VERSE]),
         (["A TALE\n\nby Nobody"], ["Chapter One", *PROSE]),
+        ([], ["Chapter One", *PROSE]),
         (["A TALE"], ["I.", *PROSE]),
         (["A TALE"], ["By the window a woman sat and waited.", *PROSE]),
         (["Jane Doe", "A TALE"], PROSE),
@@ -219,6 +220,12 @@ def test_what_the_producers_wrote_is_removed_and_nothing_else(tmp_path, removed,
     path = tmp_path / "a.txt"
     path.write_text(HEADER + "\n\n".join([*removed, "\n" * bool(removed) + kept[0], *kept[1:]]) + FOOTER)
     assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in kept]
+
+
+def test_text_after_a_table_of_contents_without_a_gap_is_kept(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(HEADER + "\n\n".join(["CONTENTS", "I. One\nII. Two", *SHORT, "\n\nPART TWO", *PROSE]) + FOOTER)
+    assert read_book(path)[0].paragraphs[: len(SHORT)] == SHORT
 
 
 def test_a_mail_address_in_a_book_without_empty_lines_removes_one_paragraph(tmp_path):
