@@ -277,6 +277,15 @@ def _without_title_page(lines: list[str], header: str) -> list[str]:
     return [line for block in kept for line in block]
 
 
+def _parts_of(block: list[str]) -> list[list[str]]:
+    """Split a block at its indented paragraphs, since a book without empty lines is one block."""
+    text = [line for line in block if line]
+    if not text:
+        return [block]
+    *parts, last = split_by_indent(text)
+    return [*parts, last + block[len(text) :]]
+
+
 def _without_insertions(lines: list[str]) -> list[str]:
     """Remove transcribers' notes, and blocks that mention Project Gutenberg or contain a mail address."""
     text = "\n".join(lines).casefold()
@@ -285,8 +294,7 @@ def _without_insertions(lines: list[str]) -> list[str]:
     return [
         line
         for block in blocks_of(lines)
-        # A book without empty lines is one block.
-        for paragraph in split_by_indent(block)
+        for paragraph in _parts_of(block)
         if not any(_GUTENBERG.search(line) or ("@" in line and _MAIL.search(line)) for line in paragraph)
         and not _NOTE.match(paragraph[0].lstrip())
         for line in paragraph

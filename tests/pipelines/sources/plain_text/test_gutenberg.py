@@ -205,6 +205,7 @@ VERSE = ["Tiger, tiger, burning bright\nIn the forests of the night,\nCould fram
         ([], [*PROSE[:9], "People who read e-books on trains are often as happy as we were then.", *PROSE]),
         (["Produced by Somebody and the Online Distributed\nProofreading Team"], PROSE),
         (["[This e-text was prepared by Somebody.]"], PROSE),
+        (["    A note of the file,\n    which nobody@example.org wrote,\n    and which is indented"], PROSE),
         # A word of a sentence is not the heading of a table of contents.
         ([], [*PROSE[:2], "My uncle asked us to open the box, and to let him see all of its\ncontents.", *SHORT]),
         (["CONTENTS\n\nI. One\nII. Two"], SHORT),
@@ -220,6 +221,14 @@ def test_what_the_producers_wrote_is_removed_and_nothing_else(tmp_path, removed,
     path = tmp_path / "a.txt"
     path.write_text(HEADER + "\n\n".join([*removed, "\n" * bool(removed) + kept[0], *kept[1:]]) + FOOTER)
     assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in kept]
+
+
+def test_all_lines_of_an_indented_note_are_removed(tmp_path):
+    path = tmp_path / "a.txt"
+    note = "    Send corrections of the file\n    to nobody@example.org or to\n    the directors of the library."
+    # After the first lines, where notes remove the text before them too.
+    path.write_text(HEADER + "\n\n".join([*PROSE * 2, note, *PROSE]) + FOOTER)
+    assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in PROSE * 3]
 
 
 def test_text_after_a_table_of_contents_without_a_gap_is_kept(tmp_path):
