@@ -36,6 +36,25 @@ def test_runs_of_several_seeds_equal_single_runs(finetune, tmp_path, capsys):
     assert "seed-8" in (together / "report.html").read_text()
 
 
+def test_a_finished_run_of_a_separate_command_is_evaluated_and_not_trained(finetune, tmp_path, capsys):
+    output = tmp_path / "output"
+    assert finetune("--seed", "8") == 0
+    output.rename(tmp_path / "seed-8")
+    output.mkdir()
+    run = (tmp_path / "seed-8").rename(output / "seed-8")
+    files = [run / "eval_results.json", *sorted((run / "checkpoints").glob("model.ckpt-12.*"))]
+    before = [path.read_bytes() for path in files]
+    assert len(files) > 2
+    capsys.readouterr()
+    assert finetune("--seeds", "2", "--seed", "7") == 0
+    assert [path.read_bytes() for path in files] == before
+    said = capsys.readouterr().out
+    assert said.count("\nTraining ") == 1
+    assert f"{run} is already trained to step 12" in said
+    assert "over 2 runs: mean 0." in said
+    assert list(json.loads((output / "runs.json").read_text())) == ["seed-7", "seed-8"]
+
+
 def tune(rte, initial, tmp_path, *flags):
     given = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial)]
     given += ["--output", str(tmp_path / "output"), "--max_seq_length", "48"]
