@@ -15,6 +15,7 @@ from bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_LAYERS,
 from bert_model.config import BertConfig
 from bert_model.dropout import dropout, fold_in
 from bert_model.encoder import BertEncoder
+from bert_model.parameters import initializer_seed
 
 Tensor = Any
 
@@ -52,8 +53,10 @@ class LstmDirection(keras.layers.Layer):
 
     def __init__(self, input_size: int, units: int, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **kwargs)
-        self.kernel = self.add_weight((input_size, 4 * units), "glorot_uniform", name="kernel")
-        self.recurrent_kernel = self.add_weight((units, 4 * units), "orthogonal", name="recurrent_kernel")
+        glorot = keras.initializers.GlorotUniform(seed=initializer_seed())
+        self.kernel = self.add_weight((input_size, 4 * units), glorot, name="kernel")
+        orthogonal = keras.initializers.Orthogonal(seed=initializer_seed())
+        self.recurrent_kernel = self.add_weight((units, 4 * units), orthogonal, name="recurrent_kernel")
         self.bias = self.add_weight((4 * units,), _forget_gate_initializer, name="bias")
         self.built = True
 

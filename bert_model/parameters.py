@@ -1,5 +1,6 @@
 """Parameter layers that several modules share, with BERT's initializers."""
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +12,9 @@ from keras import ops
 from bert_model.config import BertConfig
 
 _zero_initialization: ContextVar[bool] = ContextVar("_zero_initialization", default=False)
+_seeds: ContextVar[random.Random | None] = ContextVar("_seeds", default=None)
+# Largest seed that Keras draws for an initializer without one.
+_LARGEST_SEED = 10**9
 
 
 @contextmanager
@@ -23,11 +27,31 @@ def zero_initialization() -> Iterator[None]:
         _zero_initialization.reset(token)
 
 
+@contextmanager
+def seeded_initialization(seed: int) -> Iterator[None]:
+    """Initialize weights from a seed in the body, independently of other threads.
+
+    The weights are those of `keras.utils.set_random_seed(seed)`. After that, however, Keras draws the seed of each
+    initializer from the generator of the module `random`, which threads share: an upload to a bucket draws from it too.
+    """
+    token = _seeds.set(random.Random(seed))  # noqa: S311
+    try:
+        yield
+    finally:
+        _seeds.reset(token)
+
+
+def initializer_seed() -> int | None:
+    """Return the seed of a new initializer; None outside of `seeded_initialization`, where Keras draws one."""
+    generator = _seeds.get()
+    return None if generator is None else generator.randint(1, _LARGEST_SEED)
+
+
 def truncated_normal(config: BertConfig) -> keras.initializers.Initializer:
     """Return the initializer of all weight matrices: a normal distribution truncated at two standard deviations."""
     if _zero_initialization.get():
         return keras.initializers.Zeros()
-    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    return keras.initializers.TruncatedNormal(stddev=config.initializer_range, seed=initializer_seed())
 
 
 class Dense(keras.layers.Dense):

@@ -3,11 +3,14 @@
 This file imports neither Keras, TensorFlow nor JAX until a backend is started.
 """
 
+import contextlib
+import gc
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from trainers.config.process_group import ProcessGroup
 from trainers.errors import TrainingError
@@ -78,6 +81,30 @@ def start_backend(
         from trainers.backends.tensorflow.startup import start_tensorflow
 
         start_tensorflow(cpu_devices, deterministic)
+
+
+@contextlib.contextmanager
+def freed_graphs() -> Iterator[None]:
+    """Free the graphs that TensorFlow traces in the body, and the weights of their models.
+
+    TensorFlow registers a function for each custom gradient in a graph and never removes it, which keeps the graph and
+    the variables that it reads alive. After the body, the graphs have no gradients.
+    """
+    before = set(_custom_gradients())
+    try:
+        yield
+    finally:
+        functions = _custom_gradients()
+        for name in functions.keys() - before:
+            del functions[name]
+        gc.collect()
+
+
+def _custom_gradients() -> dict[str, Any]:
+    """Return TensorFlow's table of gradient functions by name; an empty one without TensorFlow."""
+    framework = sys.modules.get("tensorflow.python.framework.ops")
+    functions: dict[str, Any] = getattr(getattr(framework, "gradient_registry", None), "_registry", {})
+    return functions
 
 
 def _started_backend() -> str | None:

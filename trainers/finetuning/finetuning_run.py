@@ -17,6 +17,7 @@ from beambert_common.unicode_text import replace_surrogates
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
 from bert_model.finetuning_models import BertForTask
+from bert_model.parameters import seeded_initialization
 from bert_model.size import training_flops_per_token
 from trainers.backends.backend import Distribution, active_backend
 from trainers.backends.rematerialization import set_activation_checkpointing
@@ -104,7 +105,7 @@ class FinetuningRun:
         self.output = plan.output
         self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
         labels = plan.task.labels
-        with distribution.scope():
+        with distribution.scope(), seeded_initialization(config.seed):
             num_labels = None if labels is None else len(labels)
             self.model = BertForTask(
                 plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention
@@ -342,8 +343,7 @@ class FinetuningRun:
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters on {len(plan.rows[TRAIN]):,} examples of {plan.task.name} for "
-            f"{config.num_train_steps} steps of batch size {config.train_batch_size}{devices}; compilation takes a few "
-            "seconds"
+            f"{config.num_train_steps} steps of batch size {config.train_batch_size}{devices}; compiling first"
         )
 
     def _source(self) -> TrainData:

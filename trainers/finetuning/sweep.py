@@ -15,7 +15,7 @@ from typing import Any
 
 from bert_model.checkpoints import native
 from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
-from trainers.backends.startup import choose_backend
+from trainers.backends.startup import choose_backend, freed_graphs
 from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.config.finetune_config import FinetuneConfig
@@ -117,7 +117,8 @@ def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[st
             "grid": None if _is_adopted(own[name]) else grid,
         }
         try:
-            code = run_once(own[name])
+            with freed_graphs():
+                code = run_once(own[name])
         except StorageError:
             raise
         except TrainingError as error:

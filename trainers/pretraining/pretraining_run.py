@@ -9,6 +9,7 @@ from beambert_common.atomic_files import write_atomic
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
 from bert_model.checkpoints.variable_names import PRETRAINING
+from bert_model.parameters import seeded_initialization
 from bert_model.pretraining import BertForPretraining
 from trainers.backends.backend import Distribution, Trainer, active_backend
 from trainers.backends.rematerialization import set_activation_checkpointing
@@ -89,7 +90,7 @@ class PretrainingRun:
         self.config, self.plan, self.distribution = config, plan, distribution
         self.output = plan.output
         self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
-        with distribution.scope():
+        with distribution.scope(), seeded_initialization(config.seed):
             # Matrix units of accelerators need multiples of 128; on a CPU padding made no difference.
             self.model = BertForPretraining(
                 plan.model_config, pad_vocabulary=distribution.is_accelerated, causal_attention=plan.causal_attention
@@ -242,7 +243,7 @@ class PretrainingRun:
         devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
         print_status(
             f"Training {parameters:,} parameters for {self.config.num_train_steps} steps of {batches}{devices}; "
-            "compilation takes a few seconds"
+            "compiling first"
         )
 
     def _source(self, index: int) -> TrainData:
