@@ -7,11 +7,14 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
 MAX_CHARACTERS = 400
+MAX_COLUMNS = 100
 # Maximum lengths of a word; the first one that makes the line short enough is used.
 _WORD_LIMITS = (300, 200, 120, 80)
 _ELLIPSIS = "..."
@@ -60,6 +63,25 @@ def print_error(text: str) -> None:
         print(line(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
         silence("stderr")
+
+
+def print_labeled(label: str, text: str, stream: TextIO) -> None:
+    """Print a text after a label; a terminal has it wrapped between words and indented by the width of the label."""
+    line = f"{label}{printable(text)}"
+    if stream.isatty():
+        line = wrapped(line, len(label), shutil.get_terminal_size().columns)
+    print(line, file=stream, flush=True)
+
+
+def wrapped(text: str, indent: int, columns: int) -> str:
+    """Return a text wrapped between words, at most at 100 columns, with all lines but the first indented."""
+    return textwrap.fill(
+        text,
+        min(columns, MAX_COLUMNS),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class _Stream(io.TextIOWrapper):

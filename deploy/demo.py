@@ -2,6 +2,8 @@
 
 import argparse
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.flags import positive_int
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
 from beambert_common.durations import format_duration
+from beambert_common.signals import handled_signals
+from beambert_common.terminal import MAX_COLUMNS
 from pipelines.io.directory_lock import lock_directory
 
 DESCRIPTION = """Build data, pretrain a tiny BERT and fill masked words, in a few minutes and without a download.
@@ -24,12 +28,22 @@ beambert demo --output beambert-demo --num_train_steps 500"""
 
 COMMON_FLAGS = ("--output", "--num_train_steps")
 
+# Half a megabyte of text suits a small vocabulary and short sequences, with which a model learns context after fewer
+# steps (docs/guides/small-bert.md). Topics of the language reference quote each other.
+_BUILD_FLAGS = shlex.split(
+    "--input_format language_reference --vocab_size 1000 --validation_fraction 0.2 --drop_near_duplicates "
+    "--drop_repeated_paragraphs --objective mlm --max_seq_length 32 --max_predictions_per_seq 5"
+)
+_TRAINING_FLAGS = shlex.split("--model tiny --train_batch_size 64 --learning_rate 1.5e-3 --num_warmup_steps 200")
 _SENTENCES = (
     "Changed in [MASK] 3.8: the call is allowed.",
-    "A class definition defines a class [MASK].",
-    "This method should return a new [MASK].",
-    "If the expression is true, the [MASK] is executed.",
+    "def __init__([MASK], name):",
+    "For [MASK], see the reference.",
+    'The "finally" [MASK] is executed.',
+    "The capital of France is [MASK].",
 )
+_REMARK = """This BERT has read nothing but the Python manual:
+at home in Python, lost in France."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +51,7 @@ class DemoConfig(FlagConfig):
     """Options of `beambert demo`; the help of each flag describes its field."""
 
     output: str = "beambert-demo"
-    num_train_steps: int = 2500
+    num_train_steps: int = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,33 +92,43 @@ def run(config: DemoConfig) -> int:
 def _run(output: Path, num_train_steps: int) -> int:
     """Run the commands while --output is locked."""
     start = time.monotonic()
-    data, model = (shlex.quote(str(output / name)) for name in ("data", "model"))
+    data, model = str(output / "data"), str(output / "model")
+    columns = min(MAX_COLUMNS, shutil.get_terminal_size((MAX_COLUMNS, 24)).columns)
+    training = ["--data", data, "--output", model, "--num_train_steps", str(num_train_steps), *_TRAINING_FLAGS]
     steps = (
-        (
-            "Build: documents, vocabulary and masked examples",
-            f"build --input_format language_reference --output {data} --vocab_size 2000 --validation_fraction 0.15"
-            " --max_seq_length 64 --max_predictions_per_seq 10",
-        ),
-        (
-            "Pretrain, and evaluate on the validation split",
-            f"pretrain --data {data} --output {model} --model tiny --num_train_steps {num_train_steps}",
-        ),
-        ("Fill masked words", f"fill-mask {model} {shlex.join(_SENTENCES)}"),
+        ("Build: documents, vocabulary and masked examples", ["build", "--output", data, *_BUILD_FLAGS]),
+        ("Pretrain a BERT of two layers, and evaluate it on the validation split", ["pretrain", *training]),
+        ("Fill in the blanks", ["fill-mask", model, "--top_k", "3", *_SENTENCES]),
     )
     for number, (title, command) in enumerate(steps, start=1):
-        print(f"\n[{number}/{len(steps)}] {title}\n$ beambert {command}", flush=True)
-        result = subprocess.run([sys.executable, "-m", "beambert", *shlex.split(command)], check=False)  # noqa: S603
+        lines = shell_lines(["beambert", *command], columns)
+        print(f"\n[{number}/{len(steps)}] {title}\n$ {lines}\n", flush=True)
+        # Ctrl-C ends the command, which says what to do next.
+        with handled_signals((signal.SIGINT,), lambda number, frame: None):  # noqa: ARG005
+            result = subprocess.run([sys.executable, "-m", "beambert", *command], check=False)  # noqa: S603
         if result.returncode:
             return result.returncode
     duration = format_duration(time.monotonic() - start)
-    print(f"\nDone in {duration}. A tiny model and half a megabyte of text: a demonstration, not a useful BERT.")
     print(
-        f"  vocabulary  {data}/vocab.txt\n"
-        f"  shards      {data}/shards/ (manifest: {data}/dataset.json)\n"
-        f"  checkpoint  {model}/checkpoints/\n"
-        f"  evaluation  {model}/eval_results.txt\n\n"
-        "Next, use your own text:\n"
+        f"\nDone in {duration}. {_REMARK}\n\n"
+        "Next, give it your own text:\n"
         "  .venv/bin/beambert build --input 'texts/*.txt' --output DATA\n"
-        "  .venv/bin/beambert pretrain --data DATA --output MODEL --model mini --num_train_steps 20000"
+        "  .venv/bin/beambert pretrain --data DATA --output MODEL --model mini \\\n"
+        "    --num_train_steps 20000\n\n"
+        "Reports for a browser:\n"
+        f"  {output / 'data' / 'report.html'}\n"
+        f"  {output / 'model' / 'report.html'}"
     )
     return 0
+
+
+def shell_lines(command: list[str], columns: int) -> str:
+    """Return a command as a shell takes it after a prompt of two characters, on lines of at most `columns`."""
+    lines = [""]
+    for word in map(shlex.quote, command):
+        # Two columns are for the prompt or the indentation, one for the space, two for the backslash.
+        if len(lines[-1]) + len(word) > columns - 5 and lines[-1]:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return " \\\n".join(lines)

@@ -33,6 +33,7 @@ from pipelines.examples.work_items import (
 from pipelines.finish_dataset import WriteManifest
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes
+from pipelines.io.live_counts import READING, WorkCounter
 from pipelines.io.versions import require_same_rules, versions
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -74,17 +75,20 @@ class WriteShards(beam.DoFn):
         for copy in work_item.copies:
             marker = f"{self._work}/{completion_marker_name(corpus_shard, copy)}"
             finished = find_finished(marker, self._output) if self._work else None
+            counter = WorkCounter(READING, corpus_shard.bytes)
             if finished is None:
                 if documents is None:
                     documents = tokenize_shard(self._corpus, corpus_shard, self._tokenizer, self._options)
                 examples = PretrainingExamples(documents, corpus_shard.place, copy, self._tokenizer, self._options)
-                shards, statistics = write_shards(examples, self._output)
+                shards, statistics = write_shards(examples, self._output, counter)
                 if copy == 0:
                     statistics.add_text(documents, self._vocab)
                 finished = ShardResult(corpus_shard.split, shards, statistics)
                 if self._work:
                     write_completion_marker(marker, finished)
-            self._EXAMPLES.inc(sum(shard.examples for shard in finished.shards))
+            examples_written = sum(shard.examples for shard in finished.shards)
+            counter.finish(examples_written)
+            self._EXAMPLES.inc(examples_written)
             yield finished
 
 

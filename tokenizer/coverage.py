@@ -28,7 +28,7 @@ class Coverage:
     def __str__(self) -> str:
         words = max(self.words, 1)
         return (
-            f"{self.tokens / words:.4f} tokens per word, {self.whole_words / words:.2%} of words are one token, "
+            f"{self.tokens / words:.4f} tokens per word, {self.whole_words / words:.1%} are one token, "
             f"{self.unknown / words:.3%} [UNK]"
         )
 

@@ -92,6 +92,6 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
         # Job 2 does not read every file of the corpus, so it would not detect that one is missing.
         require_written(absolute(output), sizes_of_corpus(corpus.shards))
     print(f"\nContents of {output}:")
-    printed = corpus_run.print_summary(corpus, output)
-    pretraining_data_run.print_summary(manifest, output, printed)
+    corpus_run.print_summary(corpus, output)
+    pretraining_data_run.print_summary(manifest, output)
     return 0

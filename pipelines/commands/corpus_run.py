@@ -2,8 +2,6 @@
 
 import dataclasses
 import shlex
-import sys
-from collections.abc import Callable
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -18,7 +16,7 @@ from pipelines.commands.input_check import check_inputs
 from pipelines.corpus import corpus_manifest
 from pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
 from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import FileSplit, split_inputs
+from pipelines.corpus.reading import split_inputs
 from pipelines.corpus.removed_text import loss_warnings
 from pipelines.corpus.source_warnings import source_warnings
 from pipelines.corpus.write_shards import corpus_shard_name
@@ -39,10 +37,10 @@ from pipelines.runner.job_output import (
     with_defaults,
     work_directory,
 )
-from pipelines.runner.job_progress import Stage, watch_files
+from pipelines.runner.job_progress import Stage, report_progress
 from pipelines.runner.output_lock import claim_output
 from pipelines.sources import is_one_document
-from pipelines.sources.wikipedia.dump_pages import TRUNCATED
+from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
@@ -59,24 +57,9 @@ def run(config: CorpusConfig, beam_flags: list[str]) -> int:
     with claim_output(config.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
         corpus = make_corpus(config, pipeline_runner.pipeline_options(beam_flags))
     print_summary(corpus, config.output)
+    vocabulary_flags.print_warnings(warnings_of(corpus))
     print(f"\nNext: beambert pretraining-data --input {shlex.quote(config.output)} --output DIR")
     return 0
-
-
-def megabytes_read(splits: list[FileSplit]) -> Callable[[str], dict[str, float]]:
-    """Return a function from the completion marker of a file split to its size in MB, for the progress display."""
-    sizes = {f"{split.name()}.json": split.bytes / 1e6 for split in splits}
-    return lambda path: {"MB/s read": sizes.get(path.rsplit("/", 1)[-1], 0.0)}
-
-
-def _stage(splits: list[FileSplit], options: CorpusOptions, output: str, work: str) -> Stage:
-    """Return the stage of job 1 for the progress display, by completion markers or, without markers, by shards."""
-    names = [corpus_shard_name(split, n, options) for split in SPLITS for n in range(options.num_partitions_of(split))]
-    if not work:
-        return Stage("Corpus", f"{output}/corpus/*.parquet", {f"{name}.parquet": 1.0 for name in names}, "shards")
-    read = {f"{split.name()}.json": float(split.bytes) for split in splits}
-    written = {f"{name}.json": _COST_OF_WRITING * sum(read.values()) / len(names) for name in names}
-    return Stage("Corpus", f"{work}/*.json", read | written, "file splits and shards", megabytes_read(splits))
 
 
 def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: str = "") -> Corpus:
@@ -130,6 +113,12 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
             delete_matching(f"{output}/{pattern}")
         delete_work(output)
+    shards = [
+        f"{corpus_shard_name(split, number, options)}.parquet"
+        for split in SPLITS
+        for number in range(options.num_partitions_of(split))
+    ]
+    stage = Stage("Corpus", sum(split.bytes for split in splits), "documents", _COST_OF_WRITING, shards)
     print(
         f"Corpus: {counted(len(inputs), 'input file')}, {counted(len(splits), 'file split')}, "
         f"{counted(options.num_partitions, 'partition')}" + (", resuming an earlier run" if done else ""),
@@ -137,7 +126,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     )
     if config.cased_because:
         print(f"Text is cased because of {config.cased_because}; --do_lower_case true overrides this", flush=True)
-    with begun_work(output, "corpus"), watch_files(_stage(splits, options, output, work)):
+    with begun_work(output, "corpus"), report_progress(stage, pattern="" if work else f"{output}/corpus/*.parquet"):
         pipeline_runner.run(
             lambda pipeline: build_corpus(pipeline, splits, config.files, options, output, work),
             beam_options,
@@ -154,29 +143,25 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     return corpus
 
 
-def print_summary(corpus: Corpus, output: str) -> list[str]:
-    """Print contents and paths of the corpus, and return the warnings."""
+def warnings_of(corpus: Corpus) -> list[str]:
+    """Return the warnings about a corpus without examples, one line each."""
+    alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"])
+    return [*loss_warnings(corpus.counts, "rejected/"), *alphabet, *source_warnings(corpus.counts)]
+
+
+def print_summary(corpus: Corpus, output: str) -> None:
+    """Print contents and paths of the corpus."""
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
     reported = corpus.counts["documents_reported"]
     print(
-        f"  corpus      {output}/corpus/  {documents['train']:,} training documents, "
+        f"  corpus      {output}/corpus/\n              {documents['train']:,} training documents, "
         f"{documents['validation']:,} validation documents, {sum(corpus.counts['sentences'].values()):,} sentences"
     )
     if list_files(f"{absolute(output)}/rejected/*.jsonl"):
         print(f"  rejected    {output}/rejected/  documents by rule: {_by_rule(rejected)}")
     if reported:
         print(f"  reported    {output}/rejected/  documents kept, by rule: {_by_rule(reported)}")
-    if rejected.get(TRUNCATED):
-        breaks = counted(rejected[TRUNCATED], "break")
-        print(f"  warning     {breaks} in corrupt or truncated dumps, see {output}/rejected/", file=sys.stderr)
-    warnings = vocabulary_flags.mark_warnings(corpus.counts.get("diacritics"))
-    warnings += loss_warnings(corpus.counts, f"{output}/rejected/")
-    warnings += source_warnings(corpus.counts)
-    for warning in warnings:
-        print(f"  warning     {warning}", file=sys.stderr)
-    return warnings + vocabulary_flags.print_summary(
-        corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"], corpus.options["alphabet_limit"]
-    )
+    vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
 
 
 def _by_rule(documents: dict[str, int]) -> str:

@@ -3,13 +3,14 @@
 import dataclasses
 import hashlib
 import shlex
-from collections.abc import Collection
+import sys
 from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
+from beambert_common.terminal import print_labeled
 from beambert_common.word_rules import WordRules, rules_of, without_released_rules
 from pipelines import dataset
 from pipelines.build_pretraining_data import build_pretraining_data
@@ -20,7 +21,7 @@ from pipelines.corpus.corpus_manifest import Corpus
 from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
 from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from pipelines.errors import DatasetError
-from pipelines.examples.work_items import completion_marker_name, deal_work_items, read_completion_marker
+from pipelines.examples.work_items import completion_marker_name, deal_work_items
 from pipelines.instances.options import PretrainingDataOptions, require_documents
 from pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
 from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
@@ -45,7 +46,7 @@ from pipelines.runner.job_output import (
     with_defaults,
     work_directory,
 )
-from pipelines.runner.job_progress import Stage, watch_files
+from pipelines.runner.job_progress import Stage, report_progress
 from pipelines.runner.memory import require_memory
 from pipelines.runner.output_lock import claim_output
 from pipelines.runner.repair import (
@@ -60,6 +61,8 @@ from tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
+# Number of warnings that are printed; report.html has all.
+_MOST_WARNINGS = 3
 _SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*", "*-of-*.array_record*")
 
 
@@ -227,18 +230,19 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             print(f"{output}/{name} is kept: beambert did not write it", flush=True)
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
-        costs = {
-            completion_marker_name(item.corpus_shard, copy): float(item.corpus_shard.bytes)
+        copies = {
+            completion_marker_name(item.corpus_shard, copy): item.corpus_shard.bytes
             for item in work_items
             for copy in item.copies
         }
+        stage = Stage("Pretraining data", sum(copies.values()), "examples", shards=list(copies))
         print(
             f"Pretraining data: {counted(len(corpus.shards), 'corpus shard')}, "
-            f"{counted(len(costs), 'shard copy', 'shard copies')}"
+            f"{counted(len(copies), 'shard copy', 'shard copies')}"
             + (f", resuming an earlier run ({num_finished:,} complete)" if num_finished else ""),
             flush=True,
         )
-        with watch_files(Stage("Pretraining data", f"{work}/*.json", costs, "shard copies", _amounts)):
+        with report_progress(stage, pattern="" if workers else f"{work}/*.json"):
             pipeline_runner.run(
                 lambda pipeline: build_pretraining_data(
                     pipeline,
@@ -278,26 +282,19 @@ def _load(path: str, output: str) -> Dataset | None:
     return manifest
 
 
-def _amounts(marker: str) -> dict[str, float]:
-    """Return the bytes and examples of a finished shard copy, for the progress display."""
-    finished = read_completion_marker(marker)
-    shards = finished.shards if finished else []
-    return {"MB/s": sum(shard.bytes for shard in shards) / 1e6, "examples/s": sum(shard.examples for shard in shards)}
-
-
-def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ()) -> None:
+def print_summary(manifest: Dataset, output: str) -> None:
     """Print the content and path of the dataset and the next step.
 
     Args:
         manifest: Manifest of the dataset.
         output: Directory of the dataset, as printed.
-        printed: Warnings that are already printed.
     """
     train, validation = (manifest.num_examples(split) for split in SPLITS)
     counts = manifest.counts["train"]
     print(
-        f"  shards      {output}/shards/  {counted(len(manifest.shards), 'shard')}, {train:,} training examples "
-        f"(--dupe_factor {manifest.options['dupe_factor']}), {validation:,} validation examples"
+        f"  shards      {output}/shards/  {counted(len(manifest.shards), 'shard')}\n"
+        f"              {train:,} training examples (--dupe_factor {manifest.options['dupe_factor']}), "
+        f"{validation:,} validation examples"
     )
     objective, masking = manifest.options["objective"], manifest.options["masking"]
     shares = []
@@ -309,13 +306,18 @@ def print_summary(manifest: Dataset, output: str, printed: Collection[str] = ())
     shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
     print(f"              {', '.join(shares)}")
-    if FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}"):
+    print(f"              {counts['tokens']:,} training tokens (the released BERT: about 3,300 million words)")
+    has_report = FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}")
+    if has_report:
         print(f"  report      {output}/{REPORT_FILE_NAME}")
     print(f"  description {output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
-    for warning in manifest.counts.get("warnings", []):
-        if warning not in printed:
-            print(f"  warning     {warning}")
     print(f"  manifest    {output}/{dataset.FILE_NAME}")
+    warnings = manifest.counts.get("warnings", [])
+    for warning in warnings[:_MOST_WARNINGS]:
+        print_labeled("  warning     ", warning, sys.stdout)
+    if len(warnings) > _MOST_WARNINGS:
+        place = REPORT_FILE_NAME if has_report else dataset.FILE_NAME
+        print(f"  warnings    {len(warnings) - _MOST_WARNINGS} more in {place}")
     if manifest.file_format != "tfrecord":
         print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
     elif "://" in output and not output.startswith("gs://"):

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -84,14 +83,15 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
 
     from beambert_common.signals import cleanup_on_signals
     from pipelines.build_corpus import build_vocabulary
-    from pipelines.commands.corpus_run import megabytes_read
     from pipelines.commands.input_check import check_inputs
     from pipelines.corpus.reading import split_inputs
+    from pipelines.corpus.source_warnings import mark_warnings
     from pipelines.io.atomic_files import read_bytes
     from pipelines.io.written_files import require_written
     from pipelines.runner import pipeline_runner
     from pipelines.runner.job_output import absolute, delete_folder, require_writable
-    from pipelines.runner.job_progress import Stage, watch_files
+    from pipelines.runner.job_progress import Stage, report_progress
+    from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 
     inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
@@ -117,9 +117,8 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     is_embedded = pipeline_runner.is_embedded(beam_options)
     work = f"{temporary}/work" if is_embedded else ""
     try:
-        costs = {f"{split.name()}.json": float(split.bytes) for split in splits}
-        progress = Stage("Vocabulary", f"{work}/*.json", costs, "file splits", megabytes_read(splits))
-        with cleanup_on_signals(lambda: delete_folder(temporary)), watch_files(progress):
+        stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
+        with cleanup_on_signals(lambda: delete_folder(temporary)), report_progress(stage):
             pipeline_runner.run(
                 lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
                 beam_options,
@@ -132,7 +131,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     if result["documents_rejected"]:
         rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
         print(f"  rejected    documents by rule: {rejected}")
-    for warning in vocabulary_flags.mark_warnings(result.get("diacritics")):
-        print(f"  warning     {warning}", file=sys.stderr)
-    vocabulary_flags.print_summary(result["vocab"], config.output, options.compare_vocab, options.alphabet_limit)
+    vocabulary_flags.print_summary(result["vocab"], config.output, options.compare_vocab)
+    alphabet = alphabet_warnings(result["vocab"], options.alphabet_limit)
+    vocabulary_flags.print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])
     return 0

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,16 @@ from beambert_common.command_line.flag_config import flag_values
 from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
 from beambert_common.command_line.word_rule_flags import WordRuleFlags
+from beambert_common.terminal import print_labeled
 from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
 from pipelines.errors import SourceError
-from pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from tokenizer.coverage import Coverage
-from tokenizer.lost_marks import default_do_lower_case, is_accent, loses_mark
+from tokenizer.lost_marks import default_do_lower_case, loses_mark
 from tokenizer.normalization import CHARACTER_RULES
 from tokenizer.recorded_rules import rules_beside
 from tokenizer.vocabulary import Vocabulary
 
 DEFAULT_VOCAB_SIZE = 30_000
-# Fraction of letters that lose a mark above which a warning is printed.
-_MAX_LOST_MARKS = 0.01
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
@@ -187,24 +186,6 @@ def _default_lower_casing(vocab_file: str | None, language: str, keeps_marks: bo
     return not (vocabulary.has_capitals() or (not by_language and any(map(loses_mark, vocabulary.tokens))))
 
 
-def mark_warnings(marks: dict[str, Any] | None) -> list[str]:
-    """Return a warning if text loses a mark on more than 1% of its letters, else an empty list.
-
-    Args:
-        marks: The counts of `pipelines.build_corpus.total_marks`. None for text that keeps its marks, and for a corpus
-            of an older version.
-    """
-    if not marks or marks["lost"] <= _MAX_LOST_MARKS * marks["letters"]:
-        return []
-    before, after = marks["example"]
-    example = f" ({before} -> {after})" if before else ""
-    loss = "accents are lost" if is_accent(before) else "vowel or voicing marks are lost and distinct words merge"
-    return [
-        f"uncased text loses a mark on {marks['lost'] / marks['letters']:.1%} of its letters{example}: {loss}; "
-        "use --strip_accents false to keep them, see docs/reference/languages.md"
-    ]
-
-
 def _read_vocabulary(flag: str, path: str) -> Vocabulary:
     from pipelines.io.atomic_files import read_bytes
     from pipelines.runner.job_output import absolute
@@ -227,14 +208,13 @@ def _vocabulary_path(flag: str, path: str | None) -> str:
     return absolute(path)
 
 
-def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limit: int) -> list[str]:
-    """Print size, path and coverage of a vocabulary, and return its warnings.
+def print_summary(vocab: dict[str, Any], path: str, compared: str) -> None:
+    """Print size, path and coverage of a vocabulary.
 
     Args:
         vocab: The field "vocab" of `corpus.json`.
         path: Path of vocab.txt, as printed.
         compared: Path of the vocabulary of --compare_vocab, or "".
-        alphabet_limit: The value of --alphabet_limit.
     """
     print(f"  vocabulary  {path}  {vocab['size']:,} tokens")
     words = vocab["learned_from"]
@@ -244,14 +224,16 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str, alphabet_limi
             f"              learned from {words['distinct_words'] - words['distinct_words_excluded']:,} of "
             f"{words['distinct_words']:,} distinct words; rare words excluded: {share:.3%} of the text"
         )
-    warnings = alphabet_warnings(vocab, alphabet_limit)
-    for warning in warnings:
-        print(f"  warning     {warning}", file=sys.stderr)
     measured = {name: Coverage(**counts) for name, counts in vocab["validation"].items()}
     if not measured["vocab"].words:
         print("              coverage not measured: the validation split is empty; increase --validation_fraction")
-        return warnings
+        return
     print(f"              {measured['vocab'].words:,} validation words: {measured['vocab']}")
     if compared:
         print(f"              compared with {compared}: {measured['compare_vocab']}")
-    return warnings
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings below the summary of a command."""
+    for warning in warnings:
+        print_labeled("  warning     ", warning, sys.stderr)

@@ -17,10 +17,11 @@ from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
 from pipelines.corpus.removed_text import Loss
 from pipelines.errors import DatasetError
+from pipelines.io.live_counts import READING, WorkCounter
 from pipelines.io.manifest_schemas import Split, SplitSummary
 from pipelines.sources import ReadOptions, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
-from pipelines.sources.files import require_unchanged
+from pipelines.sources.files import read_position, require_unchanged
 from pipelines.sources.lines import RangeStart
 from pipelines.sources.readers import is_dump_by_name, line_reader_of, read_range
 
@@ -174,18 +175,20 @@ class ReadSplit(beam.DoFn):
         """Read one split."""
         file_split = read.split
         summary: dict[str, Any] = {"documents": 0}
+        counter = WorkCounter(READING, file_split.bytes)
         if not self._work:
-            yield from self._blocks(read, summary)
+            yield from self._blocks(read, summary, counter)
         else:
             path = f"{self._work}/{file_split.name()}"
             block_file = read_block_file(path)
             if block_file is None or not self._is_valid(*block_file, read.start):
-                write_block_file(path, self._blocks(read, summary), summary)
+                write_block_file(path, self._blocks(read, summary, counter), summary)
                 block_file = read_block_file(path)
                 if block_file is None:
                     raise DatasetError(f"{path} was removed while the command ran; run the same command again")
             locations, summary = block_file
             yield from (((split, number), location) for (split, number), location in locations)
+        counter.finish(summary["documents"])
         self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
         # Work directories of older versions lack these fields.
@@ -209,12 +212,15 @@ class ReadSplit(beam.DoFn):
             return False
         return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
-    def _blocks(self, read: SplitRead, summary: dict[str, Any]) -> Iterator[tuple[Partition, bytes]]:
+    def _blocks(
+        self, read: SplitRead, summary: dict[str, Any], counter: WorkCounter
+    ) -> Iterator[tuple[Partition, bytes]]:
         buffer, loss = BlockBuffer(self._options), Loss()
         line_paragraphs = self._options.segmenter == "lines"
         for document in documents_of(read, self._options.read, line_paragraphs=line_paragraphs):
             record = to_record(document, self._options)
             summary["documents"] += 1
+            counter.add(1, read_position(read.split.input.path) - read.split.start)
             loss.add(record)
             yield from buffer.add(record)
         summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost), start=read.start)

@@ -30,6 +30,7 @@ from pipelines.corpus.options import CorpusOptions, Partition
 from pipelines.corpus.records import Record, read_blocks
 from pipelines.corpus.removed_text import Loss
 from pipelines.io.atomic_files import read_bytes, write_text
+from pipelines.io.live_counts import WRITING, WorkCounter
 from pipelines.io.manifest_schemas import ShardCounts
 from pipelines.io.versions import require_same_rules
 from pipelines.io.written_files import is_written
@@ -241,6 +242,7 @@ class WriteCorpusShard(beam.DoFn):
         else:
             shard, counts, words = done.shard, done.counts, done.words
         self._SO_FAR.inc()
+        WorkCounter(WRITING, 1).finish()
         for batch in words:
             yield beam.pvalue.TaggedOutput(self.WORDS, batch)
         yield shard, counts

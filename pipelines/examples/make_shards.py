@@ -12,6 +12,7 @@ from pipelines.examples.pretraining_examples import PretrainingExamples
 from pipelines.examples.statistics import Statistics
 from pipelines.instances.instances import TokenizedDocuments, from_sentences
 from pipelines.instances.options import PretrainingDataOptions
+from pipelines.io.live_counts import WorkCounter
 from tokenizer.tokenizer import Tokenizer
 
 
@@ -71,21 +72,29 @@ def tokenize(
     return from_sentences(token_ids, token_starts, sentences, weights)
 
 
-def write_shards(examples: PretrainingExamples, output: str) -> tuple[list[Shard], Statistics]:
+def write_shards(
+    examples: PretrainingExamples, output: str, counter: WorkCounter | None = None
+) -> tuple[list[Shard], Statistics]:
     """Write one copy of one partition, one file per row length that occurs.
 
     Args:
         examples: the copy.
         output: dataset directory.
+        counter: counter of the work on the copy; None for none.
     """
     options, vocab_size = examples.options, len(examples.tokenizer.vocabulary)
     statistics = Statistics()
-    shards = []
+    shards: list[Shard] = []
+    num_rows = 0
     for row_length, batches in examples.by_row_length(statistics):
         name = shard_name(examples.place, examples.copy, row_length, options)
         with shard_writer.create(f"{output}/{name}", options, row_length, vocab_size) as file:
             for features in batches:
                 file.write(features)
+                num_rows += len(features["input_ids"])
+                if counter:
+                    # Rows with several instances are fewer; the counter then lags behind.
+                    counter.add(len(features["input_ids"]), counter.total * num_rows / statistics.instances)
         predictions = options.predictions_in(row_length)
         shards.append(
             Shard(

@@ -1,16 +1,16 @@
 """Derive warnings about a dataset from its statistics."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipelines.corpus.removed_text import loss_warnings
 from pipelines.corpus.source_warnings import source_warnings
 from pipelines.examples.statistics import Statistics
 from pipelines.examples.train_eval_overlap import Overlap
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting.tables import short
 
 # Maximum difference of the share of label 1 from 0.5. The sampler of google-research/bert gives about 0.55 on running
 # text.
@@ -18,9 +18,10 @@ _MAX_LABEL_IMBALANCE = 0.10
 _MAX_BALANCED_LABEL_IMBALANCE = 0.01
 # Maximum share of truncated tokens. Wikipedia has 11 % at 128 positions.
 _MAX_TRUNCATED = 0.2
-# Training tokens below which a model learns little more than token frequencies.
-_MIN_TOKENS = 50_000_000
-_MIN_VALIDATION_EXAMPLES = 1000
+# Tokens of a sentence that is probably several. Examples may be much shorter, where short sequences come first.
+_LONG_SENTENCE = 128
+# Predictions of an evaluation, masked tokens or pairs, below which the standard error of an accuracy may exceed 1.6%.
+_MIN_VALIDATION_PREDICTIONS = 1000
 
 
 def expected_masked(statistics: Statistics, options: PretrainingDataOptions) -> int:
@@ -50,6 +51,18 @@ def expected_actions(options: PretrainingDataOptions, num_replacements: int) -> 
     }
 
 
+class _Facts(NamedTuple):
+    """The facts of a dataset from which the rules derive warnings; the fields are the arguments of `warnings_of`."""
+
+    train: Statistics
+    validation: Statistics
+    corpus: Mapping[str, Any]
+    overlap: Overlap
+    options: PretrainingDataOptions
+    num_replacements: int
+    alphabet: Sequence[str]
+
+
 def warnings_of(
     by_split: dict[str, Statistics],
     corpus: dict[str, Any],
@@ -58,7 +71,7 @@ def warnings_of(
     num_replacements: int,
     alphabet: Sequence[str] = (),
 ) -> list[str]:
-    """Return warnings about a dataset, one line each, the most severe first.
+    """Return warnings about a dataset, one line each, the most important first.
 
     Args:
         by_split: statistics of "train" and "validation".
@@ -68,149 +81,15 @@ def warnings_of(
         num_replacements: number of tokens of which random replacements are drawn.
         alphabet: warnings of `pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
     """
-    train, validation = by_split["train"], by_split["validation"]
-    return [
-        *_validation_warnings(validation, overlap),
-        *_vocabulary_warnings(train, options, alphabet),
-        *_corpus_warnings(train, corpus, options),
-        *_pair_warnings(train, options),
-        *_row_warnings(train, options),
-        *_mask_warnings(train, options, num_replacements),
-    ]
+    facts = _Facts(by_split["train"], by_split["validation"], corpus, overlap, options, num_replacements, alphabet)
+    return [warning for rule in _RULES for warning in rule(facts)]
 
 
-def _validation_warnings(validation: Statistics, overlap: Overlap) -> list[str]:
-    if not validation.instances:
-        return [
-            "the validation split is empty, so training cannot be evaluated; build the corpus again with "
-            "--validation_fraction 0.02 or more"
-        ]
-    warnings = []
-    if overlap.documents_found > 0.01 * overlap.documents:
-        warnings.append(
-            f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have at least half of their "
-            "longer sentences in the training text, which inflates evaluation results; build the corpus again with "
-            "--drop_near_duplicates or --drop_repeated_paragraphs"
-        )
-    share = overlap.sentences_found / max(overlap.sentences, 1)
-    if share > 0.02:
-        warnings.append(
-            f"{share:.1%} of the longer validation sentences also occur in the training text, because documents repeat "
-            "each other; build the corpus again with --drop_near_duplicates or --drop_repeated_paragraphs"
-        )
-    if validation.instances < _MIN_VALIDATION_EXAMPLES:
-        warnings.append(
-            f"the validation split has only {validation.instances:,} examples, so evaluation is imprecise; build the "
-            "corpus again with a larger --validation_fraction"
-        )
-    return warnings
-
-
-def _vocabulary_warnings(train: Statistics, options: PretrainingDataOptions, alphabet: Sequence[str]) -> list[str]:
-    warnings: list[str] = []
-    unknown = train.unknown_tokens / max(train.tokens, 1)
-    if unknown >= 0.01 and alphabet:
-        warnings += alphabet
-    elif unknown >= 0.01:
-        warnings.append(
-            f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the "
-            f"corpus, or check that --do_lower_case {str(options.do_lower_case).lower()} is right for --vocab_file"
-        )
-    seen = np.count_nonzero(train.piece_counts) / max(len(train.piece_counts), 1)
-    if seen < 0.7:
-        warnings.append(
-            f"{1 - seen:.1%} of the vocabulary never occurs in the training text, so the model learns nothing useful "
-            "about these tokens; use more text, or learn a smaller vocabulary from it"
-        )
-    return warnings
-
-
-def _corpus_warnings(train: Statistics, corpus: dict[str, Any], options: PretrainingDataOptions) -> list[str]:
-    warnings = []
-    if train.tokens < _MIN_TOKENS:
-        warnings.append(
-            f"the training text has {short(train.tokens)} tokens, which is enough for experiments but not for a useful "
-            "model; the released BERT was trained on about 3,300 million words"
-        )
-    warnings += source_warnings(corpus)
-    read, rejected = corpus.get("documents_read", 0), corpus.get("documents_rejected", {})
-    if read and sum(rejected.values()) > 0.2 * read:
-        reason = max(rejected, key=lambda name: (rejected[name], name))
-        warnings.append(
-            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most often by rule {reason} "
-            f"({rejected[reason]:,}); check rejected/*.jsonl for documents that should be kept"
-        )
-    languages = corpus.get("languages", {})
-    words = sum(size["words"] for size in languages.values())
-    large = sorted(name for name, size in languages.items() if size["words"] > 0.02 * words)
-    if len(large) > 1 and not options.language_factors:
-        warnings.append(
-            f"the text mixes {len(large)} languages ({', '.join(large)}) in their original proportions; "
-            "--language_sampling_exponent 0.7 samples small languages more often"
-        )
-    if options.objective == "nsp" and train.sentences < 2 * train.documents:
-        warnings.append(
-            f"documents have {train.sentences / train.documents:.1f} sentences on average, too few for next sentence "
-            "prediction; give whole documents, or use --objective mlm"
-        )
-    too_long = train.sentence_lengths[options.max_seq_length :].sum() / max(train.sentences, 1)
-    if too_long > 0.05:
-        warnings.append(
-            f"{too_long:.1%} of the sentences are longer than an example, so the segmenter may not support the "
-            "language; check --language and --segmenter"
-        )
-    if options.dupe_factor == 1 and options.masking != "dynamic":
-        warnings.append(
-            "there is one copy of the data, so every epoch has the same masks and pairs; use --dupe_factor 10, as for "
-            "the released BERT, or --masking dynamic for new masks in every epoch"
-        )
-    return warnings
-
-
-def _pair_warnings(train: Statistics, options: PretrainingDataOptions) -> list[str]:
-    if options.objective == "mlm" or not train.instances:
-        return []
-    warnings = []
-    share = train.instances_labeled_1 / train.instances
-    is_balanced = options.balance_next_sentence or options.objective == "sop"
-    limit = _MAX_BALANCED_LABEL_IMBALANCE if is_balanced else _MAX_LABEL_IMBALANCE
-    # Five standard deviations, so that small datasets cause no false warnings.
-    if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
-        label = "swapped" if options.objective == "sop" else "random next sentences"
-        remedy = "" if options.objective == "sop" else "; --balance_next_sentence balances them where possible"
-        warnings.append(f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}")
-    truncated = train.tokens_truncated / max(train.tokens_packed, 1)
-    if truncated > _MAX_TRUNCATED:
-        warnings.append(
-            f"{truncated:.1%} of the tokens are truncated, because sentences are long for --max_seq_length "
-            f"{options.max_seq_length}; increase it, or check the sentence segmentation"
-        )
-    return warnings
-
-
-def _row_warnings(train: Statistics, options: PretrainingDataOptions) -> list[str]:
-    padding = 1 - train.instance_tokens / max(train.positions, 1)
-    if padding <= 0.3 or options.without_padding:
-        return []
-    return [
-        f"{padding:.0%} of the positions are padding, which costs training time; use --pack, --length_bins or a "
-        "smaller --max_seq_length"
-    ]
-
-
-def _mask_warnings(train: Statistics, options: PretrainingDataOptions, num_replacements: int) -> list[str]:
-    if options.masking == "dynamic" or not train.instance_tokens:
-        return []
-    warnings = []
-    share = train.masked_tokens / train.instance_tokens
-    if share < 0.9 * options.masked_lm_prob:
-        warnings.append(
-            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}"
-            f"{_reason_for_few_masks(train, options)}"
-        )
-    if not train.masked_tokens:
-        return warnings
-    expected = expected_actions(options, num_replacements)
+def _wrong_masks(facts: _Facts) -> Iterator[str]:
+    train, options = facts.train, facts.options
+    if options.masking == "dynamic" or not train.masked_tokens:
+        return
+    expected = expected_actions(options, facts.num_replacements)
     rates = (
         ("replaced by [MASK]", train.masked_as_mask, expected["mask"]),
         ("replaced by a random token", train.masked_as_random, expected["random"]),
@@ -220,11 +99,192 @@ def _mask_warnings(train: Statistics, options: PretrainingDataOptions, num_repla
         # Spans of up to ten tokens are drawn as a whole, which increases the variance.
         slack = 5 * (10 * rate * (1 - rate) / train.masked_tokens) ** 0.5 + 0.002
         if abs(count / train.masked_tokens - rate) > slack:
-            warnings.append(
+            yield (
                 f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of {100 * rate:.3g}%; "
                 "please report this bug in beambert"
             )
-    return warnings
+
+
+def _text_lost_in_cleaning(facts: _Facts) -> Iterator[str]:
+    yield from loss_warnings(facts.corpus, "rejected/")
+
+
+def _faults_of_sources(facts: _Facts) -> Iterator[str]:
+    yield from source_warnings(facts.corpus)
+
+
+def _unknown_tokens(facts: _Facts) -> Iterator[str]:
+    unknown = facts.train.unknown_tokens / max(facts.train.tokens, 1)
+    if unknown < 0.01:
+        return
+    yield from facts.alphabet or [
+        f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the corpus, "
+        f"or check that --do_lower_case {str(facts.options.do_lower_case).lower()} is right for --vocab_file"
+    ]
+
+
+def _empty_validation(facts: _Facts) -> Iterator[str]:
+    if not facts.validation.instances:
+        yield (
+            "the validation split is empty, so training cannot be evaluated; build the corpus again with "
+            "--validation_fraction 0.02 or more"
+        )
+
+
+def _few_sentences(facts: _Facts) -> Iterator[str]:
+    train = facts.train
+    if facts.options.objective == "nsp" and train.sentences < 2 * train.documents:
+        yield (
+            f"documents have {train.sentences / train.documents:.1f} sentences on average, too few for next sentence "
+            "prediction; give whole documents, or use --objective mlm"
+        )
+
+
+def _few_masks(facts: _Facts) -> Iterator[str]:
+    train, options = facts.train, facts.options
+    if options.masking == "dynamic" or not train.instance_tokens:
+        return
+    share = train.masked_tokens / train.instance_tokens
+    if share < 0.9 * options.masked_lm_prob:
+        yield (
+            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}"
+            f"{_reason_for_few_masks(train, options)}"
+        )
+
+
+def _overlap(facts: _Facts) -> Iterator[str]:
+    overlap = facts.overlap
+    if overlap.documents_found > 0.01 * overlap.documents:
+        yield (
+            f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have at least half of their "
+            "longer sentences in the training text, which inflates evaluation results; build the corpus again with "
+            "--drop_near_duplicates or --drop_repeated_paragraphs"
+        )
+    share = overlap.sentences_found / max(overlap.sentences, 1)
+    if share > 0.02:
+        yield (
+            f"{share:.1%} of the longer validation sentences also occur in the training text, because documents repeat "
+            "each other; build the corpus again with --drop_near_duplicates or --drop_repeated_paragraphs"
+        )
+
+
+def _unbalanced_pairs(facts: _Facts) -> Iterator[str]:
+    train, options = facts.train, facts.options
+    if options.objective == "mlm" or not train.instances:
+        return
+    share = train.instances_labeled_1 / train.instances
+    is_balanced = options.balance_next_sentence or options.objective == "sop"
+    limit = _MAX_BALANCED_LABEL_IMBALANCE if is_balanced else _MAX_LABEL_IMBALANCE
+    # Five standard deviations, so that small datasets cause no false warnings.
+    if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
+        label = "swapped" if options.objective == "sop" else "random next sentences"
+        remedy = "" if options.objective == "sop" else "; --balance_next_sentence balances them where possible"
+        yield f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}"
+
+
+def _truncated_pairs(facts: _Facts) -> Iterator[str]:
+    truncated = facts.train.tokens_truncated / max(facts.train.tokens_packed, 1)
+    if facts.options.objective != "mlm" and truncated > _MAX_TRUNCATED:
+        yield (
+            f"{truncated:.1%} of the tokens are truncated, because sentences are long for --max_seq_length "
+            f"{facts.options.max_seq_length}; increase it, or check the sentence segmentation"
+        )
+
+
+def _long_sentences(facts: _Facts) -> Iterator[str]:
+    longest = max(facts.options.max_seq_length, _LONG_SENTENCE)
+    too_long = facts.train.sentence_lengths[longest:].sum() / max(facts.train.sentences, 1)
+    if too_long > 0.05:
+        yield (
+            f"{too_long:.1%} of the sentences are longer than {longest} tokens, so the segmenter may not support the "
+            "language; check --language and --segmenter"
+        )
+
+
+def _many_rejected(facts: _Facts) -> Iterator[str]:
+    read, rejected = facts.corpus.get("documents_read", 0), facts.corpus.get("documents_rejected", {})
+    if read and sum(rejected.values()) > 0.2 * read:
+        reason = max(rejected, key=lambda name: (rejected[name], name))
+        yield (
+            f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most often by rule {reason} "
+            f"({rejected[reason]:,}); check rejected/*.jsonl for documents that should be kept"
+        )
+
+
+def _unused_vocabulary(facts: _Facts) -> Iterator[str]:
+    seen = np.count_nonzero(facts.train.piece_counts) / max(len(facts.train.piece_counts), 1)
+    if seen < 0.7:
+        yield (
+            f"{1 - seen:.1%} of the vocabulary never occurs in the training text, so the model learns nothing useful "
+            "about these tokens; use more text, or learn a smaller vocabulary from it"
+        )
+
+
+def _small_validation(facts: _Facts) -> Iterator[str]:
+    validation, options = facts.validation, facts.options
+    if not validation.instances:
+        return
+    predictions = round(options.masked_lm_prob * validation.instance_tokens)
+    for count, noun, is_predicted in (
+        (predictions, "masked tokens", True),
+        (validation.instances, "pairs", options.objective != "mlm"),
+    ):
+        if is_predicted and count < _MIN_VALIDATION_PREDICTIONS:
+            yield (
+                f"the validation split has only {count:,} {noun}, so evaluation is imprecise; build the corpus again "
+                "with a larger --validation_fraction"
+            )
+            return
+
+
+def _mixed_languages(facts: _Facts) -> Iterator[str]:
+    languages = facts.corpus.get("languages", {})
+    words = sum(size["words"] for size in languages.values())
+    large = sorted(name for name, size in languages.items() if size["words"] > 0.02 * words)
+    if len(large) > 1 and not facts.options.language_factors:
+        yield (
+            f"the text mixes {len(large)} languages ({', '.join(large)}) in their original proportions; "
+            "--language_sampling_exponent 0.7 samples small languages more often"
+        )
+
+
+def _one_copy(facts: _Facts) -> Iterator[str]:
+    if facts.options.dupe_factor == 1 and facts.options.masking != "dynamic":
+        yield (
+            "there is one copy of the data, so every epoch has the same masks and pairs; use --dupe_factor 10, as for "
+            "the released BERT, or --masking dynamic for new masks in every epoch"
+        )
+
+
+def _padding(facts: _Facts) -> Iterator[str]:
+    padding = 1 - facts.train.instance_tokens / max(facts.train.positions, 1)
+    if padding > 0.3 and not facts.options.without_padding:
+        yield (
+            f"{padding:.0%} of the positions are padding, which costs training time; use --pack, --length_bins or a "
+            "smaller --max_seq_length"
+        )
+
+
+# In order of importance: faults of the data, what makes an evaluation wrong, what wastes text or time.
+_RULES: tuple[Callable[[_Facts], Iterator[str]], ...] = (
+    _wrong_masks,
+    _text_lost_in_cleaning,
+    _unknown_tokens,
+    _faults_of_sources,
+    _empty_validation,
+    _overlap,
+    _few_sentences,
+    _few_masks,
+    _truncated_pairs,
+    _unbalanced_pairs,
+    _long_sentences,
+    _many_rejected,
+    _unused_vocabulary,
+    _small_validation,
+    _mixed_languages,
+    _one_copy,
+    _padding,
+)
 
 
 def _reason_for_few_masks(train: Statistics, options: PretrainingDataOptions) -> str:

@@ -26,6 +26,8 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
+from pipelines.io import live_counts
+
 _URN = "beambert:env:worker_process:v1"
 _COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("sdk_worker_main.py")))
 # Time for the runner's threads to end after its workers are killed; later ones end with the process.
@@ -156,6 +158,7 @@ class WorkerProcesses:
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         # Import the same modules as this process, even if the current directory has modules of the same names.
+        counts, descriptors = live_counts.inherited()
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
         with self._lock:
             if self._killed:
@@ -163,7 +166,8 @@ class WorkerProcesses:
             try:
                 process = subprocess.Popen(  # noqa: S603
                     _COMMAND,
-                    env={**os.environ, **environment, "PYTHONPATH": paths},
+                    env={**os.environ, **environment, **counts, "PYTHONPATH": paths},
+                    pass_fds=descriptors,
                     stdin=subprocess.PIPE,
                     stderr=self._log,
                 )

@@ -5,6 +5,7 @@ import io
 import lzma
 import os
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from pipelines.sources.lines import decode_line, lines_of_stream
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _BUFFER_BYTES = 1 << 20
+# The path and the stream of the file that a thread has opened last.
+_opened = threading.local()
 DEFAULT_TEXT_FIELD = "text"
 _PATTERN_CHARACTERS = re.compile(r"[*?\[]")
 
@@ -309,6 +312,7 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
+            _opened.file = (path, raw)
             stream = raw
             if suffix in _ARROW_CODECS:
                 stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), _ARROW_CODECS[suffix])
@@ -338,9 +342,19 @@ def open_stored(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[io.Buf
     """
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            _opened.file = (path, file)
             yield io.BufferedReader(file, buffer_bytes)
     except (BeamIOError, OSError) as error:
         raise SourceError(f"{path} cannot be opened or read ({error}); check the path and its permissions") from error
+
+
+def read_position(path: str) -> int:
+    """Return the offset, in the file as stored, up to which this thread has read a file; 0 if unknown."""
+    opened, file = getattr(_opened, "file", ("", io.BytesIO()))
+    try:
+        return file.tell() if opened == path else 0
+    except (OSError, ValueError):
+        return 0  # Closed, or a stream without a position.
 
 
 def decode_lines(

@@ -13,6 +13,7 @@ import numpy as np
 
 from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
+from beambert_common.progress import TextProgress
 from pipelines.io.output_file import check_output_file
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
@@ -27,7 +28,6 @@ from trainers.inference.tokenization import (
     open_texts,
     split_pair,
 )
-from trainers.monitoring.training_progress import TextProgress
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
@@ -148,9 +148,8 @@ def run(config: FeaturesConfig) -> int:
     size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
     backend = choose_backend(config.backend)
     check_model(Path(config.init_checkpoint), **config.model_options)
-    progress = TextProgress(size)
     start_backend(backend)
-    with source:
+    with source, TextProgress(size) as progress:
         extractor = FeatureExtractor(
             Path(config.init_checkpoint),
             layers,
@@ -164,8 +163,8 @@ def run(config: FeaturesConfig) -> int:
         with FeatureWriter(output, kind, extractor.layout, overwrite=config.overwrite) as writer:
             for features in extractor.extract(lines):
                 writer.write(features)
-                progress.update(len(features.token_splits) - 1, lines.bytes_read)
-    progress.finish(f"Wrote {output}: {writer.count:,} texts, {writer.tokens:,} tokens")
+                progress.add(len(features.token_splits) - 1, lines.bytes_read)
+        progress.finish(f"Wrote {output}: {writer.count:,} texts, {writer.tokens:,} tokens")
     for count, problem in (
         (extractor.cut, f"exceeded --max_seq_length {config.max_seq_length} and were truncated"),
         (lines.corrupt, "were not valid UTF-8; the invalid bytes were dropped"),

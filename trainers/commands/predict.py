@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -15,6 +15,7 @@ from typing import BinaryIO, TextIO
 from beambert_common import file_errors
 from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
+from beambert_common.progress import TextProgress
 from bert_model.checkpoints.variable_names import TASKS
 from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from trainers.backends.startup import choose_backend, start_backend
@@ -25,7 +26,7 @@ from trainers.inference.model_loading import check_model, load_model
 from trainers.inference.predictor import WORDS_AT, Answer, Predictor
 from trainers.inference.spans import max_query_length
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
-from trainers.monitoring.training_progress import TextProgress, warn
+from trainers.monitoring.training_progress import warn
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
@@ -243,15 +244,16 @@ def _predict_lines(
         source.seek(start)
     lines = TextLines(source)
     remaining, count = iter(lines), 0
-    progress = TextProgress(None if name == "stdin" else Path(name).stat().st_size) if show_progress else None
-    while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
-        locations = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
-        _write(predictor, chunk, locations, as_json, output)
-        count += len(chunk)
+    size = None if name == "stdin" else Path(name).stat().st_size
+    with TextProgress(size) if show_progress else nullcontext() as progress:
+        while chunk := list(itertools.islice(remaining, LINES_A_CHUNK)):
+            locations = [f"{name}, line {count + number}" for number in range(1, len(chunk) + 1)]
+            _write(predictor, chunk, locations, as_json, output)
+            count += len(chunk)
+            if progress:
+                progress.add(len(chunk), lines.bytes_read)
         if progress:
-            progress.update(len(chunk), lines.bytes_read)
-    if progress:
-        progress.finish(f"{count:,} texts")
+            progress.finish(f"{count:,} texts")
     if lines.corrupt:
         warn(f"{lines.corrupt:,} of {count:,} lines were not valid UTF-8; the invalid bytes were dropped")
     return count

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beambert_common.progress import TextProgress
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TrainingError
 from trainers.evaluation.evaluation_results import PairResults, TextResults
@@ -14,7 +15,7 @@ from trainers.evaluation.pair_scores import pair_scores
 from trainers.evaluation.text_scores import masked_lm_scores, pseudo_log_likelihood
 from trainers.evaluation.text_windows import Windows, sample_windows
 from trainers.inference.masked_scoring import MaskedScorer, Report, computed_positions
-from trainers.monitoring.training_progress import TextProgress, warn
+from trainers.monitoring.training_progress import warn
 
 # Fraction of [UNK] above which scores say little.
 _MOST_UNKNOWN = 0.05
@@ -78,9 +79,9 @@ def evaluate_pairs(scorer: MaskedScorer, encoded: EncodedPairs, all_pairs: int, 
         all_pairs: number of pairs of the files.
         whole_word: as for `MaskedScorer.token_log_probabilities`.
     """
-    progress = TextProgress(computed_positions(encoded.rows), "masked tokens")
-    scores = scorer.token_log_probabilities(encoded.rows, whole_word=whole_word, report=_report_to(progress))
-    progress.finish(f"Scored {len(encoded.pairs):,} minimal pairs: {progress.texts:,} masked tokens")
+    with TextProgress(computed_positions(encoded.rows), "masked tokens") as progress:
+        scores = scorer.token_log_probabilities(encoded.rows, whole_word=whole_word, report=_report_to(progress))
+        progress.finish(f"Scored {len(encoded.pairs):,} minimal pairs: {progress.texts:,} masked tokens")
     sums = np.array([of_row.sum(dtype=np.float64) for of_row in scores])
     unknown = np.array([scorer.vocabulary.unk_id in row for row in encoded.rows])
     with_unknown = int(np.count_nonzero(unknown[encoded.good] | unknown[encoded.bad]))
@@ -102,11 +103,12 @@ def evaluate_text(scorer: MaskedScorer, all_windows: Windows, max_tokens: int | 
         whole_word: as for `MaskedScorer.token_log_probabilities`; it does not affect masked-LM loss and accuracy.
     """
     windows = sample_windows(all_windows, max_tokens)
-    progress = TextProgress(sum(map(len, windows.rows)) + computed_positions(windows.rows), "masked tokens")
-    report = _report_to(progress)
-    masked_lm = masked_lm_scores(scorer, windows, report)
-    loss = pseudo_log_likelihood(scorer, windows, whole_word=whole_word, report=report)
-    progress.finish(f"Scored {windows.tokens:,} tokens of text: {progress.texts:,} masked tokens")
+    positions = sum(map(len, windows.rows)) + computed_positions(windows.rows)
+    with TextProgress(positions, "masked tokens") as progress:
+        report = _report_to(progress)
+        masked_lm = masked_lm_scores(scorer, windows, report)
+        loss = pseudo_log_likelihood(scorer, windows, whole_word=whole_word, report=report)
+        progress.finish(f"Scored {windows.tokens:,} tokens of text: {progress.texts:,} masked tokens")
     unknown = windows.occurrences(scorer.vocabulary.unk_id)
     _warn_of_many(unknown, windows.tokens, "tokens are [UNK], words that the vocabulary lacks")
     return TextResults(
@@ -121,7 +123,7 @@ def _report_to(progress: TextProgress) -> Report:
     def report(tokens: int, positions: int) -> None:
         nonlocal total
         total += positions
-        progress.update(tokens, total)
+        progress.add(tokens, total)
 
     return report
 

@@ -6,7 +6,15 @@ A level is passed where masked_lm_loss is below the loss of the level. This file
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
+
 LOSS = "masked_lm_loss"
+# Sentences for the terminal: what the model does after it has passed each level.
+MEANINGS = {
+    UNIGRAM: "the model now predicts masked words better than by their frequency",
+    UNCHANGED: "the model now also uses words that masking has left unchanged",
+    BIGRAM: "the model now predicts better than from the two neighboring words",
+}
 
 
 class _Level(Protocol):
@@ -26,11 +34,17 @@ def standing(metrics: Mapping[str, Any], levels: Mapping[str, _Level]) -> str | 
         metrics: metrics of training steps or of an evaluation.
         levels: levels by name.
     """
-    loss, order = metrics.get(LOSS), in_order(levels)
-    if not order or not isinstance(loss, int | float):
+    order = in_order(levels)
+    if not order or not isinstance(metrics.get(LOSS), int | float):
         return None
-    passed = [name for name in order if loss < levels[name].loss]
+    passed = passed_levels(metrics, levels)
     return f"past {passed[-1]}" if passed else f"not past {order[0]}"
+
+
+def passed_levels(metrics: Mapping[str, Any], levels: Mapping[str, _Level]) -> list[str]:
+    """Return the names of the levels passed, in the order in which a run passes them; empty without a loss."""
+    loss = metrics.get(LOSS)
+    return [name for name in in_order(levels) if isinstance(loss, int | float) and loss < levels[name].loss]
 
 
 def passed_at(lines: Iterable[Mapping[str, Any]], levels: Mapping[str, _Level]) -> dict[str, int]:
@@ -42,8 +56,6 @@ def passed_at(lines: Iterable[Mapping[str, Any]], levels: Mapping[str, _Level]) 
     """
     steps: dict[str, int] = {}
     for line in lines:
-        loss = line.get(LOSS)
-        for name, level in levels.items():
-            if isinstance(loss, int | float) and loss < level.loss:
-                steps.setdefault(name, line["step"])
+        for name in passed_levels(line, levels):
+            steps.setdefault(name, line["step"])
     return {name: steps[name] for name in in_order(levels) if name in steps}

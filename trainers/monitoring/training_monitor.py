@@ -8,21 +8,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict
 
-from beambert_common.durations import format_duration
+from beambert_common.progress import Progress
+from beambert_common.terminal import MAX_COLUMNS, wrapped
 from beambert_common.typed_json import Count, NonNegative, Number
 from pipelines.dataset import SPLITS
 from trainers.errors import TrainingError
 from trainers.metrics.baseline_record import LevelFields
 from trainers.metrics.chance_levels import with_level
-from trainers.metrics.standing import standing
+from trainers.metrics.standing import MEANINGS, passed_at, passed_levels
 from trainers.monitoring import metrics_jsonl
 from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, latest_seconds, resumed_seconds
 from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
 from trainers.monitoring.tensorboard import EventLog
 from trainers.monitoring.throughput import StepCost, TimedSteps, rates_of
-from trainers.monitoring.training_progress import ProgressLine, print_status, steps_a_report
+from trainers.monitoring.training_progress import print_status, steps_a_report
 
 LOGS_NAME = "logs"
+# Metrics of a progress line: the loss and an accuracy.
+_MOST_METRICS = 2
+# Indentation of the second line of an evaluation.
+_INDENT = 6
 # Numerator and denominator of each metric over some steps.
 MetricSums = Mapping[str, tuple[float, float]]
 
@@ -67,14 +72,15 @@ class TrainingMonitor:
         output: the run directory, for `metrics.jsonl` and `logs/`; None writes and prints nothing, as on all machines
             except the chief.
         last_step: last step of training.
-        shown_metrics: metrics of the progress line, in order, with their labels.
+        shown_metrics: metrics of an evaluation as printed, in order, with their labels; the progress line has the first
+            two.
         state: result of `state()` saved with the checkpoint to resume from; {} for a new run.
         step: number of completed steps.
         peak_flops: peak of all devices together in FLOP/s; None if unknown.
         clock: monotonic clock in seconds.
         start: time of the clock at which the command started, which begins the wall time of the goodput; None for the
             first stage. Without a stage, as in an evaluation alone, no time is counted.
-        levels: masked-LM levels by name, of which the progress line names the last one passed.
+        levels: masked-LM levels by name; the first report that passes one prints a line.
         measure: function of a step; returns further metrics of the model, for a line of the log.
         observe: called with each training line of the log.
         trains: whether training continues from `step`, which removes what the logs have of later steps. An evaluation
@@ -121,12 +127,14 @@ class TrainingMonitor:
         self.since = clock()
         lines = [] if output is None else metrics_jsonl.read(output / FILE_NAME)
         self.trains = trains
+        training = [line for line in lines if line["split"] == "train" and line["step"] <= step]
+        self.passed = set(passed_at(training, self.levels))
         self.last_kept_step = 0 if trains else max((line["step"] for line in lines), default=0)
         seconds = resumed_seconds(state, lines) if trains else latest_seconds([state, *lines])
         self.timer = GoodputTimer(seconds, clock, start)
         self.log: MetricsLog | None = None
         self.events: dict[str, EventLog] = {}
-        self.progress: ProgressLine | None = None
+        self.progress: Progress | None = None
         self.resources = contextlib.ExitStack()
 
     def __enter__(self) -> "TrainingMonitor":
@@ -137,7 +145,7 @@ class TrainingMonitor:
             for split in SPLITS:
                 self.events[split] = EventLog(self.output / LOGS_NAME / split, step)
                 self.resources.callback(self.events[split].close)
-            self.progress = self.resources.enter_context(ProgressLine())
+            self.progress = self.resources.enter_context(Progress(self.last_step, stdout=True, quiet_seconds=0))
         self.since = self.clock()
         return self
 
@@ -233,8 +241,8 @@ class TrainingMonitor:
         self._remember(metric_sums, timed, steps)
         report = step == self.last_step or step // self.report_steps > self.step // self.report_steps
         self.step = step
-        if self.progress is not None and self.progress.is_due(report):
-            self.progress.show(self._line())
+        if self.progress is not None and self.progress.is_due(step):
+            self._show_progress(self.progress)
         if report:
             self._write_line()
 
@@ -252,7 +260,8 @@ class TrainingMonitor:
         fields = {**metrics, **self._counts(), "seconds": round(self.seconds, 3), **self.timer.fields()}
         self.log.write("validation", step, fields | ({"mlm_samples": list(samples)} if samples else {}))
         self.events["validation"].write(step, metrics, {"mlm_samples": samples} if samples else {})
-        print_status("  ".join([f"step {step}/{self.last_step}", "validation", *self._shown(metrics)]))
+        line = "  ".join([f"step {step:,}/{self.last_step:,}", "validation", *self._shown(metrics)])
+        print_status(wrapped(line, _INDENT, MAX_COLUMNS))
 
     def state(self) -> dict[str, Any]:
         """Return the state to save with a checkpoint, with JSON types; the lines so far are flushed to disk.
@@ -292,6 +301,7 @@ class TrainingMonitor:
         assert timing.keys() <= TIMING_FIELDS
         self.log.write("train", self.step, {**metrics, **self._counts(), **timing})
         self.events["train"].write(self.step, {**metrics, **rates, GOODPUT: self.goodput.goodput})
+        self._print_new_level(metrics)
         if self.observe is not None:
             self.observe({"split": "train", "step": self.step, **metrics, **self._counts()})
 
@@ -301,45 +311,34 @@ class TrainingMonitor:
         while len(self.recent) > max(1, self.report_steps // max(1, steps)):
             self.recent.popleft()
 
-    def _line(self) -> list[str]:
-        """Return the parts of the progress line, most important first."""
+    def _show_progress(self, progress: Progress) -> None:
+        """Show the metrics of the last steps; the other values are in `metrics.jsonl` and TensorBoard."""
         sums: MetricSums = {}
         for metric_sums, _ in self.recent:
             sums = _added(sums, metric_sums)
-        metrics, timed = _metric_values(sums), [timed for _, timed in self.recent if timed is not None]
+        timed = [timed for _, timed in self.recent if timed is not None]
         rates = rates_of(timed, self.peak_flops)
-        parts = [f"step {self.step}/{self.last_step}"]
-        if rates:
-            parts.append(f"ETA {format_duration(self._seconds_left(timed))}")
-        parts += self._shown(metrics)
-        if rates:
-            unpadded = rates.get("unpadded_tokens_per_second")
-            of_text = f" ({_short(unpadded)} unpadded)" if unpadded else ""
-            parts.append(f"{_short(rates['sequences_per_second'])} seq/s")
-            parts.append(f"{_short(rates['tokens_per_second'])} tok/s{of_text}")
-            if "model_flops_utilization" in rates:
-                parts.append(f"MFU {rates['model_flops_utilization']:.1%}")
-            parts += [f"data wait {rates['data_wait_fraction']:.0%}", f"goodput {self.goodput.goodput:.0%}"]
-        if "learning_rate" in metrics:
-            parts.append(f"lr {metrics['learning_rate']:.2e}")
-        if "gradient_norm" in metrics:
-            parts.append(f"grad norm {metrics['gradient_norm']:.2f}")
-        if self.skipped:
-            parts.append(f"skipped {self.skipped}")
-        if self.corrupt:
-            parts.append(f"corrupt {self.corrupt}")
-        if self.work.label:
-            parts.append(self.work.label)
-        return parts
+        parts = [f"step {self.step:,}/{self.last_step:,}", *self._shown(_metric_values(sums))[:_MOST_METRICS]]
+        # Records and steps that were not used are more important than the speed.
+        parts += [f"skipped {self.skipped:,}"] if self.skipped else []
+        parts += [f"corrupt {self.corrupt:,}"] if self.corrupt else []
+        parts += [f"{rates['sequences_per_second']:,.0f} seq/s"] if rates else []
+        parts += [self.work.label] if self.work.label else []
+        progress.show(self.step, parts, self._seconds_left(timed) if rates else None)
 
     def _shown(self, metrics: Mapping[str, float]) -> list[str]:
-        shown = [
+        return [
             with_level(f"{label} {metrics[name]:.3f}", name, metrics)
             for name, label in self.shown_metrics.items()
             if name in metrics
         ]
-        passed = standing(metrics, self.levels)
-        return shown if passed is None else [*shown, passed]
+
+    def _print_new_level(self, metrics: Mapping[str, float]) -> None:
+        """Print the last level that the metrics of a report pass for the first time."""
+        new = [name for name in passed_levels(metrics, self.levels) if name not in self.passed]
+        self.passed.update(new)
+        if new:
+            print_status(f"step {self.step:,}: {MEANINGS[new[-1]]} (level {new[-1]})")
 
     def _seconds_left(self, timed: Sequence[TimedSteps]) -> float:
         """Return the remaining seconds, at the rate of the last steps."""
@@ -361,10 +360,3 @@ def _added(first: MetricSums, second: MetricSums) -> dict[str, tuple[float, floa
 def _metric_values(sums: MetricSums) -> dict[str, float]:
     """Return the metrics, without those of denominator 0."""
     return {name: top / bottom for name, (top, bottom) in sums.items() if bottom}
-
-
-def _short(number: float) -> str:
-    for limit, suffix in ((1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{suffix}"
-    return f"{number:.3g}"

@@ -7,7 +7,7 @@ from bert_model.pretraining import BertForPretraining, pretraining_losses
 from trainers.objective import Features, Objective, Sums, Tensor
 
 # Metrics of the progress line, with their labels.
-SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
+SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM accuracy", "next_sentence_accuracy": "NSP accuracy"}
 
 
 def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Objective:
