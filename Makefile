@@ -8,23 +8,26 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-slow test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-adaptation bench-quality reproduce fuzz chaos flink-up flink-down test-flink test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-adaptation bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
-	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 4 minutes)"
-	@echo "make test    lint, type-check and run all tests but the slow ones (about 30 minutes, an hour on a slow CPU)"
-	@echo "make test-slow     run the slow tests, and pretrain and fine-tune a mini on real text in $(DATA) (about 45 minutes)"
+	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
+	@echo "make test    lint, type-check and run the tests of every change (about 12 minutes on 2 cores)"
+	@echo "make test-all    run the slower tests, which make test leaves out (about 20 minutes on 2 cores)"
+	@echo "make test-real-text   pretrain and fine-tune a mini on real text in $(DATA) (about 20 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
 	@echo "make test-readers   read shards and descriptions with torch, grain, datasets and mlcroissant (downloads 4 GB into .venv-readers)"
 	@echo "make test-tpu-compile   compile training steps for TPUs without a TPU (downloads 600 MB into .venv-tpu; 10 minutes)"
 	@echo "make report-tpu-compile   memory and collectives of complete steps on six TPU topologies (about 40 minutes)"
 	@echo "make fuzz    run all commands on 5,000 hostile inputs and flags; SEED=N selects others (about 15 minutes)"
+	@echo "make tutorials   run every tutorial and compare its output (about 10 minutes)"
 	@echo "make flink-up   start a Flink cluster on this machine (needs Java 17, downloads 290 MB once); make flink-down stops it"
-	@echo "make chaos   kill processes, fill disks and change files 100 times, and compare the results (about 25 minutes)"
-	@echo "make test-flink   run only the tests on a real Flink cluster, which are part of make test"
+	@echo "make chaos   kill processes, fill disks and change files, and compare the results (about 90 minutes; DISTURBANCES=100 for fewer)"
+	@echo "make test-flink   run only the tests of Flink, on a real cluster and with 20 MB of text (several minutes)"
+	@echo "make test-tpu   run only the tests of Cloud TPU, with training on stand-ins of its hosts (several minutes)"
 	@echo "make test-dataflow   test beambert submit dataflow against a local stand-in with 20 MB of text (several minutes)"
 	@echo "make setup   install into .venv"
-	@echo "make check   run ruff, mypy and the test of import layers;  make format   format with ruff"
+	@echo "make check   run ruff, codespell, mypy and the checks of documents and import layers;  make format   format with ruff"
 	@echo "make docs    build the documentation site in docs/_build (a broken link or anchor is an error)"
 	@echo "make bench-tokenizer   tokenizer speed compared with tensorflow_text and Hugging Face, on $(DATA)"
 	@echo "make bench-export   SavedModels with both in-graph tokenizers: size, latency, differing sentences, on $(DATA) (about 4 minutes)"
@@ -50,34 +53,42 @@ help:
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c trainers/data/_examples.c
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Creating $(VENV) with $$($(PYTHON) --version); TensorFlow and Beam are large, this takes a few minutes."
-	@rm -rf $(VENV)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation --quiet -e .
+	@sh deploy/environment.sh --build $(VENV) "$(PYTHON)" --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -c "import tokenizer._native, trainers.data._examples" 2>/dev/null || echo "No C compiler found: the tokenizer and the parser of training examples run in Python, more slowly, with the same results."
 	@touch $@
+	@echo "Installed. Activate the environment: . $(VENV)/bin/activate"
 
 demo: setup
-	$(BIN)/beambert demo
+	@$(BIN)/beambert demo
 
-# Two processes; tests of one file share fixtures and run in one process.
+# The tests of every change. Two processes; tests of one file share fixtures and run in one process. Models come last, in
+# new processes: compilers keep memory.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+MODEL_TESTS := tests/bert_model tests/trainers
 test: setup check
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow" $(MODEL_TESTS:%=--ignore %)
+	$(PYTEST) -m "not slow" $(MODEL_TESTS)
 
-# Too slow for every change: the tests marked slow, and all steps on real text.
-test-slow: setup
-	$(BIN)/python -m pytest -n 2 -m slow
-	$(BIN)/python -m pytest -s tests/slow
+# Only what `make test` leaves out. In the order of names, so that clusters and clouds, which take longest, come first.
+test-all: setup
+	$(PYTEST) --no-loadscope-reorder -m slow $(MODEL_TESTS:%=--ignore %)
+	$(PYTEST) --no-loadscope-reorder -m slow $(MODEL_TESTS)
+
+# BEAMBERT_PRETRAINED=DIR reuses the pretrained model of an earlier run.
+test-real-text: setup
+	$(BIN)/python -m pytest -s tests/real_text
 
 # CASES and SEED select the cases; a failed case is printed with its directory.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),5000) --seed $(or $(SEED),1)
 
-# For example: make chaos DISTURBANCES=500 SEED=2
+# Every disturbance of every command once; a sample with, for example, make chaos DISTURBANCES=100 SEED=2
 chaos: setup
-	$(BIN)/python -m tests.chaos --disturbances $(or $(DISTURBANCES),100) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.chaos $(if $(DISTURBANCES),--disturbances $(DISTURBANCES)) --seed $(or $(SEED),1)
+
+# The tutorials as written; `make test-all` runs the shorter ones.
+tutorials: setup
+	$(BIN)/python -m tests.tutorials docs/tutorials/*.md
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
@@ -87,7 +98,11 @@ flink-down: setup
 	$(BIN)/python -m deploy.flink.local_cluster down
 
 test-flink: setup
-	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 $(BIN)/python -m pytest tests/deploy/flink
+	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/flink
+
+# With real training on stand-ins of TPU hosts.
+test-tpu: setup
+	BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/tpu
 
 # With 20 MB of Wikipedia from bucket to bucket (several minutes).
 test-dataflow: setup
@@ -98,10 +113,7 @@ test-parity: .venv-parity/.installed
 	.venv-parity/bin/python -m pytest -s tests/parity
 
 .venv-parity/.installed: tests/parity/requirements.txt setup.py
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@rm -rf .venv-parity
-	$(PYTHON) -m venv .venv-parity
-	.venv-parity/bin/python -m pip install --disable-pip-version-check --quiet -r tests/parity/requirements.txt -e '.[data,train,convert,onnx]' pytest
+	@sh deploy/environment.sh .venv-parity "$(PYTHON)" -r tests/parity/requirements.txt -e '.[data,train,convert,onnx]' pytest
 	.venv-parity/bin/python -m pip uninstall --disable-pip-version-check --quiet --yes triton
 	@touch $@
 
@@ -110,10 +122,7 @@ test-readers: .venv-readers/.installed
 	.venv-readers/bin/python -m pytest tests/test_read_shards_guide.py tests/pipelines/reporting/test_dataset_descriptions.py tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shard_writer.py
 
 .venv-readers/.installed: tests/readers/requirements.txt setup.py
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@rm -rf .venv-readers
-	$(PYTHON) -m venv .venv-readers
-	.venv-readers/bin/python -m pip install --disable-pip-version-check --quiet -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest hypothesis
+	@sh deploy/environment.sh .venv-readers "$(PYTHON)" -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest hypothesis
 	@touch $@
 
 # The TPU compiler needs no TPU. ARGS="--models base --steps train" selects rows of the report.
@@ -124,10 +133,7 @@ report-tpu-compile: .venv-tpu/.installed
 	PYTHONPATH=. .venv-tpu/bin/python -m tests.tpu_compile.report $(ARGS)
 
 .venv-tpu/.installed: tests/tpu_compile/requirements.txt setup.py
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@rm -rf .venv-tpu
-	$(PYTHON) -m venv .venv-tpu
-	.venv-tpu/bin/python -m pip install --disable-pip-version-check --quiet -r tests/tpu_compile/requirements.txt -e .
+	@sh deploy/environment.sh .venv-tpu "$(PYTHON)" -r tests/tpu_compile/requirements.txt -e .
 	@touch $@
 
 check: setup
@@ -135,7 +141,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/test_layers.py
+	$(BIN)/python -m pytest -q --durations=0 --durations-min=5 tests/checks
 
 format: setup
 	$(BIN)/ruff check --fix .
@@ -213,10 +219,7 @@ bench-train: .venv-bench/.installed
 	PYTHONPATH=. .venv-bench/bin/python -u benchmarks/training.py --precision $(or $(PRECISION),float32) $(or $(MODELS),mini small base)
 
 .venv-bench/.installed: benchmarks/requirements.txt setup.py
-	@test -n "$(PYTHON)" || { echo "make: no Python 3.11, 3.12 or 3.13 found; name one with make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@rm -rf .venv-bench
-	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --disable-pip-version-check --quiet -r benchmarks/requirements.txt -e '.[train]'
+	@sh deploy/environment.sh .venv-bench "$(PYTHON)" -r benchmarks/requirements.txt -e '.[train]'
 	@touch $@
 
 lock:

@@ -33,7 +33,9 @@ Path_ = tuple[str | int, ...]
 
 
 def paths(value: Any, prefix: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every path below a value, and the value there."""
+    """Yield every path below a value, and the value there; of a list of objects, only the first object."""
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        value = value[:1]
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, item in items:
         yield (*prefix, step), item

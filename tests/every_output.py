@@ -1,6 +1,8 @@
 """Outputs of every kind, the command lines that write them, and SHA-256 digests of directories."""
 
 import hashlib
+import json
+import os
 from pathlib import Path
 
 import beambert
@@ -14,15 +16,26 @@ FOREIGN = {
     "unfinished/essay.txt": "mine",
     "build.lock": "mine",
 }
+# A command that writes each kind of output, in an order in which they can run.
 MADE_BY = {
     "dataset": "build",
     "corpus": "corpus",
     "run": "pretrain",
-    "finetuned": "finetune",
-    "runs": "seeds",
     "converted": "convert native",
     "hugging_face": "convert huggingface",
     "tf1": "convert tf1",
+    "finetuned": "finetune",
+    "runs": "seeds",
+}
+# The umask with which the outputs are written; see test_file_modes.py.
+UMASK = 0o027
+_MODEL = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 128,
 }
 
 
@@ -30,6 +43,7 @@ def make_outputs(folder: Path) -> None:
     """Write one output of each kind, by name, and `inputs` for the commands."""
     inputs = folder / "inputs"
     inputs.mkdir()
+    (inputs / "model.json").write_text(json.dumps(_MODEL), encoding="utf-8")
     documents = "\n".join(f"Day {n} was wet and cold.\nThe river rose {n} feet that day.\n" for n in range(30))
     (inputs / "text.txt").write_text(documents, encoding="utf-8")
     (inputs / "new_words.txt").write_text("Riverday roseriver riverday.\n", encoding="utf-8")
@@ -41,8 +55,12 @@ def make_outputs(folder: Path) -> None:
         (inputs / "RTE" / f"{name}.tsv").write_text(header + rows, encoding="utf-8")
     unlabelled = [row.rpartition("\t")[0] for row in (header + rows).splitlines()]
     (inputs / "RTE" / "test.tsv").write_text("\n".join(unlabelled) + "\n", encoding="utf-8")
-    for name in ("dataset", "corpus", "run", "converted", "hugging_face", "tf1", "finetuned", "runs"):
-        assert beambert.main(command_of(MADE_BY[name], folder, folder / name)) == 0, name
+    before = os.umask(UMASK)
+    try:
+        for name, command in MADE_BY.items():
+            assert beambert.main(command_of(command, folder, folder / name)) == 0, name
+    finally:
+        os.umask(before)
     for name, text in FOREIGN.items():
         path = folder / "foreign" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,8 +80,8 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
         "pretraining-data": ["pretraining-data", "--dupe_factor", "1", "--input", str(folder / "corpus"), "--output"],
         "vocab": ["vocab", *text, "--output"],
         "pretrain": [
-            *["pretrain", "--data", str(folder / "dataset"), "--model", "tiny", "--num_train_steps", "2"],
-            *["--train_batch_size", "4", "--output"],
+            *["pretrain", "--data", str(folder / "dataset"), "--model", str(inputs / "model.json")],
+            *["--num_train_steps", "2", "--train_batch_size", "4", "--output"],
         ],
         "finetune": ["finetune", *train, "--output"],
         "seeds": ["finetune", *train, "--seeds", "2", "--output"],

@@ -22,34 +22,16 @@ def test_overview_names_every_command(capsys):
     assert run(capsys)[0] == 2
 
 
-@pytest.mark.parametrize("command", beambert.COMMANDS)
-def test_every_command_has_help(capsys, command):
-    code, out, _ = run(capsys, *command.split(), "--help")
-    assert code == 0
-    assert "--" in out
-
-
-def test_submit_help_lists_the_destinations(capsys):
-    code, out, _ = run(capsys, "submit", "--help")
-    assert code == 0
-    assert all(f"submit {place}" in out for place in ("flink", "dataflow", "tpu"))
-
-
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["biuld"], "unknown command 'biuld'; did you mean build?"),
         (["frobnicate"], "unknown command 'frobnicate'; see beambert --help"),
         (["build", "--output", "x", "--vocab_sze", "9"], "unknown argument --vocab_sze; did you mean --vocab_size?"),
         (["build", "--output", "x", "--direct_num_worker=2"], "did you mean --direct_num_workers?"),
         (["build", "--output", "x", "--vocab", "9"], "unknown argument --vocab; did you mean"),
-        (["pretrain", "--data", "d", "--output", "x", "--modle", "tiny"], "did you mean --model?"),
         (["pretrain", "--data", "d", "--output", "x", "--runner", "FlinkRunner"], "unknown argument --runner"),
-        (["build", "--output", "x", "--vocab_size", "many"], "--vocab_size: 'many' is not a whole number from 1"),
-        (["build", "--output", "x", "--validation_fraction", "2"], "'2' is not a number from 0 to 1"),
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
         (["submit"], "submit requires a destination (flink, dataflow or tpu)"),
-        (["submit", "spark", "build"], "unknown destination 'spark': use flink, dataflow or tpu"),
         (["submit", "flink", "--flink_mastr", "x", "build"], "--flink_mastr; did you mean --flink_master?"),
         (["submit", "flink", "--flink_master", "h:1", "build", "--vocab_sze", "9"], "did you mean --vocab_size?"),
         (
@@ -58,7 +40,6 @@ def test_submit_help_lists_the_destinations(capsys):
         ),
         (["submit", "flink", "pretrain"], "submit flink cannot run 'pretrain', only build, corpus or"),
         (["build"], "the following arguments are required: --output"),
-        (["build", "--outptu", "x"], "unknown argument --outptu; did you mean --output?"),
         (["build", "--output", "x", "--num_bucket", "9"], "did you mean --num_partitions?"),
     ],
 )

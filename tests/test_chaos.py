@@ -5,16 +5,15 @@ import signal
 
 import pytest
 from chaos import disturbances, judgement, results
-from chaos.case import Case, cases_of, run_case, run_reference
+from chaos.case import Case, cases_of, complete_round, run_case, run_reference
 from chaos.commands import BY_NAME, COMMANDS, prepare, required
 from chaos.disturbances import KINDS, kinds_of
 
-SAMPLE = (
-    ("corpus", "kill-all"),
-    ("corpus", "damaged-leftover"),
-    ("vocab", "interrupt-all"),
-    ("pretrain", "kill-all"),
-)
+import beambert
+
+SAMPLE = [("corpus", "kill-all")]
+# Commands without an output, and those that run other commands.
+WITHOUT_CASES = {"demo", "inspect", "fill-mask", "plan", "submit flink", "submit dataflow", "submit tpu"}
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +24,7 @@ def slot(tmp_path_factory):
     return slot, {command.name: run_reference(command, slot) for command in required(names)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "kind"), SAMPLE)
 def test_the_result_after_a_disturbance_is_that_of_an_undisturbed_run(command, kind, slot):
     directory, references = slot
@@ -45,9 +45,15 @@ def test_cases_are_drawn_from_the_seed_alone():
     assert sorted(kinds) == sorted(kinds_of(BY_NAME["corpus"]))
 
 
-def test_every_kind_applies_to_a_command(monkeypatch):
+def test_every_command_that_writes_has_cases_of_every_kind(monkeypatch):
     monkeypatch.setattr(disturbances.disks, "can_mount", lambda: True)
+    assert {command.arguments[0] for command in COMMANDS} == set(beambert.COMMANDS) - WITHOUT_CASES
     assert {kind for command in COMMANDS for kind in kinds_of(command)} == set(KINDS)
+    names = [command.name for command in COMMANDS]
+    cases = {(case.command, case.kind) for case in cases_of(names, 1, 0, complete_round(names))}
+    assert cases == {(command.name, kind) for command in COMMANDS for kind in kinds_of(command)}
+    asked = {"kill-all", "interrupt-all", "full-disk", "delete-file", "delete-input", "change-input", "second-writer"}
+    assert all(asked <= {*kinds_of(command)} for command in COMMANDS)
 
 
 GOOD = "beambert build: error: work/out cannot be written: the disk is full; free some space and run the same again\n"

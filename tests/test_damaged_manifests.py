@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-import beambert
 from bert_model.checkpoints import hugging_face_config, native
 from bert_model.config import BertConfig
 from pipelines import dataset
 from pipelines.corpus import corpus_manifest
-from tests.damaged_json import FILES, changed, damages, paths, write_damaged
-from tests.every_output import command_of
+from tests.damaged_json import FILES, damages, write_damaged
 from tokenizer.tokenizer import Tokenizer
 from trainers.checkpoints import best_checkpoint, checkpoint_manager
 from trainers.finetuning import run_outcomes
@@ -107,43 +105,6 @@ def test_a_corrupt_file_is_a_one_line_error_with_the_file_name(outputs, tmp_path
     assert _is_line(caught.value, str(caught.value).replace(str(directory), "DIR"), file.name)
 
 
-# The commands that read a file: "DIR" is the directory with the corrupt copy, "OUT" a new path.
-COMMANDS = {
-    "corpus/corpus.json": ["pretraining-data --dupe_factor 1 --input DIR --output OUT", "inspect DIR"],
-    "dataset/dataset.json": ["inspect DIR", "pretrain --model tiny --num_train_steps 2 --data DIR --output OUT"],
-    "run/run.json": ["pretrain --data DATA --model tiny --num_train_steps 2 --train_batch_size 4 --output DIR"],
-    "run/beambert.json": ["fill-mask DIR a[MASK]", "convert DIR OUT --to tf1"],
-    "finetuned/beambert.json": ["predict DIR a", "export DIR OUT"],
-    "run/bert_config.json": ["fill-mask DIR a[MASK]", "convert DIR OUT --to tf1"],
-    "hugging_face/config.json": ["convert DIR OUT --to native", "fill-mask DIR a[MASK]"],
-    "hugging_face/tokenizer_config.json": ["convert DIR OUT --to native"],
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_reports_a_corrupt_file_in_one_line(outputs, tmp_path, capsys, name):
-    directory, file = _copy(outputs, tmp_path, name)
-    content = json.loads(file.read_text(encoding="utf-8"))
-    texts = dict(FILES)
-    # A sample of the paths; a test above runs the readers on all of them.
-    for number, (path, value) in enumerate(paths(content)):
-        if number % 7 == 0 and not isinstance(value, dict | type(None)):
-            texts[".".join(map(str, path))] = changed(content, path, "@digits" if number % 2 else {"a": [1]})
-    for line in COMMANDS[name]:
-        for damage, text in texts.items():
-            if "tokenizer_config" in name and damage not in FILES.keys() - {"another object"} | {"do_lower_case"}:
-                continue
-            write_damaged(file, text)
-            words = {"DIR": str(directory), "OUT": str(tmp_path / "out"), "DATA": str(outputs / "dataset")}
-            code = beambert.main([words.get(word, word) for word in line.split()])
-            errors = capsys.readouterr().err.splitlines()
-            assert code == 1, (line, damage, errors)
-            assert len(errors) == 1, (line, damage, errors)
-            assert file.name in errors[0], (line, damage, errors)
-            assert len(errors[0].replace(str(tmp_path), "")) <= 400, (line, damage, errors)
-            assert not (tmp_path / "out").exists(), (line, damage)
-
-
 def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):
     directory, file = _copy(outputs, tmp_path, "corpus/corpus.json")
     content = json.loads(file.read_text())
@@ -178,13 +139,6 @@ def test_other_fields_and_a_byte_order_mark_are_tolerated(outputs, tmp_path):
             content["newer"] = {"a": [1, None]}
         write_damaged(file, b"\xef\xbb\xbf" + json.dumps(content).encode())
         assert str(read(directory)) == str(whole), name
-
-
-def test_commands_succeed_on_uncorrupted_files(outputs, tmp_path):
-    for name in ("corpus/corpus.json", "dataset/dataset.json"):
-        directory, _ = _copy(outputs, tmp_path, name)
-        assert beambert.main(["inspect", str(directory)]) == 0
-    assert beambert.main(command_of("pretraining-data", outputs, tmp_path / "out")) == 0
 
 
 def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:

@@ -6,7 +6,6 @@ Files that can be written again are ignored; for others, the error is one line.
 import json
 import math
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -217,35 +216,3 @@ def test_the_recorded_options_are_those_of_the_commands():
         if action.dest != "help"
     }
     assert RecordedOptions.__annotations__.keys() == names
-
-
-@pytest.mark.parametrize("damage", ["cut", "empty", "missing", "noise", "directory"])
-def test_inspect_names_a_corrupt_shard(tmp_path, capsys, damage):
-    lines = "\n".join(f"Day {n} was wet.\nThe river rose {n} feet.\n" for n in range(9))
-    (tmp_path / "in.txt").write_text(lines)
-    corpus = tmp_path / "corpus"
-    command = ["corpus", "--input", str(tmp_path / "in.txt"), "--input_format", "sentences", "--vocab_size", "40"]
-    assert beambert.main([*command, "--output", str(corpus), "--validation_fraction", "0"]) == 0
-    part = next((corpus / "corpus").glob("*.parquet"))
-    damage_part(part, damage)
-    capsys.readouterr()
-    for place in (corpus, part):
-        if damage == "directory" and place == part:
-            continue
-        assert beambert.main(["inspect", str(place), "--vocab_file", str(corpus / "vocab.txt")]) == 1
-        error = capsys.readouterr().err
-        assert len(error.splitlines()) == 1
-        assert part.name in error
-
-
-def damage_part(part: Path, damage: str) -> None:
-    """Corrupt a file of a corpus."""
-    size = part.stat().st_size
-    if damage in ("missing", "directory"):
-        part.unlink()
-    if damage == "directory":
-        part.mkdir()
-    if damage in ("cut", "empty"):
-        part.write_bytes(part.read_bytes()[: size // 2 if damage == "cut" else 0])
-    if damage == "noise":
-        part.write_bytes(np.random.default_rng(1).bytes(size))

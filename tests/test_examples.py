@@ -41,6 +41,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 def test_documents_of_ones_own_give_the_bytes_of_build(tmp_path):
     """Test a table of which some titles are null, also those of equal texts, and one text."""
     texts = [*TEXTS, TEXTS[0], TEXTS[1]]
@@ -67,6 +68,7 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("tf2onnx") is None, reason="tf2onnx is not installed")
 def test_labels_of_a_corpus_are_those_of_predict(corpus, tmp_path):
     model, exported = ROOT / "tests/fixtures/hugging_face/classification", tmp_path / "onnx"
@@ -90,6 +92,7 @@ def test_labels_of_a_corpus_are_those_of_predict(corpus, tmp_path):
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_beam_yaml_gives_the_bytes_of_build(corpus, tmp_path):
     pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
     pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")

@@ -2,46 +2,53 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 import beambert
-from tests.conftest import with_slow
-from tests.every_output import command_of
-from tests.test_output_matrix import RESUMED
-
-# Flags with which a command writes additional files, or files of another kind.
-MORE = {
-    "features": ("features", ["--format", "jsonl"]),
-    "features npz": ("features", ["--format", "npz"]),
-    "features parquet": ("features", ["--format", "parquet"]),
-    "export litert": ("export", ["--to", "litert"]),
-    "finetune predict": ("finetune", ["--do_train", "--do_predict"]),
-}
+from tests.every_output import MADE_BY, UMASK, command_of
 
 
-# These commands run others of this list.
-SLOW = ("finetune predict", "seeds", "tune")
-
-
-@pytest.mark.parametrize(
-    ("command", "umask"),
-    with_slow(
-        [*((command, 0o027) for command in sorted({*RESUMED, *MORE})), ("build", 0o022)],
-        [(command, 0o027) for command in SLOW],
-    ),
-)
-def test_files_and_directories_are_as_the_umask_says(command, umask, outputs, tmp_path, capsys):
-    name, flags = MORE.get(command, (command, []))
-    folder = tmp_path / "made"
-    before = os.umask(umask)
-    try:
-        folder.mkdir()
-        assert beambert.main([*command_of(name, outputs, folder / "output"), *flags]) == 0, capsys.readouterr().err
-    finally:
-        os.umask(before)
+def assert_modes(folder: Path) -> None:
+    """Assert that a directory, and all files and directories below it, have the mode that the umask leaves."""
     written = [folder, *folder.rglob("*")]
     assert any(path.is_file() for path in written)
     modes = {str(path.relative_to(folder)): oct(stat.S_IMODE(path.stat().st_mode)) for path in written}
-    allowed = {True: oct(0o777 & ~umask), False: oct(0o666 & ~umask)}
+    allowed = {True: oct(0o777 & ~UMASK), False: oct(0o666 & ~UMASK)}
     assert modes == {str(path.relative_to(folder)): allowed[path.is_dir()] for path in written}
+
+
+@pytest.mark.parametrize("name", MADE_BY)
+def test_outputs_are_as_the_umask_says(name, outputs):
+    assert_modes(outputs / name)
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("vocab", []),
+        ("predict", []),
+        ("evaluate", []),
+        ("extend-vocab", []),
+        *(("features", ["--format", name]) for name in ("jsonl", "npz", "parquet")),
+        *(
+            pytest.param(command, flags, marks=pytest.mark.slow)
+            for command, flags in [
+                ("export", []),
+                ("export", ["--to", "litert"]),
+                ("finetune", ["--do_train", "--do_predict"]),
+                ("tune", []),
+            ]
+        ),
+    ],
+)
+def test_files_are_as_the_umask_says(command, flags, outputs, tmp_path, capsys):
+    before = os.umask(UMASK)
+    try:
+        (tmp_path / "made").mkdir()
+        argv = [*command_of(command, outputs, tmp_path / "made/output"), *flags]
+        assert beambert.main(argv) == 0, capsys.readouterr().err
+    finally:
+        os.umask(before)
+    assert_modes(tmp_path / "made")

@@ -76,3 +76,23 @@ def test_a_beam_pipeline_of_ones_own(tmp_path, monkeypatch):
         examples = documents | names["CreatePretrainingExamples"]("data/vocab.txt")
         shapes = examples | beam.FlatMap(names["shapes"]) | beam.Distinct()
         assert_that(shapes, equal_to([((128,), (20,))]))
+
+
+def test_the_tokenizer_page_shows_the_actual_values(tmp_path, monkeypatch, shared_data):
+    """Run its Python line by line; a comment that starts with a quote or a bracket is the expected value."""
+    release = tmp_path / "uncased_L-12_H-768_A-12"
+    release.mkdir()
+    (release / "vocab.txt").write_bytes((shared_data / "tokenizer/bert-base-uncased-vocab.txt").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/guides/tokenize-text.md").read_text(encoding="utf-8")
+    lines = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    names = {"texts": ["Some text.", "More."]}
+    seen = 0
+    for line in lines:
+        code, _, comment = line.partition("  # ")
+        if comment.startswith(("[", '"')):
+            assert eval(code, names) == ast.literal_eval(comment), line
+            seen += 1
+        else:
+            exec(code, names)
+    assert seen == 2

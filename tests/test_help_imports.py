@@ -1,34 +1,31 @@
 """Test that `--help` of every command imports no slow package, such as Beam or TensorFlow."""
 
-import json
 import subprocess
 import sys
-
-import pytest
 
 import beambert
 from pipelines.sources import READERS
 from pipelines.sources.input_formats import FORMATS
 
 _SLOW = ("apache_beam", "google.cloud.storage", "keras", "pyarrow", "tensorflow")
-_CODE = """
-import json, sys, beambert
-try:
-    code = beambert.main(json.loads(sys.argv[1]))
-except SystemExit as end:
-    code = end.code
-assert not code, code
-print(json.dumps(sorted(sys.modules)))
+# A program that prints the help of every command, and fails at the first one that imports a slow package.
+_CODE = f"""
+import sys, beambert
+for command in ["", *beambert.COMMANDS]:
+    try:
+        code = beambert.main([*command.split(), "--help"])
+    except SystemExit as end:
+        code = end.code
+    assert not code, (command, code)
+    imported = sys.modules.keys() & {set(_SLOW)}
+    assert not imported, (command, imported)
 """
 
 
-@pytest.mark.parametrize("command", ["", *beambert.COMMANDS])
-def test_help_imports_nothing_slow(command):
-    argv = json.dumps([*command.split(), "--help"])
-    result = subprocess.run([sys.executable, "-c", _CODE, argv], capture_output=True, text=True, check=True)
-    text, _, modules = result.stdout.rstrip().rpartition("\n")
-    assert f"usage: beambert {command}" in text
-    assert not set(json.loads(modules)).intersection(_SLOW)
+def test_help_imports_nothing_slow():
+    result = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert all(f"usage: beambert {command}" in result.stdout for command in beambert.COMMANDS)
 
 
 def test_every_format_has_a_reader():

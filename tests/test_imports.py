@@ -18,80 +18,50 @@ EXPORTS = {
     "tokenizer": {"Tokenizer", "Vocabulary"},
     "trainers": {"LoopConfig", "Objective", "Predictor", "TrainingError", "load_model", "train"},
 }
+_ENGINES = ("apache_beam", "tensorflow", "keras", "pyarrow")
+# Packages that must not be imported by a list of modules. One process imports each list.
 FORBIDDEN = {
-    "tokenizer, tokenizer.tokenizer, tokenizer.learner, tokenizer.coverage": (
-        "apache_beam",
-        "keras",
-        "tensorflow",
-        "pipelines",
-        "trainers",
-    ),
+    "tokenizer, tokenizer.tokenizer, tokenizer.learner, tokenizer.coverage": (*_ENGINES, "pipelines", "trainers"),
     "bert_model, bert_model.config, bert_model.checkpoints, bert_model.checkpoints.variable_names, bert_model.size, "
-    "bert_model.vocabulary_padding, bert_model.checkpoints.writer": (
-        "apache_beam",
-        "keras",
-        "tensorflow",
-        "pipelines",
-        "tokenizer",
-        "trainers",
-    ),
-    "pipelines, pipelines.dataset, pipelines.io.tfrecord, trainers, trainers.data.verification": (
-        "apache_beam",
-        "tensorflow",
-        "keras",
-        "pyarrow",
-    ),
-    # An environment with JAX and without TensorFlow reads and writes checkpoints and event files.
+    "bert_model.vocabulary_padding, bert_model.checkpoints.writer": (*_ENGINES, "pipelines", "tokenizer", "trainers"),
+    # A training host without Beam reads data. An environment with JAX and without TensorFlow reads and writes
+    # checkpoints and event files. A plan for a corpus size from a flag reads no files.
+    "pipelines, pipelines.dataset, pipelines.io.tfrecord, trainers, trainers.data.verification, "
     "bert_model.checkpoints.tensor_bundle, bert_model.checkpoints.tf1, trainers.checkpoints.checkpoint_manager, "
-    "trainers.monitoring.tensorboard": ("apache_beam", "tensorflow", "keras", "pyarrow"),
-    "pipelines.build_corpus, pipelines.build_pretraining_data": (
+    "trainers.monitoring.tensorboard, deploy.plan.command, "
+    "trainers.data.pipeline, trainers.finetuning.batches, trainers.optimization.schedule": _ENGINES,
+    # Data workers.
+    "pipelines.build_corpus, pipelines.build_pretraining_data, pipelines.commands.build": (
         "tensorflow",
         "keras",
         "bert_model",
         "trainers",
         "deploy",
     ),
-    # A plan for a corpus size from a flag reads no files, and needs none of these.
-    "deploy.plan.command": ("apache_beam", "tensorflow", "keras", "pyarrow"),
-    "pipelines.commands.build": ("tensorflow", "keras", "bert_model", "trainers"),
-    # Modules that `--help` imports; the rest of `submit flink` needs Beam.
-    "deploy.flink.command": ("apache_beam", "tensorflow", "keras", "pyarrow", "numpy"),
-    "deploy.dataflow.command": ("apache_beam", "tensorflow", "keras", "numpy"),
-    "trainers.data.pipeline, trainers.training.loop, trainers.commands.pretrain, trainers.commands.fill_mask": (
-        "apache_beam",
-        "pyarrow",
-        "deploy",
-    ),
-    # The input pipelines, which every backend uses.
-    "trainers.data.pipeline, trainers.finetuning.batches, trainers.optimization.schedule": (
-        "apache_beam",
-        "tensorflow",
-        "keras",
-        "pyarrow",
-    ),
     # Modules that are imported for `--help` and for the error of a mistyped flag.
-    "trainers.commands.pretrain, trainers.commands.convert, trainers.commands.fill_mask": ("tensorflow", "keras"),
-    "trainers.commands.finetune, trainers.commands.tune": ("apache_beam", "tensorflow", "keras", "pyarrow", "deploy"),
-    "trainers.finetuning.tasks.text.glue, trainers.finetuning.tasks.text.tabular, "
-    "trainers.finetuning.tasks.text.multiple_choice, "
-    "trainers.finetuning.tasks.spans.span_task, trainers.finetuning.tasks.tagging.tagging_task": (
-        "apache_beam",
-        "tensorflow",
-        "keras",
-        "pyarrow",
-    ),
-    "deploy.tpu.command": ("apache_beam", "tensorflow", "keras", "numpy"),
-    "beambert": ("apache_beam", "tensorflow", "keras", "numpy"),
+    "trainers.commands.pretrain, trainers.commands.convert, trainers.commands.fill_mask, trainers.commands.finetune, "
+    "trainers.commands.tune, trainers.finetuning.tasks.text.glue, trainers.finetuning.tasks.text.tabular, "
+    "trainers.finetuning.tasks.text.multiple_choice, trainers.finetuning.tasks.spans.span_task, "
+    "trainers.finetuning.tasks.tagging.tagging_task": (*_ENGINES, "deploy"),
+    "beambert, deploy.flink.command, deploy.dataflow.command, deploy.tpu.command": (*_ENGINES, "numpy"),
 }
 
 
-@pytest.mark.parametrize("modules", FORBIDDEN)
-def test_a_module_imports_nothing_forbidden(modules):
+# These modules import TensorFlow, which takes longer than all of the above.
+SLOW = {"trainers.training.loop": ("apache_beam", "pyarrow", "deploy")}
+
+
+@pytest.mark.parametrize(
+    ("modules", "forbidden"),
+    [*FORBIDDEN.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW.items())],
+    ids=lambda value: value.partition(",")[0] if isinstance(value, str) else "",
+)
+def test_a_module_imports_nothing_forbidden(modules, forbidden):
     # Keras imports pandas, and pandas imports pyarrow, wherever they are installed.
     code = f"import sys; sys.modules['pandas'] = None; import {modules}; print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.split(".")[0] for name in result.stdout.split()}
-    assert not imported.intersection(FORBIDDEN[modules])
+    assert not imported.intersection(forbidden)
 
 
 def test_the_model_does_not_import_tensorflow():

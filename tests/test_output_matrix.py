@@ -42,8 +42,17 @@ REPORTS = (
 )
 
 
-@pytest.mark.parametrize("there", DIRECTORIES)
-@pytest.mark.parametrize("command", RESUMED)
+# One command of each kind meets every output; the others meet what they resume, and a directory of other files.
+EVERY_OUTPUT = ("corpus", "finetune", "convert tf1", "vocab")
+MEETINGS = [
+    (command, there)
+    for command, resumed in RESUMED.items()
+    for there in DIRECTORIES
+    if command in EVERY_OUTPUT or there in {*resumed, "foreign"}
+]
+
+
+@pytest.mark.parametrize(("command", "there"), MEETINGS)
 def test_an_existing_output_is_refused_or_resumed_and_never_altered(command, there, outputs, tmp_path, capsys):
     output = tmp_path / there
     shutil.copytree(outputs / there, output)
@@ -74,8 +83,13 @@ def test_a_file_in_the_way_is_left_alone(command, outputs, tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("command", ["build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune"])
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *(("corpus", name) for name in FOREIGN),
+        *((command, "README.md") for command in ("build", "pretraining-data", "pretrain", "finetune", "seeds", "tune")),
+    ],
+)
 def test_a_directory_with_one_foreign_file_is_refused(command, name, outputs, tmp_path, capsys):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,12 +119,13 @@ def test_a_foreign_file_in_a_corpus_is_not_replaced_by_its_dataset(name, outputs
     assert (corpus / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("name", [".gitkeep", ".git/config", "lost+found/x"])
-def test_hidden_files_and_lost_and_found_are_ignored(name, outputs, tmp_path):
-    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / name).write_text("mine", encoding="utf-8")
+def test_hidden_files_and_lost_and_found_are_ignored(outputs, tmp_path):
+    names = (".gitkeep", ".git/config", "lost+found/x")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine", encoding="utf-8")
     assert beambert.main(command_of("corpus", outputs, tmp_path)) == 0
-    assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+    assert all((tmp_path / name).read_text(encoding="utf-8") == "mine" for name in names)
 
 
 def test_a_glob_pattern_as_output_is_refused(outputs, tmp_path, capsys):
@@ -147,6 +162,7 @@ def test_an_error_about_a_model_in_place_of_data_does_not_advise_to_build_there(
     assert "--output" not in said
 
 
+@pytest.mark.slow
 def test_the_output_of_an_evaluation_alone_is_accepted_again(outputs, tmp_path):
     command = command_of("finetune", outputs, tmp_path / "scores")
     command[command.index(str(outputs / "run"))] = str(outputs / "finetuned")
@@ -154,12 +170,11 @@ def test_the_output_of_an_evaluation_alone_is_accepted_again(outputs, tmp_path):
         assert beambert.main([*command, *flags]) == 0
 
 
-@pytest.mark.parametrize("command", ["pretrain", "finetune"])
-def test_a_run_that_ended_at_its_first_file_is_resumed(command, outputs, tmp_path):
+def test_a_run_that_ended_at_its_first_file_is_resumed(outputs, tmp_path):
     output = tmp_path / "new"
     output.mkdir()
-    shutil.copy(outputs / {"pretrain": "run", "finetune": "finetuned"}[command] / "run.json", output)
-    assert beambert.main(command_of(command, outputs, output)) == 0
+    shutil.copy(outputs / "run/run.json", output)
+    assert beambert.main(command_of("pretrain", outputs, output)) == 0
     assert json.loads((output / "eval_results.json").read_text(encoding="utf-8"))["global_step"] == 2
 
 

@@ -113,6 +113,7 @@ def _slow_text(pattern: re.Pattern[Any], method: str, most: int) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_every_pattern_is_linear_on_adversarial_text():
     collected = _collected()
     assert len(collected) > 100
@@ -126,13 +127,8 @@ def test_every_pattern_is_linear_on_adversarial_text():
 
 QUADRATIC = {
     r"[\w.]+@\w": "search",
-    r"^\s*\W*(?:note|notes)\b": "search",
-    r'\btitle="(.*)"[^"]*>\s*$': "search",
-    r" \(\s*[,;:]?\s*\)": "sub",
     r"(={2,6})\s*([^=].*?)\s*\1$": "sub",
     r"'{2}(?![\s'])(.+?)(?<![\s'])'{2}(?!')": "sub",
-    r"\r+\n|\r": "sub",
-    r"(\w+)-$": "search",
     r"(?:a|a)*b": "match",
 }
 

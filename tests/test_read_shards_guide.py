@@ -39,6 +39,7 @@ def folder(built, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heading", "code"), BLOCKS, ids=[f"{n} {heading}" for n, (heading, _) in enumerate(BLOCKS)])
 def test_block(folder, heading, code):
     modules = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))

@@ -130,6 +130,7 @@ def others(folder: Path) -> list[tuple[list[str], str]]:
     return cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", [models, others])
 def test_mistakes_are_found_before_tensorflow_is_imported(folder, cases):
     expected = cases(folder)

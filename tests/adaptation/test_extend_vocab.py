@@ -51,9 +51,9 @@ def test_the_words_that_are_split_most_are_added(release, tmp_path, capsys):
     assert said.splitlines()[1:] == [
         "Note      uncased, inferred from the vocabulary; --do_lower_case overrides it",
         "Text      1 file, 15 words, 9 distinct",
-        "Before    2.1333 tokens per word, 26.67% of words are one token, 6.667% [UNK]",
+        "Before    2.1333 tokens per word, 26.7% are one token, 6.667% [UNK]",
         "Added     2 words: abb (a ##b ##b), bab (b ##a ##b)",
-        "After     1.3333 tokens per word, 60.00% of words are one token, 6.667% [UNK]",
+        "After     1.3333 tokens per word, 60.0% are one token, 6.667% [UNK]",
         "Changed   1 other word, fewer tokens, such as abba: a ##b ##b ##a -> abb ##a",
         "Rows      17: 15 kept, 2 means of former tokens, 0 drawn",
         f"Wrote     native model {tmp_path / 'new'}: 46 tensors",

@@ -36,10 +36,9 @@ def interrupted(process: subprocess.Popen) -> tuple[int, str]:
     return process.returncode, err
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["build", "--help"], ["pretrain", "--data", "x", "--output", "y"]])
-def test_ctrl_c_while_the_command_line_is_imported_is_one_line(tmp_path, argv):
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line(tmp_path):
     (tmp_path / "difflib.py").write_text(WAITS)
-    code, err = interrupted(start(["-m", "beambert", *argv], tmp_path))
+    code, err = interrupted(start(["-m", "beambert", "build", "--help"], tmp_path))
     assert (code, err) == (130, f"beambert: {ONE_LINE}")
 
 

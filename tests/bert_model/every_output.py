@@ -1,9 +1,4 @@
-"""Compute all outputs of the models with the active Keras backend; `python every_output.py FILE.npz` saves them.
-
-The program fails if TensorFlow was imported under another backend.
-"""
-
-import sys
+"""Compute all outputs of the models with the active Keras backend."""
 
 import keras
 import numpy as np
@@ -57,10 +52,3 @@ def every_output() -> dict[str, np.ndarray]:
         randomise(model)
         add(f"task/{task}", model(encoder_inputs((2, 2, 16) if task == "multiple_choice" else (4, 16))))
     return outputs
-
-
-if __name__ == "__main__":
-    results = every_output()
-    if keras.backend.backend() != "tensorflow" and "tensorflow" in sys.modules:
-        sys.exit("tensorflow was imported")
-    np.savez(sys.argv[1], **results)

@@ -1,12 +1,4 @@
-"""Compute outputs and gradients of an encoder under JAX in bfloat16, with and without the attention kernel.
-
-`python fused_outputs.py FILE.npz` saves them.
-"""
-
-import os
-import sys
-
-os.environ.update(KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
+"""Compute outputs and gradients of an encoder under JAX in bfloat16, with and without the attention kernel."""
 
 import jax
 import jax.numpy as jnp
@@ -47,9 +39,9 @@ def outputs_and_gradients(fused: bool) -> dict[str, np.ndarray]:
     return {"hidden": hidden, **{f"gradient_{index}": values for index, values in enumerate(gradients)}}
 
 
-if __name__ == "__main__":
+def fused_outputs() -> dict[str, np.ndarray]:
+    """Return the results without the kernel, "<name>/False", and with it, "<name>/True"; change the dtype policy."""
     keras.config.set_dtype_policy("mixed_bfloat16")
-    results = {
+    return {
         f"{name}/{fused}": values for fused in (False, True) for name, values in outputs_and_gradients(fused).items()
     }
-    np.savez(sys.argv[1], **results)

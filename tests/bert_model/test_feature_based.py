@@ -164,37 +164,3 @@ def test_saved_and_opened_again(model, tmp_path):
     np.testing.assert_array_equal(np.array(opened.model(inputs)), np.array(model(inputs)))
     # Its layers can be selected as those of any other model.
     assert load_model(tmp_path, layers=[0]).missing == ()
-
-
-def test_training_uses_the_context_of_both_sides():
-    """Train on tags of whether token 7 occurs up to a position and token 8 from it on.
-
-    The state of a single direction does not contain both facts.
-    """
-    generator = np.random.default_rng(0)
-    ids = generator.integers(5, 11, (32, 10)).astype(np.int32)
-    mask = (np.arange(10) < generator.integers(5, 11, 32)[:, None]).astype(np.int32)
-    inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(ids)}
-    wanted = (np.cumsum(ids == 7, axis=1) > 0) * 2 + (np.cumsum(((ids == 8) & (mask > 0))[:, ::-1], axis=1) > 0)[
-        :, ::-1
-    ]
-    keras.utils.set_random_seed(1)
-    model = BertForTask(CONFIG, FEATURE_BASED, 4)
-    before = [variable.numpy() for variable in model.encoder.variables]
-    variables = [v.value for name, v in variables_by_tf1_name(model).items() if not name.startswith("bert/")]
-    optimizer = tf.keras.optimizers.Adam(0.01)
-
-    @tf.function
-    def update():
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, model(inputs))
-            loss = tf.reduce_sum(losses * mask) / mask.sum()
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return loss
-
-    for _ in range(60):
-        update()
-    right = np.argmax(np.array(model(inputs)), -1) == wanted
-    assert right[mask > 0].mean() > 0.95
-    for variable, value in zip(model.encoder.variables, before, strict=True):
-        np.testing.assert_array_equal(variable, value)

@@ -1,10 +1,5 @@
 """Test the attention kernel, interpreted on the CPU, against float32 attention with the same dropout masks."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,7 +9,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from bert_model.jax_attention import attention, is_supported  # noqa: E402
 from bert_model.jax_dropout import keep_mask  # noqa: E402
-from tests.conftest import ROOT  # noqa: E402
+from tests.conftest import with_slow  # noqa: E402
 
 
 def plain(query, key, value, bias, seed, rate):
@@ -27,13 +22,16 @@ def plain(query, key, value, bias, seed, rate):
 
 @pytest.mark.parametrize(
     ("shape", "rate", "bias_rows"),
-    [
-        ((2, 64, 2, 32), 0.0, 1),
-        ((2, 64, 3, 64), 0.1, 1),
-        ((2, 128, 2, 64), 0.1, 128),
-        ((1, 192, 2, 32), 0.5, 1),
-        ((1, 256, 1, 64), 0.1, 256),
-    ],
+    with_slow(
+        [
+            ((2, 64, 2, 32), 0.0, 1),
+            ((2, 64, 3, 64), 0.1, 1),
+            ((2, 128, 2, 64), 0.1, 128),
+            ((1, 192, 2, 32), 0.5, 1),
+            ((1, 256, 1, 64), 0.1, 256),
+        ],
+        [((2, 64, 2, 32), 0.0, 1), ((1, 256, 1, 64), 0.1, 256)],
+    ),
 )
 def test_outputs_and_gradients(shape, rate, bias_rows):
     """Check to a relative error of 0.4 %.
@@ -78,18 +76,3 @@ def test_what_is_supported():
     assert not is_supported(query[:, :96], query[:, :96], None)
     assert not is_supported(query.astype(jnp.float32), query.astype(jnp.float32), None)
     assert not is_supported(query[..., :24], query[..., :24], None)
-
-
-def test_an_encoder_gives_the_same_with_the_kernel_and_without(tmp_path):
-    """Compare hidden states and gradients with dropout; the gradients of the keys' biases are 0 up to rounding."""
-    program = [sys.executable, str(Path(__file__).parent / "fused_outputs.py"), str(tmp_path / "outputs.npz")]
-    answer = subprocess.run(
-        program, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
-    assert answer.returncode == 0, answer.stderr
-    with np.load(tmp_path / "outputs.npz") as outputs:
-        names = {name.rpartition("/")[0] for name in outputs}
-        assert len(names) > 30
-        for name in names:
-            fused, plain = outputs[f"{name}/True"], outputs[f"{name}/False"]
-            assert np.linalg.norm(fused - plain) < 0.015 * np.linalg.norm(plain) + 0.05, name

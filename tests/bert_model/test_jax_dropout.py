@@ -1,19 +1,12 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+pytest.importorskip("jax")
 
-jax = pytest.importorskip("jax")
-
-from bert_model.jax_dropout import example_seeds, keep_mask, mix_pair  # noqa: E402
+from bert_model.jax_dropout import example_seeds, keep_mask, mix_pair
 
 ELEMENTS = 2**20
-RATES = [0.1, 0.25, 0.5]
+RATES = [0.1, 0.5]
 
 
 def masks_of_examples():
@@ -60,7 +53,7 @@ def test_positions_are_independent(rate):
         assert np.abs(normal_scores(counts, ELEMENTS - distance, rate)).max() < 5, distance
 
 
-@pytest.mark.parametrize("stride", [1, 64, 128, 768, 4096])
+@pytest.mark.parametrize("stride", [1, 128, 768])
 def test_patterns_of_eight_positions_are_uniform(stride):
     """Check chi-squared over 2**20 patterns: with 255 degrees of freedom, five standard deviations are 113."""
     values = np.asarray(keep_mask((1, 8 * ELEMENTS), 0.5, example_seeds(9, 0, 0, 1)))[0]
@@ -142,46 +135,3 @@ def test_one_bit_of_a_pair_changes_half_of_the_bits_of_its_keys():
             bits = np.unpackbits((np.stack(mix_pair(*changed)) ^ keys).view(np.uint8).reshape(2, 5000, 4), axis=-1)
             # The limit for each of the 64 bits is five standard deviations over 5,000 pairs.
             assert np.abs(bits.mean(axis=1) - 0.5).max() < 5 * 0.5 / 5000**0.5
-
-
-@pytest.fixture(scope="module")
-def seeded_outputs(tmp_path_factory):
-    path = tmp_path_factory.mktemp("jax") / "outputs.npz"
-    program = [sys.executable, str(Path(__file__).parent / "seeded_outputs.py"), str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    answer = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    with np.load(path) as file:
-        return dict(file)
-
-
-@pytest.mark.parametrize("case", ["halves", "sharded"])
-def test_models_with_a_seed_per_example_do_not_depend_on_the_division_of_a_batch(seeded_outputs, case):
-    names = [name for name in seeded_outputs if name.startswith("whole/")]
-    assert len(names) == 8
-    for name in names:
-        actual = seeded_outputs[name.replace("whole", case)]
-        np.testing.assert_allclose(actual, seeded_outputs[name], rtol=1e-5, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.parametrize("case", ["undropped", "next_step"])
-def test_every_model_has_dropout_that_changes_with_the_step(seeded_outputs, case):
-    for name in (name for name in seeded_outputs if name.startswith("whole/")):
-        differences = np.abs(seeded_outputs[name] - seeded_outputs[name.replace("whole", case)])
-        # Every example differs, so no seed is lost on the way to the last layer.
-        assert differences.reshape(len(differences), -1).max(axis=1).min() > 1e-3, name
-
-
-def test_choices_have_different_masks(seeded_outputs):
-    same, dropped = (seeded_outputs[f"{case}/multiple_choice/0"] for case in ("undropped", "whole"))
-    np.testing.assert_allclose(same[:, 0], same[:, 1], rtol=1e-5)
-    assert np.abs(dropped[:, 0] - dropped[:, 1]).min() > 1e-3
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_gradient_is_the_mask_times_the_scale(seeded_outputs, dtype):
-    kept = np.asarray(keep_mask((8, 40, 50), 0.25, example_seeds(3, 20, 0, 8)))
-    assert 0.7 < kept.mean() < 0.8
-    scaled = 3 * jax.numpy.asarray(4 / 3, dtype).astype(np.float32)
-    for name in ("dropout", "gradient"):
-        np.testing.assert_allclose(seeded_outputs[f"{name}/{dtype}"], np.where(kept, scaled, 0), rtol=2**-8)

@@ -11,14 +11,14 @@ import traceback
 from pathlib import Path
 
 from . import disks, report
-from .case import CASE_NAME, Case, Outcome, Reference, cases_of, run_case, run_reference
+from .case import CASE_NAME, Case, Outcome, Reference, cases_of, complete_round, run_case, run_reference
 from .commands import BY_NAME, COMMANDS, required
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the cases; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--disturbances", type=int, default=100, help="number of cases (default: 100)")
+    parser.add_argument("--disturbances", type=int, help="number of cases (default: every kind of every command once)")
     parser.add_argument("--seed", type=int, default=1, help="draws commands, disturbances and moments (default: 1)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case; reproduces one (default: 0)")
     parser.add_argument("--only", nargs="+", choices=list(BY_NAME), metavar="COMMAND", help="commands to disturb")
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     directory = (args.directory or Path(tempfile.mkdtemp(prefix="beambert-chaos-"))).resolve()
     names = args.only or [command.name for command in COMMANDS]
-    cases = cases_of(names, args.seed, args.first, args.disturbances)
+    cases = cases_of(names, args.seed, args.first, args.disturbances or complete_round(names))
     cases = [case for case in cases if not args.kinds or case.kind in args.kinds]
     if not disks.can_mount():
         print("mounting is not allowed: no full or read-only disks, only RLIMIT_FSIZE", flush=True)

@@ -85,6 +85,11 @@ def cases_of(names: list[str], seed: int, first: int, count: int) -> list[Case]:
     return cases
 
 
+def complete_round(names: list[str]) -> int:
+    """Return the number of cases in which every kind of every command occurs."""
+    return len(names) * max(len(kinds_of(BY_NAME[name])) for name in names)
+
+
 def run_reference(command: Command, slot: Path) -> Reference:
     """Run a command without disturbance; keep its directory in `references` of the slot, for cases that need it.
 

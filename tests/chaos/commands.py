@@ -91,10 +91,10 @@ def _data(name: str, *arguments: str, workers: bool = False, needs: tuple[str, .
     )
 
 
-def _training(name: str, *arguments: str, reads: tuple[str, ...], needs: tuple[str, ...]) -> Command:
+def _training(name: str, *arguments: str, reads: tuple[str, ...], needs: tuple[str, ...], of: str = "") -> Command:
     return Command(
         name,
-        (name, *arguments, "--output", "work/out"),
+        (of or name, *arguments, "--output", "work/out"),
         "work/out",
         reads,
         needs,
@@ -129,10 +129,25 @@ COMMANDS = (
         needs=("build",),
     ),
     _training(
+        "pretrain-jax",
+        *("--data", "given/build", "--model", "inputs/model.json", "--num_train_steps", "6", "--backend", "jax"),
+        *("--train_batch_size", "4", "--save_checkpoints_steps", "2"),
+        reads=("given/build/dataset.json", "given/build/vocab.txt", "given/build/shards/*"),
+        needs=("build",),
+        of="pretrain",
+    ),
+    _training(
         "finetune",
         *(*_TASK, "--train_batch_size", "4", "--num_train_epochs", "2", "--save_checkpoints_steps", "2"),
         reads=("inputs/RTE/*", "given/pretrain/*.json", "given/pretrain/checkpoints/*"),
         needs=("pretrain",),
+    ),
+    _training(
+        "seeds",
+        *(*_TASK, "--train_batch_size", "4", "--num_train_epochs", "1", "--seeds", "2"),
+        reads=("inputs/RTE/*", "given/pretrain/*.json", "given/pretrain/checkpoints/*"),
+        needs=("pretrain",),
+        of="finetune",
     ),
     _training(
         "tune",

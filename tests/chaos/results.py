@@ -47,7 +47,7 @@ _BESIDE_FILE = ("../{name}.*.tmp*", "../.{name}.*.unfinished*")
 # Temporary files of AutoGraph, which it may or may not delete at the end of the process.
 _OF_LIBRARIES = ("__autograph_generated_file",)
 _CHECKPOINT = re.compile(r"(?:.*/)?checkpoints/model\.ckpt-(\d+)\.")
-_TRAINING = ("pretrain", "finetune", "tune")
+_TRAINING = ("pretrain", "pretrain-jax", "finetune", "seeds", "tune")
 
 
 def contents_of(command: Command, directory: Path) -> dict[str, str]:

@@ -13,7 +13,8 @@ from tests.fuzz.process import Child, Outcome
 DOCUMENTS = 12
 _SYLLABLES = ["ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu"]
 # Printed times, speeds and sizes, and lines of progress, whose number depends on time.
-_TIMES = re.compile(r"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b|^step .*\n", re.MULTILINE)
+_PROGRESS = r"^(?:step|Corpus|Vocabulary|Pretraining data) [\d.,]+(?:/| of ).*\n"
+_TIMES = re.compile(rf"\d[\d.,]*\s?(?:s|ms|min|h|GB|MB|KB|kB|bytes|texts/s|examples/s)\b|{_PROGRESS}", re.MULTILINE)
 
 
 def marker(number: int) -> str:

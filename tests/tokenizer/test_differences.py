@@ -30,6 +30,7 @@ def encoder(vocabulary: Vocabulary) -> Encode:
     return encode
 
 
+@pytest.mark.slow
 def test_changed_characters_are_found() -> None:
     found = find_differences(VOCABULARY, WordRules(do_lower_case=False), encoder)
     assert found.code_points == (ord("+"), ord("x"), 0xDF, 0x1234, 0xE000)
@@ -40,6 +41,7 @@ def test_changed_characters_are_found() -> None:
     assert (found.num_mark_pairs, found.mark_pairs) == (0, ())
 
 
+@pytest.mark.slow
 def test_changed_pairs_of_marks_are_found() -> None:
     found = find_differences(VOCABULARY, WordRules(), lambda vocabulary: lowered(vocabulary))
     assert found.code_points == found.tokens == ()
@@ -52,6 +54,7 @@ def lowered(vocabulary: Vocabulary) -> Encode:
     return lambda texts: exact.encode_batch([text.replace(MARKS, "s") for text in texts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 def test_equal_tokenizers_have_no_differences(do_lower_case: bool) -> None:
     found = find_differences(

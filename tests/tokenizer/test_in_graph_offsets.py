@@ -48,7 +48,7 @@ def assert_same_offsets(in_graph: InGraphTokenizer, exact: Tokenizer, texts: lis
         assert [list(pair) for pair in zip(row, row_ends, strict=True)] == expected, ascii(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(texts=st.lists(TEXT, max_size=5))
 def test_offsets_of_generated_text(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
     in_graph, vocabulary, do_lower_case = tokenizers
@@ -63,7 +63,7 @@ def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
     assert_same_offsets(InGraphTokenizer(vocabulary, do_lower_case), Tokenizer(vocabulary, do_lower_case), texts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(texts=st.lists(MASKED, max_size=5))
 def test_masks_are_kept_whole(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
     in_graph, vocabulary, do_lower_case = tokenizers

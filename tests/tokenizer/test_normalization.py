@@ -90,6 +90,7 @@ def test_ascii_classes() -> None:
     assert [ord(c) for c in ascii_characters if is_control(c)] == [*range(9), 11, 12, *range(14, 32), 127]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 def test_the_name_of_the_rules_identifies_them(do_lower_case: bool) -> None:
     """Compare the replacements of all code points with those recorded from Python 3.11.7, 3.12.1 and 3.13.0."""

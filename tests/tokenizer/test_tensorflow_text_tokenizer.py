@@ -1,14 +1,13 @@
 """Test the tokenizer of tensorflow_text in a graph: equal to the exact one except for the counted differences."""
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tests.conftest import with_slow
 
 pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
@@ -21,7 +20,10 @@ from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 
-CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
+# The differences of cased text are fewer: it is not converted to NFD.
+CASES = pytest.mark.parametrize(
+    "do_lower_case", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["uncased", "cased"]
+)
 TEXT = st.one_of(
     st.text(st.sampled_from("ab " + MARKS + COMPOSED)),
     st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))),
@@ -58,80 +60,82 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared() -> dict[bool, Compared]:
-    result = {}
-    for do_lower_case in (True, False):
+def compared() -> Callable[[bool], Compared]:
+    """A function from `do_lower_case` to tokenizers with a vocabulary of characters."""
+
+    @functools.cache
+    def of_case(do_lower_case: bool) -> Compared:
         characters = sorted(
             {c for a in ALPHABET for word in split_words(f"a{a}b", WordRules(do_lower_case)) for c in word}
         )
-        result[do_lower_case] = Compared(vocabulary_of([c for c in characters if c not in "1Z"], PIECES), do_lower_case)
-    return result
+        return Compared(vocabulary_of([c for c in characters if c not in "1Z"], PIECES), do_lower_case)
+
+    return of_case
 
 
+@pytest.fixture(scope="module")
+def released(shared_data: Path) -> Callable[[bool], Compared]:
+    """A function from `do_lower_case` to tokenizers with the vocabulary of the released model."""
+    vocabulary = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
+    return functools.cache(lambda do_lower_case: Compared(vocabulary, do_lower_case))
+
+
+@pytest.mark.slow
 @CASES
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(texts=st.lists(TEXT, max_size=5))
 def test_generated_text_without_differing_code_points(
-    compared: dict[bool, Compared], do_lower_case: bool, texts: list[str]
+    compared: Callable[[bool], Compared], do_lower_case: bool, texts: list[str]
 ) -> None:
-    both = compared[do_lower_case]
+    both = compared(do_lower_case)
     both.assert_same_ids(both.without_differences(texts))
 
 
+@pytest.mark.slow
 @CASES
-def test_real_text_without_differing_code_points(do_lower_case: bool, shared_data: Path) -> None:
-    texts = real_texts(shared_data)
-    released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
-    both = Compared(released, do_lower_case)
+def test_real_text_without_differing_code_points(
+    released: Callable[[bool], Compared], do_lower_case: bool, shared_data: Path
+) -> None:
+    texts = real_texts(shared_data)[::2]
+    both = released(do_lower_case)
     assert both.differences.tokens == ()
     clean = both.without_differences(texts)
-    assert sum(map(len, clean)) > 0.99 * sum(map(len, texts)) > 500_000
+    assert sum(map(len, clean)) > 0.99 * sum(map(len, texts)) > 250_000
     both.assert_same_ids(clean)
     # Text in most of the 23 languages is [UNK] in the released vocabulary.
     characters = sorted({c for text in clean for word in split_words(text, WordRules(do_lower_case)) for c in word})
     Compared(vocabulary_of(characters), do_lower_case, both.differences).assert_same_ids(clean)
 
 
-def test_unsorted_marks_are_counted(compared: dict[bool, Compared]) -> None:
-    both = compared[True]
+def test_unsorted_marks_are_counted(compared: Callable[[bool], Compared]) -> None:
+    both = compared(True)
     first, second = both.differences.mark_pairs[0]
     assert not {first, second} & {*both.differences.code_points}
     text = f"a{chr(first)}{chr(second)}a"
     assert both.fast.encode_batch([text])[0].tolist() != both.exact.encode_batch([text])[0].tolist()
-    assert compared[False].differences.mark_pairs == ()
 
 
-@pytest.fixture(scope="module")
-def released(shared_data: Path) -> Compared:
-    return Compared(Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt"), True)
-
-
-@pytest.mark.parametrize(
-    ("character", "text"),
-    with_slow(
-        [("\u00df", "gro\u00dfe"), ("\u2026", "so\u2026"), ("\u00b2", "m\u00b2"), ("\x01", "a\x01b")],
-        [("\u2026", "so\u2026"), ("\u00b2", "m\u00b2")],
-    ),
-)
-def test_a_differing_code_point_is_counted(released: Compared, character: str, text: str) -> None:
-    assert released.fast.encode_batch([text])[0].tolist() != released.exact.encode_batch([text])[0].tolist()
-    assert ord(character) in released.differences.code_points
-    assert (ord(character) in released.differences.in_vocabulary) == (character != "\x01")
+@pytest.mark.parametrize(("character", "text"), [("\u00df", "gro\u00dfe"), ("\u2026", "so\u2026"), ("\x01", "a\x01b")])
+def test_a_differing_code_point_is_counted(released: Callable[[bool], Compared], character: str, text: str) -> None:
+    both = released(True)
+    assert both.fast.encode_batch([text])[0].tolist() != both.exact.encode_batch([text])[0].tolist()
+    assert ord(character) in both.differences.code_points
+    assert (ord(character) in both.differences.in_vocabulary) == (character != "\x01")
 
 
 @CASES
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(texts=st.lists(TEXT, max_size=5))
-def test_offsets(compared: dict[bool, Compared], do_lower_case: bool, texts: list[str]) -> None:
-    both = compared[do_lower_case]
+def test_offsets(compared: Callable[[bool], Compared], do_lower_case: bool, texts: list[str]) -> None:
+    both = compared(do_lower_case)
     assert_offsets(both, both.without_differences(texts))
 
 
-@CASES
-def test_offsets_in_many_scripts(do_lower_case: bool) -> None:
+@pytest.mark.slow
+def test_offsets_in_many_scripts() -> None:
     texts = list(ARTICLE_1.values())
-    characters = sorted({c for text in texts for word in split_words(text, WordRules(do_lower_case)) for c in word})
-    both = Compared(vocabulary_of(characters), do_lower_case)
+    characters = sorted({c for text in texts for word in split_words(text, WordRules()) for c in word})
+    both = Compared(vocabulary_of(characters), True)
     assert_offsets(both, both.without_differences(texts))
 
 
@@ -154,10 +158,10 @@ def assert_offsets(both: Compared, texts: list[str]) -> None:
 
 
 @CASES
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(texts=st.lists(MASKED, max_size=5))
-def test_masks(compared: dict[bool, Compared], do_lower_case: bool, texts: list[str]) -> None:
-    both = compared[do_lower_case]
+def test_masks(compared: Callable[[bool], Compared], do_lower_case: bool, texts: list[str]) -> None:
+    both = compared(do_lower_case)
     texts = both.without_differences(texts)
     ids, row_splits = Tokenizer(both.vocabulary, do_lower_case, never_split=["[MASK]"]).encode_batch(texts)
     found = both.fast.with_masks(tf.constant(texts, tf.string))
@@ -165,8 +169,8 @@ def test_masks(compared: dict[bool, Compared], do_lower_case: bool, texts: list[
     assert found.flat_values.numpy().tolist() == ids.tolist()
 
 
-def test_inputs_of_a_model(compared: dict[bool, Compared]) -> None:
-    both = compared[True]
+def test_inputs_of_a_model(compared: Callable[[bool], Compared]) -> None:
+    both = compared(True)
     texts, pairs = ["ab ab b", "", "a[MASK]"], ["a", "b b b b", ""]
     for max_seq_length in (4, 6, 20):
         expected = [both.exact.encode(*pair, max_seq_length) for pair in zip(texts, pairs, strict=True)]

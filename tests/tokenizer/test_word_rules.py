@@ -15,7 +15,6 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from beambert_common.word_rules import WordRules, rules_of, without_released_rules
-from tests.conftest import with_slow
 from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, SIGMAS, vocabulary_of
 from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
 from tests.tokenizer.test_in_graph_offsets import assert_same_offsets
@@ -90,7 +89,8 @@ def assigned_characters() -> list[str]:
     return [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
 
 
-@pytest.mark.parametrize("rules", with_slow([KEPT, STRIPPED], [STRIPPED]), ids=["kept", "stripped"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [KEPT, STRIPPED], ids=["kept", "stripped"])
 @pytest.mark.usefixtures("forgotten_characters")
 def test_every_assigned_character_in_a_graph(rules: WordRules) -> None:
     characters = assigned_characters()
@@ -110,8 +110,9 @@ def tokenizers() -> dict[WordRules, tuple[InGraphTokenizer, Tokenizer]]:
     return pairs
 
 
+@pytest.mark.slow
 @CASES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(texts=st.lists(TEXT, max_size=5))
 def test_generated_text_in_a_graph(
     tokenizers: dict[WordRules, tuple[InGraphTokenizer, Tokenizer]], rules: WordRules, texts: list[str]
@@ -164,7 +165,7 @@ def test_every_character_against_the_library(rules: WordRules, differing_cased: 
     assert len(rest) < 200
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     text=st.text(
         st.one_of(

@@ -9,7 +9,9 @@ from trainers.pretraining.pretrain_flags import add_arguments
 
 start_tensorflow()
 
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402  (it needs TensorFlow started)
+# They need TensorFlow started.
+from tests.trainers import fake_backend  # noqa: E402
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402
 
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY),
@@ -19,6 +21,12 @@ CONFIG = BertConfig(
     intermediate_size=64,
     max_position_embeddings=LENGTH,
 )
+
+
+@pytest.fixture
+def numpy_backend(monkeypatch):
+    """Train with the numpy backend in place of TensorFlow, for tests of everything but the steps."""
+    fake_backend.install(monkeypatch)
 
 
 @pytest.fixture

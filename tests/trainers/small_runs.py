@@ -1,5 +1,6 @@
 """Run the training loop on a task and batches, with defaults for everything that a test does not set."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def trained(
     batch_size: int = 2,
     shown: dict[str, str] | None = None,
     second_data_step: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
     **config: Any,
 ) -> int | None:
     """Run `train` and return its result; checkpoints are written to output/c.
@@ -74,6 +76,7 @@ def trained(
         evaluate, batch_size: as for `train` and `Stage`.
         shown: metrics of the progress line.
         second_data_step: first step of a second stage, whose data has the same batches; None for a single stage.
+        clock: clock of the monitor.
         config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
     """
     output.mkdir(exist_ok=True)
@@ -86,7 +89,7 @@ def trained(
 
     source = TrainData(trainer.task, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
     config = {"iterations_per_loop": 3, "save_checkpoints_steps": 4, **config}
-    with TrainingMonitor(output, steps, shown or {}, {}, step=0) as monitor:
+    with TrainingMonitor(output, steps, shown or {}, {}, step=0, clock=clock) as monitor:
         return train(trainer, 0, stages, [source] * len(stages), LoopConfig(**config), output / "c", monitor, evaluate)
 
 

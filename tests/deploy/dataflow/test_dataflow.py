@@ -1,21 +1,24 @@
 """Test `beambert submit dataflow` against a stand-in for Google Cloud that runs the staged files."""
 
+import dataclasses
 import hashlib
 import json
-import random
 import signal
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from apache_beam.options.pipeline_options import GoogleCloudOptions
+from google.api_core import exceptions
 from google.cloud import dataflow
 from google.protobuf import json_format
 
 import beambert
+from beambert_common.optional_packages import is_installed
 from deploy.dataflow import flags as dataflow_flags
-from deploy.dataflow import launcher
-from deploy.dataflow.workers import choose_machine_type, requirements
+from deploy.dataflow import jobs, launcher, workers
+from deploy.dataflow.workers import choose_machine_type
 from pipelines.errors import SubmitError
 from pipelines.runner import dataflow_job
 from pipelines.runner.memory import peak_memory
@@ -35,9 +38,16 @@ def cloud(articles, tmp_path_factory):
         yield here
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The source package of beambert, as every job stages it."""
+    return workers.make_source_package(None, tmp_path_factory.mktemp("package"))
+
+
 @pytest.fixture
-def quick(monkeypatch):
-    """Shorten the intervals at which jobs are polled."""
+def quick(monkeypatch, package):
+    """Shorten the intervals at which jobs are polled, and stage a package that was built before."""
+    monkeypatch.setattr(workers, "make_source_package", lambda _file, _folder: package)
     monkeypatch.setattr(dataflow_job, "_FIRST_SECONDS", 0.05)
     monkeypatch.setattr(dataflow_job, "_MOST_SECONDS", 0.05)
     monkeypatch.setattr(dataflow_job, "_SECONDS_FOR_THE_REASON", 0.5)
@@ -47,14 +57,12 @@ def submit(cloud, *argv: str) -> int:
     return beambert.main(["submit", "dataflow", *cloud.flags, *argv])
 
 
+@pytest.mark.slow
 def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_path, capsys):
     output = f"gs://{BUCKET}/data"
     here = len(cloud.jobs)
-    argv = [*cloud.flags, "--labels", "team=words", "build", "--input", TEXT, "--output", output, *SMALL]
-    submitted = subprocess.run(
-        [sys.executable, "-m", "beambert", "submit", "dataflow", *argv], capture_output=True, text=True, check=False
-    )
-    assert submitted.returncode == 0, submitted.stderr
+    assert submit(cloud, "--labels", "team=words", "build", "--input", TEXT, "--output", output, *SMALL) == 0
+    submitted = capsys.readouterr()
 
     local = tmp_path / "data"
     assert beambert.main(["build", "--input", TEXT, "--output", str(local), *SMALL]) == 0
@@ -69,14 +77,14 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     assert len(numbers) == 2
     for number in numbers:
         url = f"https://console.cloud.google.com/dataflow/jobs/{REGION}/{number}?project={PROJECT}"
-        assert f"Job {number}: {url}" in submitted.stdout
-        assert f"Job {number}: done" in submitted.stdout
+        assert f"Job {number}: {url}" in submitted.out
+        assert f"Job {number}: done" in submitted.out
     documents = json.loads(objects["corpus.json"])["counts"]["documents_read"]
     assert (
         f"4 corpus shards written, {documents} documents read, 8 vCPUs, 2.00 vCPU hours, 0.50 GB shuffled"
-        in submitted.stdout
+        in submitted.out
     )
-    assert "examples written" in submitted.stdout
+    assert "examples written" in submitted.out
 
     # The requests to the service have the expected job type, labels, workers, network and experiments.
     for number in numbers:
@@ -116,7 +124,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     assert len(cloud.jobs) == here + 2
 
 
-def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys):
+def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, quick, capsys):
     jobs, objects = len(cloud.jobs), set(cloud.contents("temp"))
     argv = ["--dry_run", "--use_public_ips", "build", "--input", TEXT, "--output", f"gs://{BUCKET}/dry", *SMALL]
     assert submit(cloud, *argv) == 0
@@ -140,6 +148,7 @@ def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, capsys)
     assert cloud.contents("dry") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_reader", [True, False])
 def test_ctrl_c_cancels_the_job_and_frees_the_output(cloud, has_reader):
     cloud.keep_waiting = True
@@ -187,47 +196,48 @@ pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid [whil
 """
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        (
-            [WORKERS_ERROR] * 4 + ["Workflow failed. Causes: S01 failed."],
-            "error: gs://b/a.txt, line 3: byte 0xe9 is not",
-        ),
-        (
-            ["Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access."],
-            "; error: Workflow failed. Causes: Subnetwork 'default' does not have Private Google Access.",
-        ),
-    ],
-    ids=["a mistake in the input", "the service's own"],
-)
-def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch, said, expected):
-    monkeypatch.setattr(cloud, "fail_with", said)
+def test_the_reason_of_a_failure_is_that_of_a_worker_or_else_the_last():
+    failed = "Workflow failed. Causes: S01 failed."
+    reason = "pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid"
+    assert dataflow_job._reason([WORKERS_ERROR, failed]).startswith(reason)
+    assert dataflow_job._reason(["The first.", failed]) == failed
+    assert dataflow_job._reason([]) == "no message"
+
+
+def test_why_a_job_failed_is_one_line(cloud, quick, capsys, monkeypatch):
+    monkeypatch.setattr(cloud, "fail_with", [WORKERS_ERROR] * 4 + ["Workflow failed. Causes: S01 failed."])
     argv = ["corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/failed", "--vocab_size", "2000"]
     assert submit(cloud, *argv) == 1
     errors = capsys.readouterr().err
-    assert expected in errors.splitlines()[-1]
+    assert "error: gs://b/a.txt, line 3: byte 0xe9 is not" in errors.splitlines()[-1]
     assert "Traceback" not in errors
     # The error is printed once although the service repeats it at each attempt, and once more in the final message.
-    assert sum("byte 0xe9" in line for line in errors.splitlines()) == (2 if WORKERS_ERROR in said else 0)
+    assert sum("byte 0xe9" in line for line in errors.splitlines()) == 2
     assert cloud.contents("failed") == {}
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("error", "remedy"),
     [
-        ((403, "The caller does not have permission"), "see docs/reference/cloud-permissions.md for the roles"),
-        ((400, "The workflow could not be created: zone is wrong"), "correct the flag that the message names"),
-        ((429, "Quota exceeded for quota metric"), "a quota is exhausted"),
+        (exceptions.Forbidden("no permission"), "see docs/reference/cloud-permissions.md for the roles"),
+        (exceptions.BadRequest("the zone is wrong"), "correct the flag that the message names"),
+        (exceptions.TooManyRequests("Quota exceeded"), "a quota is exhausted"),
+        (exceptions.NotFound("no such bucket"), "check --project my-project, --region us-central1"),
     ],
 )
-def test_a_request_that_the_service_rejects_is_one_line(cloud, quick, capsys, monkeypatch, answer, expected):
-    monkeypatch.setattr(cloud, "refuse_with", answer)
+def test_the_remedy_of_a_rejected_request(error, remedy):
+    cloud = GoogleCloudOptions(["--project=my-project", "--region=us-central1"])
+    message = str(dataflow_job.refusal(error, cloud))
+    assert error.message in message
+    assert remedy in message
+
+
+def test_a_request_that_the_service_rejects_is_one_line(cloud, quick, capsys, monkeypatch):
+    monkeypatch.setattr(cloud, "refuse_with", (403, "The caller does not have permission"))
     argv = ["corpus", "--input", TEXT, "--output", f"gs://{BUCKET}/refused", "--vocab_size", "2000"]
     assert submit(cloud, *argv) == 1
     last = capsys.readouterr().err.splitlines()[-1]
-    assert answer[1] in last
-    assert expected in last
+    assert "The caller does not have permission" in last
     assert cloud.contents("refused") == {}
 
 
@@ -436,32 +446,21 @@ def test_the_stand_in_would_notice_a_package_that_was_changed(cloud, tmp_path):
         fetch(f"gs://{BUCKET}/oracle/file.tar.gz", hashlib.sha256(b"other").hexdigest())
 
 
-def test_wikiextractor_is_installed_for_its_flag_only(cloud, tmp_path):
-    pytest.importorskip("wikiextractor", reason="the extra [wikiextractor] is not installed")
-    words = ["Dog", "Cat", "Bird", "House", "Road", "Light", "Water", "Tree", "Fish", "Star"]
-    generator = random.Random(0)
-    texts = [
-        ". ".join("[[Age: A]] {{nowrap|" + " ".join(generator.choices(words, k=6)) + "}}" for _ in range(9)) + "."
-        for _ in range(40)
-    ]
-    pages = "".join(
-        f"<page><title>P{n}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n"
-        for n, text in enumerate(texts)
-    )
-    folder = tmp_path / "dump"
-    folder.mkdir()
-    (folder / "wiki.xml").write_text(f"<mediawiki>\n{pages}</mediawiki>\n", encoding="utf-8")
-    cloud.upload(folder, "dump")
-    assert not [line for line in requirements() if line.startswith("wikiextractor")]
-    before = set(cloud.contents("temp"))
-    argv = ["corpus", "--input", f"gs://{BUCKET}/dump/wiki.xml", "--vocab_size", "60", "--num_partitions", "2"]
-    argv += ["--wikitext_extractor", "wikiextractor", "--output"]
-    assert submit(cloud, *argv, f"gs://{BUCKET}/extracted") == 0
-    staged = cloud.contents("temp")
-    (name,) = (name for name in staged.keys() - before if name.endswith("/requirements.txt"))
-    assert "wikiextractor==3.1.0" in staged[name].decode().splitlines()
-    assert beambert.main([*argv, str(tmp_path / "local")]) == 0
-    shards = {f"corpus/{path.name}": path.read_bytes() for path in (tmp_path / "local" / "corpus").iterdir()}
-    objects = cloud.contents("extracted")
-    assert len(shards) == 3
-    assert {name: objects[name] for name in shards} == shards
+@pytest.mark.parametrize("package", ["array-record", "wikiextractor"])
+def test_a_package_is_installed_for_its_extra_only(package):
+    if not is_installed(package.replace("-", "_")):
+        pytest.skip(f"{package} is not installed")
+    names = [{line.partition("==")[0] for line in workers.requirements(extras)} for extras in ([package], [])]
+    assert names[0] > names[1]
+    assert package in names[0] - names[1]
+
+
+def test_the_extras_of_a_job_are_those_of_its_flags(articles):
+    argv = ["--input", f"{articles}/*.jsonl", "--vocab_size", "600", "--output", f"gs://{BUCKET}/extras"]
+    assert jobs._extras(beambert.read_command("build", argv).configure()) == []
+    config = beambert.read_command("build", [*argv, "--format", "array_record"]).configure()
+    assert jobs._extras(config) == ["array-record"]
+    options = config.corpus.options
+    read = dataclasses.replace(options.read, wikitext_extractor="wikiextractor")
+    corpus = dataclasses.replace(config.corpus, options=dataclasses.replace(options, read=read))
+    assert jobs._extras(corpus) == ["wikiextractor"]

@@ -9,6 +9,7 @@ from tests.tutorials import blocks, run_page
 TUTORIAL = ROOT / "docs" / "tutorials" / "laptop-to-dataflow.md"
 
 
+@pytest.mark.slow
 def test_dry_run_prints_what_the_tutorial_shows(tmp_path):
     steps = list(blocks(TUTORIAL.read_text(encoding="utf-8")))
     texts = next(block for block in steps if block.language == "python")

@@ -3,13 +3,11 @@
 import bz2
 import gzip
 import json
-import lzma
 import random
 
 import pyarrow
 import pyarrow.parquet
 import pytest
-import zstandard
 
 import beambert
 from deploy.plan import text_sample
@@ -56,12 +54,12 @@ def test_of_a_large_file_the_beginning_is_enough(tmp_path, lines, monkeypatch):
     assert text.documents == pytest.approx(2000, rel=0.02)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2"])
 def test_of_a_large_compressed_file_the_decompressed_part_is_extrapolated(suffix, tmp_path, lines, monkeypatch):
     rng = random.Random(2)
     shuffled = (" ".join(rng.sample(line.split(), len(line.split()))) for line in lines * 3)
     content = "".join(json.dumps({"text": text}) + "\n" for text in shuffled).encode()
-    compressors = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    compressors = {".gz": gzip.compress, ".bz2": bz2.compress}
     stored = compressors[suffix](content)
     (tmp_path / f"a.jsonl{suffix}").write_bytes(stored)
     monkeypatch.setattr(text_sample, "_WHOLE_BYTES", len(stored) * 9 // 20)
@@ -116,6 +114,7 @@ def test_invalid_inputs_are_errors(tmp_path):
         sample_text([str(tmp_path / "empty.jsonl")], "papyrus", "text", "en", 8000, None)
 
 
+@pytest.mark.slow
 def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
     """Sample one of six files, and compare with the counts of `beambert build --dupe_factor 5` of all six."""
     monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 5_000_000)

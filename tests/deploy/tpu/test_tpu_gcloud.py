@@ -17,7 +17,7 @@ from deploy.tpu.access import require_access
 from deploy.tpu.service import Tpu
 from pipelines.errors import SubmitError
 
-pytestmark = pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")]
 REQUEST = "projects/p/locations/us-west4-a/queuedResources/mine"
 OPERATION = {"name": "projects/p/locations/us-west4-a/operations/1", "done": True, "response": {}}
 QUOTA = "Quota limit 'TPUV6EPreemptiblePerProjectPerRegionForTPUAPI' has been exceeded. Limit: 0 in region us-east5."

@@ -9,7 +9,6 @@ import signal
 import pytest
 
 import beambert
-from tests.conftest import with_slow
 from tests.deploy.tpu.tpu_cloud import NAME, until
 
 SLICES = ("--accelerator_type=v5p-16", "--num_slices=2")
@@ -86,6 +85,7 @@ def steps(text):
     return [int(line.split()[1]) for line in text.splitlines() if line.startswith("step ")]
 
 
+@pytest.mark.slow
 def test_every_host_of_every_slice_runs_the_command_and_the_chief_writes(cloud):
     result = cloud.submit(*SLICES, command=PRETRAIN)
     assert result.returncode == 0, result.stderr + result.stdout
@@ -125,6 +125,7 @@ def test_every_host_of_every_slice_runs_the_command_and_the_chief_writes(cloud):
     assert not list(cloud.bucket("gs://bucket/run").rglob("*.log"))
 
 
+@pytest.mark.slow
 def test_one_slice_of_several_hosts_has_one_node_and_no_multislice_variables(cloud):
     result = cloud.submit("--accelerator_type=v5p-16", command=PRETRAIN)
     assert result.returncode == 0, result.stderr + result.stdout
@@ -143,11 +144,8 @@ REASONS = {
 }
 
 
-# These cases end in the same way as "lost host".
-SLOW = ("host", "slice", "stopped host")
-
-
-@pytest.mark.parametrize("taken", with_slow(REASONS, SLOW))
+@pytest.mark.slow
+@pytest.mark.parametrize("taken", REASONS)
 def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     # The time for which hosts wait for a lost one: shorter or longer than the detection of a preemption takes.
     cloud.command(LOCKSTEP.replace("WAIT", "5" if "lost" in taken else "60"))
@@ -163,8 +161,8 @@ def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     else:
         cloud.stop_worker(NODES[1], 0)
     until(lambda: len(cloud.calls("create")) == 2 or process.poll() is not None)
-    before = int(count.read_text())
-    until(lambda: int(count.read_text()) > before + 3 or process.poll() is not None)
+    before, readers = int(count.read_text()), cloud.log_readers
+    until(lambda: (int(count.read_text()) > before + 3 and cloud.log_readers > readers) or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 143, said
@@ -182,9 +180,10 @@ def test_without_one_host_all_are_replaced_and_the_run_resumes(cloud, taken):
     assert (cloud.bucket("gs://bucket/run/saved")).exists()
 
 
+@pytest.mark.slow
 def test_a_host_that_fails_is_named_with_the_end_of_its_log(cloud):
     fails = 'if rank == "mine-1-1" and step == 3:\n        print("its data differs", flush=True)\n        sys.exit(4)'
-    cloud.command(LOCKSTEP.replace("WAIT", "5").replace("    step += 1\n", f"    step += 1\n    {fails}\n"))
+    cloud.command(LOCKSTEP.replace("WAIT", "2").replace("    step += 1\n", f"    step += 1\n    {fails}\n"))
     result = cloud.submit(*SLICES, command=PRETRAIN)
     assert result.returncode == 1
     _, named, end = result.stdout.partition(f"The first host that failed is worker 1 of {NODES[1]}")
@@ -194,6 +193,7 @@ def test_a_host_that_fails_is_named_with_the_end_of_its_log(cloud):
     assert cloud.left == []
 
 
+@pytest.mark.slow
 def test_a_host_that_ssh_does_not_reach_is_named_in_one_line(cloud):
     cloud.plan(unreachable=f"{NODES[1]}/1")
     result = cloud.submit(*SLICES, command=PRETRAIN)

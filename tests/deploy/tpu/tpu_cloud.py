@@ -158,6 +158,11 @@ class Cloud:
         return [call for call in map(json.loads, lines) if call[3:4] == [verb]]
 
     @property
+    def log_readers(self) -> int:
+        """Return how often the log of a run was opened so far."""
+        return sum(any(" follow " in word for word in call) for call in self.calls("ssh"))
+
+    @property
     def left(self) -> list[str]:
         """Return the requests and machines that still exist."""
         return sorted(path.stem for name in ("requests", "machines") for path in (self.state / name).iterdir())

@@ -71,7 +71,7 @@ def test_skipped_rules_and_thresholds(texts, tmp_path):
     assert counts["documents_rejected"] == {"digits": 1, "too_short": 2}
 
 
-def test_decontamination(texts, tmp_path):
+def test_decontamination(texts, tmp_path, capsys):
     evaluation = tmp_path / "dev.tsv"
     evaluation.write_text(f"id\ttext\n1\t{FIRST.upper()}\n")
     counts, lines, sentences = corpus(texts, tmp_path / "out", "--decontaminate", str(evaluation))
@@ -81,18 +81,11 @@ def test_decontamination(texts, tmp_path):
     counts, lines, sentences = corpus(texts, tmp_path / "report", *flags)
     assert counts["documents_rejected"] == {"digits": 1}
     assert counts["documents_reported"] == {"contaminated": 1}
+    assert (
+        f"reported    {tmp_path}/report/rejected/  documents kept, by rule: 1 contaminated" in capsys.readouterr().out
+    )
     assert [line["text"][: len(FIRST)] for line in lines if line["reason"] == "contaminated, kept"] == [FIRST]
     assert "It is number 0." in sentences
-
-
-def test_the_summary_counts_reported_documents(texts, tmp_path, capsys):
-    evaluation = tmp_path / "dev.tsv"
-    evaluation.write_text(f"id\ttext\n1\t{FIRST}\n")
-    folder = tmp_path / "out"
-    corpus(texts, folder, "--decontaminate", str(evaluation), "--decontaminate_action", "report")
-    printed = capsys.readouterr().out
-    assert f"  rejected    {folder}/rejected/  documents by rule: 1 digits\n" in printed
-    assert f"  reported    {folder}/rejected/  documents kept, by rule: 1 contaminated\n" in printed
 
 
 @pytest.mark.parametrize("has_vocabulary", [True, False], ids=["vocab_file", "learned"])
@@ -121,7 +114,6 @@ def test_language(texts, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--skip_rules", "edit"], "invalid --skip_rules edit: not a rule"),
         (["--decontaminate", "nothing.tsv"], "nothing.tsv matches no files"),
         (["--max_digit_ratio", "3"], "not a number from 0 to 1"),
     ],

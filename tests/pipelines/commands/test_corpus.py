@@ -4,22 +4,16 @@ import hashlib
 import itertools
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-import tensorflow as tf
 
 import beambert
 from pipelines import dataset
 from pipelines.corpus import corpus_manifest
-from tests.conftest import with_slow
 
 WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeiou", "bdfgklmnprst")]
 
@@ -64,12 +58,12 @@ def prose(rng: random.Random, paragraphs: int) -> list[str]:
 def test_one_edition_of_a_book_is_kept(shared_data, tmp_path):
     books = shared_data / "gutenberg"
     editions = [{"corii10.txt", "corii11.txt"}, {"cbtls10.txt", "cbtls11.txt", "cbtls12.txt"}]
-    manifest = corpus(tmp_path / "out", "--input", f"{books}/*.txt", "--drop_near_duplicates")
+    manifest = corpus(tmp_path / "out", "--input", f"{books}/c*.txt", "--drop_near_duplicates")
     rows = all_rows(tmp_path / "out")
     kept = {Path(row["source"]).name for row in rows}
     assert [len(kept & edition) for edition in editions] == [1, 1]
     found = manifest["counts"]["documents_rejected"]
-    assert manifest["counts"]["documents_read"] == 53 == len(kept) + sum(found.values())
+    assert manifest["counts"]["documents_read"] == 6 == len(kept) + sum(found.values())
     others = {Path(line["source"]).name for line in rejected(tmp_path / "out")}
     assert others >= set().union(*editions) - kept
     dropped = [line for line in rejected(tmp_path / "out") if line["reason"] == "near_duplicate"]
@@ -78,21 +72,19 @@ def test_one_edition_of_a_book_is_kept(shared_data, tmp_path):
     assert all(line["like"] in ids and line["like"] < line["id"] for line in dropped)
 
 
-def test_near_duplicates_are_dropped_on_request_only_and_the_same_in_two_processes(tmp_path):
+def test_near_duplicates_are_dropped_on_request_only(tmp_path):
     rng = random.Random(1)
     texts = {}
-    for number in range(40):
+    for number in range(12):
         text = prose(rng, 30)
         texts[f"{number}"] = "\n".join(text)
         texts[f"{number} again"] = "\n".join([*text[:29], *prose(rng, 1)])
     path = write_lines(tmp_path / "a.jsonl", texts)
     assert corpus(tmp_path / "all", "--input", path)["counts"]["documents_rejected"] == {}
     manifest = corpus(tmp_path / "one", "--input", path, "--drop_near_duplicates")
-    assert manifest["counts"]["documents_rejected"] == {"near_duplicate": 40}
+    assert manifest["counts"]["documents_rejected"] == {"near_duplicate": 12}
     pairs = Counter(title.split()[0] for title in documents(tmp_path / "one"))
-    assert pairs == {str(number): 1 for number in range(40)}
-    corpus(tmp_path / "two", "--input", path, "--drop_near_duplicates", "--direct_num_workers", 2)
-    assert digests(tmp_path / "two") == digests(tmp_path / "one")
+    assert pairs == {str(number): 1 for number in range(12)}
 
 
 def test_a_repeated_paragraph_is_kept_in_one_document(tmp_path):
@@ -201,47 +193,16 @@ def test_each_input_requires_a_positive_weight(tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def many_files(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("many")
+def some_files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("some")
     rng = random.Random(4)
-    for number in range(12):
-        write_lines(
-            folder / f"{number}.jsonl",
-            {f"{number}-{i}": "\n".join(prose(rng, 20)) for i in range(60 if number else 900)},
-        )
+    for number in range(3):
+        write_lines(folder / f"{number}.jsonl", {f"{number}-{i}": "\n".join(prose(rng, 4)) for i in range(9)})
     return folder
 
 
-@pytest.mark.parametrize(
-    "until", with_slow(["*.json", "train-*.json"], ["*.json"]), ids=["while reading", "while writing"]
-)
-def test_a_killed_job_resumes_from_its_finished_work(many_files, tmp_path, until):
-    flags = ["--vocab_size", "300", "--num_partitions", "8", "--drop_near_duplicates", "--input", f"{many_files}/*"]
-    argv = [sys.executable, "-m", "beambert", "corpus", *flags, "--output"]
-    subprocess.run([*argv, str(tmp_path / "whole")], check=True)
-    assert not (tmp_path / "whole/unfinished").exists()
-    process = subprocess.Popen([*argv, str(tmp_path / "killed")])
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.glob(f"killed/unfinished/*/{until}"))) < 2:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed/corpus.json").exists()
-    # A shard is finished if it has a completion marker.
-    notes = {path.stem for path in tmp_path.glob("killed/unfinished/*/*.json")}
-    parts = [path for path in tmp_path.glob("killed/corpus/*.parquet") if path.stem in notes]
-    finished = {path: path.stat().st_mtime_ns for path in parts}
-    result = subprocess.run([*argv, str(tmp_path / "killed")], check=True, capture_output=True, text=True)
-    assert "resuming an earlier run" in result.stdout
-    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    assert not (tmp_path / "killed/unfinished").exists()
-
-
-def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(many_files, tmp_path, capsys):
-    argv = ["corpus", "--input", f"{many_files}/[1-9]*", "--output", str(tmp_path / "out"), "--vocab_size"]
+def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(some_files, tmp_path, capsys):
+    argv = ["corpus", "--input", f"{some_files}/*", "--output", str(tmp_path / "out"), "--vocab_size"]
     assert beambert.main([*argv, "900000"]) == 1
     assert "lower --vocab_size to" in capsys.readouterr().err
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")}
@@ -257,8 +218,8 @@ def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(many_files, tmp_p
     assert "resuming" not in capsys.readouterr().out
 
 
-def test_work_of_other_options_is_not_resumed(many_files, tmp_path):
-    flags = ["--vocab_size", "300", "--input", f"{many_files}/[1-9]*"]
+def test_work_of_other_options_is_not_resumed(some_files, tmp_path):
+    flags = ["--vocab_size", "300", "--input", f"{some_files}/*"]
     stale = tmp_path / "out/unfinished/0123456789abcdef01234567"
     stale.mkdir(parents=True)
     (stale / "x.json").write_text("{}")
@@ -292,7 +253,8 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
 
     def german_share(name: str) -> tuple[int, float]:
         argv = ["pretraining-data", "--input", str(tmp_path / name), "--output", str(tmp_path / f"{name}-data")]
-        assert beambert.main([*argv, "--dupe_factor", "20", "--vocab_file", str(tmp_path / "plain/vocab.txt")]) == 0
+        argv += ["--dupe_factor", "20", "--format", "parquet", "--vocab_file", str(tmp_path / "plain/vocab.txt")]
+        assert beambert.main(argv) == 0
         manifest = dataset.load(tmp_path / f"{name}-data")
         return manifest.counts["train"]["instance_tokens"], shares_of_letter(tmp_path / f"{name}-data")
 
@@ -308,11 +270,6 @@ def shares_of_letter(data: Path) -> float:
     vocab = (data / "vocab.txt").read_text().split("\n")
     marked = [number for number, piece in enumerate(vocab) if "\u00e4" in piece]
     manifest = dataset.load(data)
-    found = total = 0
-    for shard in manifest.shards_of("train"):
-        for record in tf.data.TFRecordDataset(str(data / shard.name)).as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            ids = example.features.feature["input_ids"].int64_list.value
-            found += int(np.isin(ids, marked).sum())
-            total += int(sum(example.features.feature["input_mask"].int64_list.value))
-    return found / total
+    tables = [pyarrow.parquet.read_table(data / shard.name) for shard in manifest.shards_of("train")]
+    ids = np.concatenate([table["input_ids"].combine_chunks().flatten() for table in tables])
+    return np.isin(ids, marked).mean()

@@ -1,6 +1,5 @@
 """Tests of a corpus whose files differ from `corpus.json`: a one-line error that names the file, and no dataset."""
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,9 @@ import pytest
 import beambert
 from pipelines.corpus.corpus_reader import CorpusReader
 from pipelines.sources import SourceError
+from tests.conftest import without_progress
 
 TRAIN, OTHER = "corpus/train-00001-of-00003.parquet", "corpus/train-00002-of-00003.parquet"
-VALIDATION = "corpus/validation-00000-of-00001.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +31,12 @@ def flip(path: Path, offset: int) -> None:
 
 def make_data(corpus: Path, output: Path, *flags: str) -> int:
     argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", "1"]
-    return beambert.main([*argv, "--direct_num_workers", "1", *flags])
+    return beambert.main([*argv, *flags])
 
 
 def error_line(capsys) -> str:
-    """Return the last line of stderr, and check that all lines before it report progress."""
-    *progress, error = capsys.readouterr().err.splitlines()
-    assert all(line.startswith("Pretraining data: ") for line in progress)
+    """Return the only line of stderr that does not report progress."""
+    (error,) = without_progress(capsys.readouterr().err)
     return error
 
 
@@ -48,10 +46,7 @@ def copy_over(source: str, name: str) -> Callable[[Path], object]:
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a flipped byte": (lambda corpus: flip(corpus / TRAIN, 40), TRAIN, "differs from corpus.json"),
-    "the last byte": (lambda corpus: flip(corpus / TRAIN, -1), TRAIN, "differs from corpus.json"),
-    "held-out text": (lambda corpus: flip(corpus / VALIDATION, 40), VALIDATION, "differs from corpus.json"),
     "another part": (copy_over(OTHER, TRAIN), TRAIN, "differs from corpus.json"),
-    "a validation part": (copy_over(VALIDATION, TRAIN), TRAIN, "differs from corpus.json"),
     "a part cut": (lambda corpus: (corpus / OTHER).write_bytes(b"PAR1"), OTHER, "differs from corpus.json"),
     "a part missing": (lambda corpus: (corpus / OTHER).unlink(), OTHER, "is missing"),
     "the vocabulary": (lambda corpus: flip(corpus / "vocab.txt", -5), "vocab.txt", "differs from corpus.json"),
@@ -69,15 +64,6 @@ def test_a_file_that_differs_is_named_in_one_line(corpus, tmp_path, capsys, dama
     assert f"{tmp_path}/corpus/{name} {problem}" in error
     assert "restore it from a copy, or build the corpus again" in error
     assert not (tmp_path / "out/dataset.json").exists()
-
-
-def test_a_worker_process_names_the_file_too(corpus, tmp_path, capsys):
-    shutil.copytree(corpus, tmp_path / "corpus")
-    # The file keeps its size, so a comparison of sizes cannot find the change.
-    flip(tmp_path / "corpus" / OTHER, 400)
-    assert make_data(tmp_path / "corpus", tmp_path / "out", "--direct_num_workers", "2") == 1
-    error = error_line(capsys)
-    assert re.search(rf"/corpus/{OTHER} differs from corpus\.json \(SHA-256 \w{{12}}, not \w{{12}}\); restore", error)
 
 
 def test_a_changed_vocabulary_is_accepted_as_vocab_file(corpus, tmp_path, capsys):

@@ -1,32 +1,33 @@
 """Tests of cleanup and checks of an output directory: files that are deleted, kept or refused."""
 
+import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pipelines.errors import DatasetError, OutputError
+from pipelines.io.atomic_files import write_atomically
 from pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
 from pipelines.vocabulary.learn_vocabulary import write_vocabulary
 
-# A program that exits while it writes files, without cleanup.
-KILLED = """
-import os, sys
-from pipelines.io.atomic_files import write_atomically
-open_files = [write_atomically(path) for path in sys.argv[1:]]
-for file in open_files:
-    file.__enter__().write(b"half")
-os._exit(9)
-"""
+
+def half_write_and_die(paths):
+    """Start to write files in a child process that exits without cleanup."""
+    child = os.fork()
+    if not child:
+        files = [write_atomically(str(path)) for path in paths]
+        for file in files:
+            file.__enter__().write(b"half")
+        os._exit(9)
+    os.waitpid(child, 0)
 
 
 def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
     for folder in ("corpus", "shards", "rejected", "mine"):
         (tmp_path / folder).mkdir()
     names = ("dataset.json", "corpus/a", "shards/b", "rejected/c")
-    subprocess.run([sys.executable, "-c", KILLED, *(str(tmp_path / name) for name in names)], check=False)
+    half_write_and_die(tmp_path / name for name in names)
     assert len(list(tmp_path.rglob("*.tmp"))) == len(names)
     kept = [tmp_path / name for name in ("notes.tmp", "dataset.json", "shards/b", "mine/x.tmp", "shards/short.abc.tmp")]
     for path in kept:

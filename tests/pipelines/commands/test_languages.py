@@ -18,24 +18,18 @@ def _error(capsys):
     return error
 
 
-@pytest.mark.parametrize(
-    ("language", "hint"),
-    [
-        ("xx", "such as en"),
-        ("english", "en (English)"),
-        ("German", "de (German)"),
-        ("e n", "such as en"),
-        ("en-", "such as en"),
-    ],
-)
+@pytest.mark.parametrize("language", ["xx", "english", "e n", "en-"])
+def test_a_language_that_is_no_code_is_refused(language):
+    with pytest.raises(SourceError, match=f"invalid --language {language}: not a known ISO 639 code"):
+        require_language(language)
+
+
 @pytest.mark.parametrize("command", ["corpus", "build", "vocab"])
-def test_a_language_that_is_no_code_is_refused(command, language, hint, tmp_path, capsys):
+def test_commands_refuse_a_language_that_is_no_code(command, tmp_path, capsys):
     (tmp_path / "in.txt").write_text("One day was wet. The river rose.")
-    argv = [command, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", language]
+    argv = [command, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", "German"]
     assert beambert.main(argv) == 1
-    error = _error(capsys)
-    assert f"invalid --language {language}: not a known ISO 639 code" in error
-    assert hint in error
+    assert "invalid --language German: not a known ISO 639 code; did you mean de (German)" in _error(capsys)
     assert not (tmp_path / "out").exists()
 
 
@@ -83,14 +77,9 @@ def _options(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_language_field_balances_languages(kind, tmp_path):
-    path = tmp_path / f"in.{kind}"
-    rows = [{"text": text, "lang": language} for language, text in _documents()]
-    if kind == "jsonl":
-        path.write_text("\n".join(map(json.dumps, rows)))
-    else:
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+def test_language_field_balances_languages(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text, "lang": language}) for language, text in _documents()))
     argv = ["build", "--input", str(path), *_options(tmp_path), "--dupe_factor", "1", "--objective", "mlm"]
     flags = ["--language_sampling_exponent", "0.3", "--language_field", "lang"]
     assert beambert.main([*argv, *flags]) == 0
@@ -102,11 +91,10 @@ def test_language_field_balances_languages(kind, tmp_path):
     assert factors == pytest.approx({name: share**0.3 / scale / share for name, share in shares.items()})
 
 
-@pytest.mark.parametrize("command", ["corpus", "vocab"])
-def test_balancing_one_language_is_refused(command, tmp_path, capsys):
+def test_balancing_one_language_is_refused(tmp_path, capsys):
     rows = [{"text": text, "lang": language} for language, text in _documents()]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    argv = [command, "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path)]
+    argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path)]
     assert beambert.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
     error = capsys.readouterr().err
     assert "has no effect: all documents are in the language en" in error
@@ -133,19 +121,14 @@ def test_language_field_without_codes_is_refused(tmp_path, capsys):
     assert "column 'lang' is missing (columns: text)" in _error(capsys)
 
 
-@pytest.mark.parametrize("name", ["in.jsonl", "in.json", "in.csv", "in.txt"])
+@pytest.mark.parametrize("name", ["in.jsonl", "in.txt"])
 def test_mistyped_language_field_is_named(name, tmp_path, capsys):
-    rows = [{"lang": "en", "text": f"Day {number} was wet."} for number in range(5)]
-    content = {
-        "in.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
-        "in.json": json.dumps(rows),
-        "in.csv": "lang,text\n" + "".join(f"en,{row['text']}\n" for row in rows),
-        "in.txt": "Day 1 was wet.\n",
-    }[name]
-    (tmp_path / name).write_text(content, encoding="utf-8")
+    lines = [json.dumps({"lang": "en", "text": f"Day {number} was wet."}) for number in range(5)]
+    (tmp_path / name).write_text("\n".join(lines) if name == "in.jsonl" else "Day 1 was wet.\n")
     argv = ["corpus", "--input", str(tmp_path / name), "--output", str(tmp_path / "out"), "--language_field", "langue"]
     assert beambert.main([*argv, "--vocab_size", "40", "--validation_fraction", "0"]) == 1
     error = _error(capsys)
     assert "--language_field" in error
     assert name in error
-    assert "lang, text" in error or "'lang', 'text'" in error or "no --input file has fields" in error
+    assert ("'lang', 'text'" in error or "lang, text" in error) == (name == "in.jsonl")
+    assert ("no --input file has fields" in error) == (name == "in.txt")

@@ -10,7 +10,7 @@ import beambert
 from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
 from pipelines.corpus.removed_text import loss_warnings
 
-_OPTIONS = ["--vocab_size", "700", "--validation_fraction", "0", "--num_partitions", "2"]
+_OPTIONS = ["--vocab_size", "300", "--validation_fraction", "0", "--num_partitions", "2"]
 
 
 def _prose(seed: int, sentences: int) -> str:
@@ -21,7 +21,7 @@ def _prose(seed: int, sentences: int) -> str:
 
 
 def test_a_style_in_one_long_line_removes_no_other_text(tmp_path, capsys):
-    text = f"{_prose(1, 800)} The style width:1.0em; is set. {_prose(2, 800)}"
+    text = f"{_prose(1, 80)} The style width:1.0em; is set. {_prose(2, 80)}"
     (tmp_path / "line.txt").write_text(text)
     (tmp_path / "other.txt").write_text(_prose(3, 5))
     argv = ["corpus", "--input", str(tmp_path / "*.txt"), "--output", str(tmp_path / "data")]
@@ -30,15 +30,15 @@ def test_a_style_in_one_long_line_removes_no_other_text(tmp_path, capsys):
     counts = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]
     assert counts["documents"]["train"] == 2
     assert counts["documents_rejected"] == {}
-    assert counts["bytes"] > len(text) * 0.99
+    assert counts["bytes"] > len(text) * 0.98
     assert counts["inputs"][str(tmp_path / "*.txt")]["bytes_lost"] == {"residual_markup": len("width:1.0em; ")}
 
 
 @pytest.fixture(scope="module")
 def lossy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lossy")
-    (folder / "good.txt").write_text(_prose(1, 400))
-    (folder / "more.txt").write_text(_prose(2, 400))
+    (folder / "good.txt").write_text(_prose(1, 100))
+    (folder / "more.txt").write_text(_prose(2, 100))
     # One file has 40 lines of code and a sentence, the other only numbers.
     code = "\n\n".join(f'|style="width:{n}px; padding:0;"| {n}' for n in range(40))
     (folder / "code.txt").write_text(f"{code}\n\nIt was a wet day in May.")
@@ -54,7 +54,7 @@ def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, c
     assert len(lines) == 2
     assert f"--input {code}: cleaning removed 98% of the text: 98% by residual_markup" in lines[0]
     assert f"--input {numbers}: cleaning removed 100% of the text: 100% by digits" in lines[1]
-    assert all(f"{tmp_path}/data/rejected/" in line for line in lines)
+    assert all("; see rejected/" in line for line in lines)
     inputs = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["inputs"]
     assert inputs[numbers]["bytes_lost"] == {"digits": (lossy / "numbers.txt").stat().st_size}
     assert inputs[code]["bytes"] == len("It was a wet day in May.")

@@ -49,15 +49,15 @@ def sentences(count: int) -> list[bytes]:
 
 
 INPUTS = {
-    "jsonl": (records(480), ["--on_bad_record", "skip", "--id_field", "key"]),
-    "sentences": (sentences(3000), ["--input_format", "sentences"]),
+    "jsonl": (records(240), ["--on_bad_record", "skip", "--id_field", "key"]),
+    "sentences": (sentences(600), ["--input_format", "sentences"]),
     "bookcorpus": ([line for line in sentences(25_000) if line], ["--input_format", "bookcorpus"]),
 }
 COMPRESSIONS = {
     "": lambda content: content,
-    ".bz2": lambda content: b"".join(bz2.compress(content[at : at + 9000]) for at in range(0, len(content), 9000)),
+    ".bz2": lambda content: b"".join(bz2.compress(content[at : at + 3000]) for at in range(0, len(content), 3000)),
     ".zst": lambda content: b"".join(
-        zstandard.compress(content[at : at + 9000]) for at in range(0, len(content), 9000)
+        zstandard.compress(content[at : at + 3000]) for at in range(0, len(content), 3000)
     ),
 }
 
@@ -71,8 +71,7 @@ def build(path, output, *flags: str) -> tuple[dict, dict]:
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix"),
-    with_slow([("jsonl", ""), ("jsonl", ".bz2"), ("sentences", ".zst"), ("bookcorpus", "")], [("bookcorpus", "")]),
+    ("name", "suffix"), with_slow([("jsonl", ".bz2"), ("sentences", ".zst"), ("bookcorpus", "")], [("bookcorpus", "")])
 )
 def test_a_corpus_is_the_same_however_its_file_is_split(tmp_path, monkeypatch, capsys, name, suffix):
     lines, flags = INPUTS[name]
@@ -84,10 +83,8 @@ def test_a_corpus_is_the_same_however_its_file_is_split(tmp_path, monkeypatch, c
     monkeypatch.setattr(readers, "_SPLIT_BYTES", dict.fromkeys(readers._SPLIT_BYTES, step))
     assert build(path, tmp_path / "one", *flags) == whole
     assert "10 file splits," in capsys.readouterr().out
-    if not suffix:
-        assert build(path, tmp_path / "two", *flags, "--direct_num_workers", "2") == whole
     if name == "jsonl":
-        assert whole[1]["documents_rejected"]["null_text"] == 12
+        assert whole[1]["documents_rejected"]["null_text"] == 6
 
 
 def test_an_error_names_the_line_of_the_file(tmp_path, monkeypatch, capsys):

@@ -23,19 +23,6 @@ class Instance:
     cut_b: int = 0
 
 
-class OwnDraws:
-    """Random draws from its own generator."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def uniform(self, what: str, number: int) -> float:
-        return self._random.random()
-
-    def front_cuts(self, segment: str, number: int, cuts: int) -> int:
-        return sum(self._random.random() < 0.5 for _ in range(cuts))
-
-
 class GivenDraws:
     """Random draws of another implementation.
 

@@ -13,7 +13,7 @@ from pipelines.errors import OutputError
 from pipelines.runner.output_lock import FILE_NAME, lock_output
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
-ROUNDS, AT_ONCE = 25, 4
+ROUNDS, AT_ONCE = 8, 4
 # A process reports that it is ready. Then, for each pair of input lines, it takes the lock named by the first line
 # and holds it until the second.
 PROCESSES = """
@@ -71,8 +71,9 @@ def test_of_several_threads_one_holds_the_output(cloud):
     assert cloud.contents("threads") == {}
 
 
+@pytest.mark.slow
 def test_of_several_processes_one_holds_the_output(cloud):
-    from tests.pipelines.runner.test_output_lock import run
+    from tests.pipelines.io.test_directory_lock import run
 
     processes = [run(PROCESSES, f"gs://{BUCKET}/processes") for _ in range(2)]
     assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2

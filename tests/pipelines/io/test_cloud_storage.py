@@ -131,6 +131,7 @@ def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys
     assert cloud.contents("repaired") == before
 
 
+@pytest.mark.slow
 def test_array_record_shards_are_written_to_the_bucket_and_read_from_it(cloud, built, tmp_path, capsys):
     pytest.importorskip("array_record")
     output = f"gs://{BUCKET}/array-record"

@@ -31,15 +31,69 @@ with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
         hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
 
+# The requested number of processes take the lock at the same time, and its holder keeps it until the input ends.
+AT_ONCE = """
+import os, sys
+from pathlib import Path
+from pipelines.errors import OutputError
+from pipelines.io.directory_lock import lock_directory
+wait, release = os.pipe()
+for _ in range(int(sys.argv[2])):
+    if not os.fork():
+        os.close(release)
+        os.read(wait, 1)
+        try:
+            with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
+                os.write(1, f"holds {os.getpid()}\\n".encode())
+                sys.stdin.read()
+        except OutputError as error:
+            os.write(1, f"{error}\\n".encode())
+        os._exit(0)
+os.close(release)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+"""
+# Several processes take the lock repeatedly, so that some open the file just before its holder removes it.
+IN_TURN = """
+import os, sys
+from pathlib import Path
+from pipelines.errors import OutputError
+from pipelines.io.directory_lock import lock_directory
+for _ in range(3):
+    if not os.fork():
+        taken = 0
+        while taken < 100:
+            try:
+                with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
+                    mark = Path(sys.argv[1], "mark")
+                    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                    mark.unlink()
+                    taken += 1
+            except OutputError as error:
+                if "in use" not in str(error):
+                    os._exit(1)
+            except FileExistsError:
+                os._exit(2)
+        os._exit(0)
+print([os.wait()[1] for _ in range(3)])
+"""
+
 
 def locked(directory, what="--output X"):
     return lock_directory(what, directory, "another --output")
 
 
-def holder(directory, how="reads"):
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(directory), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+def run(script, *argv):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, argv)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+def holder(directory, how="reads"):
+    process = run(HOLD, directory, how)
     assert process.stdout.readline() == "holds\n"
     return process
 
@@ -62,6 +116,23 @@ def test_the_second_is_refused_in_one_line_that_names_the_first(tmp_path):
     end(process)
     # Directories that were created for the lock alone are removed with it.
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_many_that_start_at_the_same_moment_one_wins(tmp_path):
+    process = run(AT_ONCE, tmp_path / "out", 6)
+    answers = [process.stdout.readline().strip() for _ in range(6)]
+    winners = [answer.split()[1] for answer in answers if answer.startswith("holds ")]
+    assert len(winners) == 1, answers
+    losers = [answer for answer in answers if not answer.startswith("holds ")]
+    assert all(f"is in use by process {winners[0]} on {os.uname().nodename} since" in answer for answer in losers)
+    end(process)
+    assert not (tmp_path / "out" / LOCK_NAME).exists()
+
+
+def test_two_processes_never_hold_the_lock_at_once(tmp_path):
+    process = run(IN_TURN, tmp_path)
+    assert process.communicate(timeout=60)[0] == "[0, 0, 0]\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("how", ["reads", "computes"])

@@ -1,90 +1,34 @@
-"""Test the embedded engine on Ctrl-C and when a worker is killed."""
+"""Test the embedded engine on a signal, and the errors of its workers."""
 
-import json
 import logging
-import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-from random import Random
 
 import pytest
 
 import beambert
-from pipelines import dataset
 from pipelines.errors import DatasetError
 from pipelines.runner import pipeline_runner
 from tests.conftest import with_slow
+from tests.forked import Running
 
 
-@pytest.fixture(scope="module")
-def long_input(tmp_path_factory) -> Path:
-    """Enough text for the build to be stopped in the middle: 200,000 sentences of invented words."""
-    random = Random(1)
-    words = ["".join(random.choices("aeiou", k=2) + random.choices("bdklmnrst", k=3)) for _ in range(3000)]
-    path = tmp_path_factory.mktemp("long") / "a.jsonl"
-    with path.open("w") as file:
-        for _ in range(4000):
-            text = "\n".join(f"The {' '.join(random.choices(words, k=9))} was." for _ in range(50))
-            file.write(json.dumps({"text": text}) + "\n")
-    return path
-
-
-def start(long_input: Path, output: Path, workers: int) -> subprocess.Popen:
-    command = f"build --input {long_input} --output {output} --vocab_size 2000 --direct_num_workers {workers}"
-    return subprocess.Popen(
-        [sys.executable, "-m", "beambert", *command.split()],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        # The tests themselves may run in the background, where they and the processes they start ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-
-
-def wait_for(pattern: str, folder: Path, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 120
-    while not list(folder.glob(pattern)):
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("workers", with_slow([1, 2], [1]))
-def test_ctrl_c_is_one_line_and_the_same_command_resumes(long_input, tmp_path, workers):
-    process = start(long_input, tmp_path / "out", workers)
-    wait_for("out/corpus.json", tmp_path, process)
-    # The signal goes to the whole process group, as from a terminal.
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert [line for line in err.splitlines() if " of " not in line] == [
-        "beambert build: interrupted; run the same command again to resume"
-    ]
-    again = start(long_input, tmp_path / "out", 1)
-    again.communicate(timeout=120)
-    assert again.returncode == 0
-    assert not (tmp_path / "out/build.lock").exists()
-    assert dataset.load(tmp_path / "out").num_examples("train")
-
-
-def test_a_killed_worker_is_one_line(long_input, tmp_path):
-    process = start(long_input, tmp_path / "out", 2)
-    # The first files of the workers of the first pipeline, seconds before its end.
-    wait_for("out/unfinished/*/*", tmp_path, process)
-    children = subprocess.run(
-        ["pgrep", "-s", str(process.pid), "-f", "sdk_worker_main"], capture_output=True, text=True, check=False
-    ).stdout.split()
-    assert children
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "a worker process was killed (signal 9)" in err
-    assert "Traceback" not in err
+@pytest.mark.parametrize("number", with_slow([signal.SIGINT, signal.SIGTERM], [signal.SIGTERM]))
+def test_a_signal_ends_a_build_with_at_most_one_line(tmp_path, number):
+    flags = ["--input_format", "language_reference", "--vocab_size", "500", "--dupe_factor", "1000"]
+    process = Running("build", *flags, "--output", tmp_path)
+    process.wait_for(lambda: list(tmp_path.glob("shards/*")))
+    process.kill(number)
+    result = process.result()
+    lines = [line for line in result.stderr.splitlines() if " of " not in line]
+    if number == signal.SIGINT:
+        assert result.returncode == 130
+        assert lines == ["beambert build: interrupted; run the same command again to resume"]
+    else:
+        assert result.returncode == -signal.SIGTERM
+        assert lines == []
+    assert (tmp_path / "corpus.json").exists()
+    assert not (tmp_path / "dataset.json").exists()
+    assert not (tmp_path / "build.lock").exists()
 
 
 def test_worker_errors_are_found_in_the_engines_text():

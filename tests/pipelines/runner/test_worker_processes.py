@@ -13,17 +13,17 @@ import pytest
 
 import beambert
 from pipelines.runner import worker_processes
-from tests.conftest import with_slow
+from tests.conftest import without_progress
 
 FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_partitions", "2"]
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> Path:
-    """Enough text for a stage to be interrupted: 300 documents of 60 sentences."""
+    """Enough text for a stage to be interrupted: 100 documents of 60 sentences."""
     path = tmp_path_factory.mktemp("text") / "a.jsonl"
     with path.open("w") as file:
-        for document in range(300):
+        for document in range(100):
             sentences = [f"Line {line} of {document} has the word w{line * document % 997}." for line in range(60)]
             file.write(json.dumps({"text": "\n".join(sentences)}) + "\n")
     return path
@@ -68,9 +68,9 @@ class Build:
         return [int(word) for word in found.stdout.split() if int(word) != self.process.pid and is_running(int(word))]
 
     def wait_for_workers(self, stage: str) -> list[int]:
-        """Wait for workers, and for files that match `stage` if it is not empty; return the process IDs."""
+        """Wait for workers, and for files that match `stage`; return the process IDs."""
         deadline = time.monotonic() + 120
-        while not (self.workers() and (not stage or any(self.output.glob(stage)))):
+        while not (self.workers() and any(self.output.glob(stage))):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.002)
@@ -88,7 +88,7 @@ class Build:
             assert time.monotonic() < deadline, "processes are left"
             time.sleep(0.01)
         assert not list(self.temporary.iterdir())
-        return code, [line for line in self.log.read_text().splitlines() if " of " not in line.partition(":")[2][:30]]
+        return code, without_progress(self.log.read_text())
 
 
 def is_running(process: int) -> bool:
@@ -107,11 +107,9 @@ def build(text, tmp_path):
         started.process.wait()
 
 
-@pytest.mark.parametrize("stage", with_slow(["", "unfinished/*/*", "shards/*"], ["", "unfinished/*/*"]))
-def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(
-    build, stage, text, undisturbed, capsys
-):
-    os.kill(build.wait_for_workers(stage)[0], signal.SIGKILL)
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(build, text, undisturbed, capsys):
+    os.kill(build.wait_for_workers("shards/*")[0], signal.SIGKILL)
     code, lines = build.ends()
     assert code == 1
     (line,) = lines
@@ -123,31 +121,19 @@ def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes
     assert hashes(build.output) == undisturbed
 
 
-@pytest.mark.parametrize("number", with_slow([signal.SIGSEGV, signal.SIGTERM], [signal.SIGTERM]))
-def test_a_worker_that_a_signal_ends_is_named_with_the_signal(build, number):
-    os.kill(build.wait_for_workers("")[0], number)
-    code, (line,) = build.ends()
-    assert code == 1
-    assert f"a worker process was ended by signal {number.value}" in line
-    assert line.endswith("run the same command again to resume")
-
-
-@pytest.mark.parametrize("stage", ["", "unfinished/*/*"])
-def test_workers_end_with_the_main_process(build, stage):
-    workers = build.wait_for_workers(stage)
-    if stage:
-        # A stopped worker cannot even detect that the main process has ended.
-        os.kill(workers[0], signal.SIGSTOP)
+@pytest.mark.slow
+def test_workers_end_with_the_main_process(build):
+    # A stopped worker cannot even detect that the main process has ended.
+    os.kill(build.wait_for_workers("unfinished/*/*")[0], signal.SIGSTOP)
     build.process.kill()
     code, lines = build.ends()
     assert code == -signal.SIGKILL
     assert lines == []
 
 
-@pytest.mark.parametrize("stage", ["", "unfinished/*/*"])
-def test_ctrl_c_ends_workers_wherever_they_are(build, stage):
-    workers = build.wait_for_workers(stage)
-    os.kill(workers[0], signal.SIGSTOP)
+@pytest.mark.slow
+def test_ctrl_c_ends_workers_wherever_they_are(build):
+    os.kill(build.wait_for_workers("unfinished/*/*")[0], signal.SIGSTOP)
     os.killpg(build.process.pid, signal.SIGINT)
     code, lines = build.ends()
     assert code == 130
@@ -178,14 +164,16 @@ def test_a_worker_that_cannot_be_started(text, tmp_path, monkeypatch, capsys):
     assert "a worker process cannot be started (No such file or directory)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_path):
     for name in ("pipelines", "deploy"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
-    argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
+    argv = ["corpus", "--input", str(text), "--output", str(tmp_path / "out"), "--vocab_size", "1000"]
+    argv += ["--direct_num_workers", "2"]
     # As with the console script, the current directory is not in the module search path.
     program = f"import sys; sys.path[0] = {str(Path(beambert.__file__).parent)!r}; import beambert; beambert.main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *argv], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (tmp_path / "out/dataset.json").exists(), done.stderr
+    assert (tmp_path / "out/corpus.json").exists(), done.stderr

@@ -16,6 +16,7 @@ from pipelines.cleaning.document_rules import rejection_reason
 from pipelines.corpus import segmentation
 from pipelines.sources import READERS, ReadOptions, SourceError, recognize_format
 from pipelines.sources.kinds import kind_of
+from tests.conftest import with_slow
 from tests.cpu_time import seconds
 from tokenizer.learner import learn_vocabulary
 from tokenizer.tokenizer import Tokenizer
@@ -25,6 +26,8 @@ from tokenizer.word_counts import count_words
 _SIZE = 1 << 17
 # Seconds of CPU time. Linear code takes less than 1 s; earlier, quadratic code took from 4 s to hours.
 _LIMIT = 4.0
+# The small size is enough to find code of cubic or exponential time.
+sizes = pytest.mark.parametrize("size", with_slow([_SIZE >> 3, _SIZE], [_SIZE]))
 
 # Strings that open, close or separate something in a format or a rule, each without its counterpart.
 # fmt: off
@@ -38,7 +41,7 @@ MARKS = [
 # fmt: on
 
 
-def _text(mark: str, size: int = _SIZE) -> str:
+def _text(mark: str, size: int) -> str:
     return mark * (size // len(mark))
 
 
@@ -71,13 +74,14 @@ FRAMES = {
 }
 
 
-def _slow(function, marks=MARKS) -> dict[str, float]:
-    taken = {mark: seconds(lambda mark=mark: function(_text(mark)), _LIMIT) for mark in marks}
+def _slow(function, size: int, marks=MARKS) -> dict[str, float]:
+    taken = {mark: seconds(lambda mark=mark: function(_text(mark, size)), _LIMIT) for mark in marks}
     return {mark: time for mark, time in taken.items() if time > _LIMIT}
 
 
+@sizes
 @pytest.mark.parametrize("input_format", FRAMES)
-def test_readers_take_linear_time_and_report_in_one_line(input_format):
+def test_readers_take_linear_time_and_report_in_one_line(input_format, size):
     def read(text: str) -> None:
         for frame in FRAMES[input_format]:
             message = _message(input_format, frame.format(text))
@@ -85,27 +89,30 @@ def test_readers_take_linear_time_and_report_in_one_line(input_format):
             assert "\n" not in message
             assert len(message) <= 400
 
-    assert not _slow(read)
+    assert not _slow(read, size)
 
 
-def test_wikitext_of_one_mark():
+@sizes
+def test_wikitext_of_one_mark(size):
     def read(text: str) -> None:
         escaped = text.replace("&", "&amp;").replace("<", "&lt;")
         assert len(_read("wikipedia", f"<mediawiki><page><title>A</title><text>{escaped}</text></page>")) in (1, 2)
 
-    assert not _slow(read)
+    assert not _slow(read, size)
 
 
-def test_recognition_of_a_file_takes_linear_time():
+@sizes
+def test_recognition_of_a_file_takes_linear_time(size):
     def look(text: str) -> None:
         head = text.encode()[: 1 << 14]
         recognize_format("file", head)
         kind_of("file", head)
 
-    assert not _slow(look)
+    assert not _slow(look, size)
 
 
-def test_cleaning_of_one_long_paragraph():
+@sizes
+def test_cleaning_of_one_long_paragraph(size):
     options = rules.CleaningOptions(end_punctuation=True)
 
     def clean(text: str) -> None:
@@ -114,19 +121,20 @@ def test_cleaning_of_one_long_paragraph():
         tag_density.has_html([text])
         ngrams.plain_word_hashes(text)
 
-    assert not _slow(clean)
+    assert not _slow(clean, size)
 
 
+@sizes
 @pytest.mark.parametrize("name", segmentation.SEGMENTERS)
 @pytest.mark.parametrize("language", ["en", "da"])
-def test_segmentation_of_one_long_paragraph(name, language):
+def test_segmentation_of_one_long_paragraph(name, language, size):
     # Only the English rules get all marks. Segmentation by sentencex alone takes most of the time, and it has other
     # rules for each language.
     marks = MARKS if name == "rules" and language == "en" else ["a", "'", '"', "(", "A. ", "... ", "• ", "中"]
     if name == "sentencex" and language == "da":
         # sentencex compiles a pattern for each period, in linear time of 90 s for 1 MB.
         marks.remove("A. ")
-    assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), marks)
+    assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), size, marks)
 
 
 def test_an_apostrophe_inside_quotes_is_matched_in_one_way():
@@ -141,8 +149,9 @@ def test_sentencex_reads_a_long_text_in_windows_with_the_same_result():
     assert sentences == segmentation.split_with_sentencex(text, "en") * 1500
 
 
+@sizes
 @pytest.mark.parametrize("compiled", [True, False])
-def test_tokenizer_and_learner_on_one_long_word(compiled):
+def test_tokenizer_and_learner_on_one_long_word(compiled, size):
     tokenizer = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "##a", "'")), do_lower_case=True, compiled=compiled)
 
     def tokenize(text: str) -> None:
@@ -150,7 +159,7 @@ def test_tokenizer_and_learner_on_one_long_word(compiled):
         with contextlib.suppress(VocabularyError):
             learn_vocabulary(count_words([text, "a text of some words"], WordRules()), 20)
 
-    assert not _slow(tokenize, ["a", "ab", "'", "a'", "é", "中", "\u0300", "a\u0300", " ", "\x00", "##"])
+    assert not _slow(tokenize, size, ["a", "ab", "'", "a'", "é", "中", "\u0300", "a\u0300", " ", "\x00", "##"])
 
 
 def test_nested_json_and_long_strings_are_read_or_refused_with_a_line():

@@ -9,6 +9,8 @@ import json
 import lzma
 import random
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -22,6 +24,7 @@ from pipelines.sources.plain_text import bookcorpus, sentences
 from pipelines.sources.ranges import index_range
 from pipelines.sources.readers import LINE_READERS, line_reader_of, read_range
 from pipelines.sources.structured import fields
+from tests.conftest import with_slow
 
 # ---- Content
 
@@ -183,24 +186,23 @@ def small_limits():
         yield
 
 
-@pytest.fixture(scope="module", params=[5, 256 << 10], ids=["chunks of 5 bytes", "chunks of 256 KiB"])
-def chunk_bytes(request):
+@contextlib.contextmanager
+def chunks_of(count: int) -> Iterator[None]:
+    """Read chunks of a number of bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "CHUNK_BYTES", request.param)
+        patch.setattr(ranges, "CHUNK_BYTES", count)
         for suffix, codec in list(frames.CODECS.items()):
-            patch.setitem(frames.CODECS, suffix, codec._replace(chunk_bytes=request.param))
+            patch.setitem(frames.CODECS, suffix, codec._replace(chunk_bytes=count))
         yield
 
 
 CUTS = st.lists(st.integers(0, 1 << 20), max_size=8)
 
 
-@pytest.mark.parametrize("suffix", COMPRESSIONS)
-@pytest.mark.parametrize("name", CONTENTS)
-@settings(max_examples=40)
-@given(data=st.data())
-def test_ranges_have_the_documents_of_the_file(folder, chunk_bytes, name, suffix, data):
+def check_ranges(folder: Path, name: str, data: st.DataObject) -> None:
+    """Check that ranges of drawn content have the documents and the error of the complete file."""
     content = data.draw(CONTENTS[name], "content")
+    suffix = data.draw(st.sampled_from(list(COMPRESSIONS)), "suffix")
     stored = COMPRESSIONS[suffix](parts_of(content, data.draw(CUTS, "frames")))
     path = folder / f"a{suffix}"
     path.write_bytes(stored)
@@ -211,12 +213,28 @@ def test_ranges_have_the_documents_of_the_file(folder, chunk_bytes, name, suffix
         id_field=data.draw(st.sampled_from(["", "key"]), "ID field"),
     )
     edges = edges_of(data.draw(CUTS, "ranges"), len(stored))
-    whole, error = outcome(read_file(str(path), options))
-    for read in (by_index, by_prefix):
-        documents, error_of_ranges = outcome(read(str(path), options, edges))
-        assert error_of_ranges == error
-        # The first range may raise an error about the first records before the second one is read.
-        assert documents == (whole[: len(documents)] if error else whole)
+    with chunks_of(data.draw(st.sampled_from([5, 256 << 10]), "bytes of a chunk")):
+        whole, error = outcome(read_file(str(path), options))
+        for read in (by_index, by_prefix):
+            documents, error_of_ranges = outcome(read(str(path), options, edges))
+            assert error_of_ranges == error
+            # The first range may raise an error about the first records before the second one is read.
+            assert documents == (whole[: len(documents)] if error else whole)
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@settings(max_examples=80)
+@given(data=st.data())
+def test_ranges_have_the_documents_of_the_file(folder, name, data):
+    check_ranges(folder, name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTENTS)
+@settings(max_examples=800)
+@given(data=st.data())
+def test_ranges_have_the_documents_of_the_file_in_many_examples(folder, name, data):
+    check_ranges(folder, name, data)
 
 
 def plain_reference(content: bytes, max_lines: int) -> list[tuple[int, list[str]]]:
@@ -232,7 +250,7 @@ def plain_reference(content: bytes, max_lines: int) -> list[tuple[int, list[str]
 
 
 @pytest.mark.parametrize(("name", "max_lines"), [("sentences", 10**9), ("bookcorpus", 3)])
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(content=joined(SENTENCES, SENTENCES), cuts=CUTS, frames=CUTS, suffix=st.sampled_from(["", ".zst", ".bz2"]))
 def test_ranges_equal_a_plain_reference(folder, name, max_lines, content, cuts, frames, suffix):
     stored = COMPRESSIONS[suffix](parts_of(content, frames))
@@ -252,7 +270,7 @@ def json_reference(content: bytes) -> list[tuple[int, list[str], str, str]]:
     return documents
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     content=st.lists(st.tuples(RECORDS, st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\r\n \n"])), max_size=24),
     mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
@@ -409,7 +427,7 @@ class CountedReads:
         return getattr(self._file, name)
 
 
-@pytest.mark.parametrize("suffix", ["", ".bz2", ".zst"])
+@pytest.mark.parametrize("suffix", with_slow(["", ".bz2", ".zst"], [".bz2"]))
 def test_a_range_reads_its_own_bytes(tmp_path, monkeypatch, suffix):
     parts = [
         b"".join(json_line(text=random_text(1000 * n + m, 99).hex(), n=m) + b"\n" for m in range(900))

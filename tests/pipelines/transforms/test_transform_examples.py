@@ -11,6 +11,7 @@ from pipelines.instances.options import PretrainingDataOptions
 from pipelines.transforms import corpora, documents, examples, ml_transform
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [documents, corpora, examples, ml_transform], ids=lambda module: module.__name__)
 def test_docstrings(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -119,7 +119,10 @@ def documents_of(pipeline, texts: Path, *, truncated: bool = True):
     return documents | TruncateSentences(0.1) if truncated else documents
 
 
-@pytest.mark.parametrize("flags", [[], ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]])
+IN_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+
+
+@pytest.mark.parametrize("flags", [[], pytest.param(IN_PROCESSES, marks=pytest.mark.slow)])
 def test_a_corpus_has_the_bytes_of_the_command(flags, texts, built, tmp_path):
     with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         _ = documents_of(pipeline, texts) | WriteCorpus(
@@ -199,15 +202,6 @@ def test_a_format_without_its_package_is_one_line(built, tmp_path, monkeypatch, 
     assert not list(tmp_path.glob("data/shards/*"))
 
 
-def test_the_data_of_a_pipeline_can_be_inspected_and_trained_on(built, tmp_path, capsys):
-    with beam.Pipeline() as pipeline:
-        examples = pipeline | ReadCorpus(str(built)) | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 3)
-        _ = examples | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"))
-    assert beambert.main(["inspect", str(tmp_path / "data")]) == 0
-    flags = ["--model", "tiny", "--num_train_steps", "2", "--train_batch_size", "4", "--num_warmup_steps", "0"]
-    assert beambert.main(["pretrain", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run"), *flags]) == 0
-
-
 def test_metrics(texts):
     with beam.Pipeline() as pipeline:
         _ = (
@@ -226,13 +220,12 @@ def test_metrics(texts):
     assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
 
 
-@pytest.mark.parametrize("line_paragraphs", [False, True])
-def test_the_lines_of_plain_text_are_kept_on_request(line_paragraphs, tmp_path):
+def test_the_lines_of_plain_text_are_kept_on_request(tmp_path):
     (tmp_path / "a.txt").write_text("One\ntwo\n\nThree\n")
     with beam.Pipeline() as pipeline:
-        documents = pipeline | ReadDocuments(f"{tmp_path}/*.txt", line_paragraphs=line_paragraphs)
+        documents = pipeline | ReadDocuments(f"{tmp_path}/*.txt", line_paragraphs=True)
         values = documents | SegmentSentences("en", "lines") | beam.Map(lambda document: document.sentences)
-        assert_that(values, equal_to([[["One"], ["two"], ["Three"]] if line_paragraphs else [["One two"], ["Three"]]]))
+        assert_that(values, equal_to([[["One"], ["two"], ["Three"]]]))
 
 
 def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
@@ -478,10 +471,8 @@ def test_shards_with_another_vocabulary_than_the_examples_are_an_error(texts, bu
 @pytest.mark.parametrize(
     ("options", "config", "expected"),
     [
-        ({"ragged": True, "compression": "gzip"}, {}, ("tfrecord", "gzip", True)),
         ({"format": "parquet", "feature_names": "model_garden"}, {}, ("parquet", "none", True)),
         ({"ragged": True, "compression": "gzip"}, {"ragged": False}, ("tfrecord", "gzip", False)),
-        ({}, {"format": "parquet"}, ("parquet", "none", True)),
     ],
 )
 def test_beam_yaml_keeps_the_options_of_the_examples(built, tmp_path, options, config, expected):

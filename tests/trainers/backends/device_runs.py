@@ -1,4 +1,4 @@
-"""Run updates_on_devices.py in processes of their own and read what it saves."""
+"""Run cases of `updates.py` in a process of its own, since the number of devices is fixed when a backend starts."""
 
 import json
 import os
@@ -6,12 +6,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-PROGRAM = Path(__file__).with_name("updates_on_devices.py")
-PLAIN = {"batch_size": 32, "steps": 3}
+from tests import forked
+from tests.conftest import ROOT
+from tests.trainers.backends import updates
 
 
 def free_address() -> str:
@@ -21,36 +21,26 @@ def free_address() -> str:
         return f"localhost:{probe.getsockname()[1]}"
 
 
-def start(backend: str, devices: int, replicas: int, output: Path, cases: Any, **options: Any) -> subprocess.Popen:
-    """Start the program; `environment` has environment variables, the other options are arguments of the program."""
-    environment = options.pop("environment", {})
-    cases = [{**PLAIN, **case} for case in cases]
-    given = {"backend": backend, "devices": devices, "replicas": replicas, "output": str(output), "cases": cases}
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), json.dumps({**given, **options})],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **environment},
-    )
-
-
-def results(process: subprocess.Popen, output: Path, count: int) -> list[dict[str, np.ndarray]]:
-    """Return the values of each case by name."""
-    log, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, log[-3000:]
+def values_on_devices(directory: Path, backend: str, devices: int, *cases: dict) -> list[dict[str, np.ndarray]]:
+    """Return the values of each case by name, from one process with logical CPU devices."""
+    output, log = directory / f"{backend}-{devices}.npz", directory / f"{backend}-{devices}.log"
+    arguments = {"backend": backend, "devices": devices, "output": str(output), "cases": cases}
+    if backend == "tensorflow":
+        code = forked.run(log, updates.save_cases, arguments, timeout=600)
+    else:
+        # Compilation takes most of the time.
+        compilation = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax", **compilation}
+        command = [sys.executable, updates.__file__, json.dumps(arguments)]
+        with log.open("w") as stream:
+            code = subprocess.run(command, stdout=stream, stderr=stream, check=False, env=environment).returncode
+    assert code == 0, log.read_text()[-3000:]
     with np.load(output) as file:
-        values = {name: file[name] for name in file.files}
+        values = dict(file)
     return [
         {name.partition(":")[2]: value for name, value in values.items() if name.startswith(f"{number}:")}
-        for number in range(count)
+        for number in range(len(cases))
     ]
-
-
-def made(directory: Path, backend: str, devices: int, *cases: dict) -> list[dict[str, np.ndarray]]:
-    """Return the values of each case, from one process with logical CPU devices."""
-    output = directory / f"{backend}-{devices}.npz"
-    return results(start(backend, devices, devices, output, cases), output, len(cases))
 
 
 def assert_same_update(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:

@@ -1,9 +1,10 @@
 # ruff: noqa: E402 (the backend is started before anything that needs it is imported)
-"""Program: exchange values between processes of JAX without a model, and write what this process has, as JSON.
+"""Program: exchange values between processes of JAX and train together, and write what this process has.
 
 Arguments:
     address, number of processes, index of this process: the process group.
-    directory: a directory that all processes share; the result is the file INDEX.json in it.
+    directory: a directory that all processes share. The results are the files INDEX.json and, from steps of both,
+        INDEX.npz.
 """
 
 import json
@@ -21,6 +22,7 @@ start_backend("jax", processes=ProcessGroup(address, count, index))
 import keras
 import numpy as np
 
+from tests.trainers.optimization.optimizer_on_devices import bits_of_steps
 from trainers.backends.backend import TrainConfig
 from trainers.backends.jax.distribution import open_distribution
 from trainers.backends.jax.train_step import Trainer
@@ -58,4 +60,6 @@ with distribution.machine_errors():
     result["restored"] = {
         name: np.unique(variable.numpy()).tolist() for name, variable in trainer.saved_variables.items()
     }
+    *_, last = bits_of_steps(distribution, is_sharded=False)
+    np.savez(directory / f"{index}.npz", **{name: np.frombuffer(value, np.float32) for name, value in last.items()})
 (directory / f"{index}.json").write_text(json.dumps(result), encoding="utf-8")

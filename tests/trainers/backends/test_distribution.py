@@ -1,4 +1,4 @@
-"""Test that steps are the same on one and several devices, in processes whose CPU is split into logical devices."""
+"""Test that TensorFlow makes the same steps on one and several devices and machines."""
 
 import json
 import os
@@ -13,65 +13,62 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import ROOT, with_slow
-from tests.trainers.backends.device_runs import assert_same_update, made, results, start
+from tests.conftest import ROOT
+from tests.trainers.backends.device_runs import assert_same_update, values_on_devices
 from tests.trainers.backends.pretraining_cluster import SLOW_DISK
+from tests.trainers.backends.updates import run_case
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
+from trainers.backends.tensorflow.distribution import Distribution
+
+LAMB = {"optimizer": "lamb"}
+PER_REPLICA = {"clip_per_replica": True}
 
 
 @pytest.fixture(scope="module")
-def one_device(tmp_path_factory):
-    """Values of cases on one device: plain, accumulated, compiled by XLA, LAMB, clipped per replica, dropout twice."""
-    return made(
-        tmp_path_factory.mktemp("one"),
-        "tensorflow",
-        1,
-        {},
-        {"accumulation": 4},
-        {"accumulation": 2, "xla": True},
-        {"optimizer": "lamb"},
-        {"clip_per_replica": True},
-        {"dropout": 0.1},
-        {"dropout": 0.1},
-    )
+def plain():
+    """Values of a case on one device: LAMB, with evaluation."""
+    return run_case({**LAMB, "evaluation": True}, Distribution())
 
 
-def test_accumulation_and_xla_change_nothing(one_device):
-    plain, accumulated, compiled, *_ = one_device
+@pytest.fixture(scope="module")
+def per_replica():
+    return run_case({**LAMB, **PER_REPLICA}, Distribution())
+
+
+@pytest.mark.slow
+def test_accumulation_and_xla_change_nothing(plain):
     assert plain["metric/loss"][1] == 3
-    assert_same_update(plain, accumulated)
-    assert_same_update(plain, compiled)
+    options = {"accumulation": 2, "xla": True, "evaluation": True}
+    assert_same_update(plain, run_case({**LAMB, **options}, Distribution()))
 
 
-def test_on_one_device_clipping_per_replica_is_clipping(one_device):
-    whole, per_replica = (
-        {name: value for name, value in values.items() if name != "metric/gradient_norm"}
-        for values in (one_device[0], one_device[4])
-    )
-    assert_same_update(whole, per_replica)
+def test_on_one_device_clipping_per_replica_is_clipping(plain, per_replica):
+    for name, value in per_replica.items():
+        if name != "metric/gradient_norm":
+            np.testing.assert_allclose(plain[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
     # The reported norm is that of the gradient passed to the optimizer, which is clipped here.
-    assert one_device[4]["metric/gradient_norm"][0] / 3 <= 1.0001
+    assert per_replica["metric/gradient_norm"][0] / 3 <= 1.0001
 
 
-def test_the_same_seed_gives_the_same_bits(one_device):
-    *_, first, second = one_device
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_bits(plain):
+    first, second = (run_case({**LAMB, "dropout": 0.1}, Distribution()) for _ in range(2))
     for name, value in first.items():
         np.testing.assert_array_equal(second[name], value, err_msg=name)
     name = "bert/embeddings/word_embeddings"
-    assert not np.array_equal(first[name], one_device[0][name])
+    assert not np.array_equal(first[name], plain[name])
 
 
-@pytest.mark.parametrize("devices", with_slow([2, 4], [4]))
-def test_several_devices_make_the_update_of_one(tmp_path, one_device, devices):
+def test_two_devices_make_the_update_of_one(tmp_path, plain, per_replica):
     # The parts have different numbers of masked tokens, so that a mean of means would give another result.
-    accumulated, per_replica = made(
-        tmp_path, "tensorflow", devices, {"accumulation": 2, "optimizer": "lamb"}, {"clip_per_replica": True}
+    accumulated, clipped = values_on_devices(
+        tmp_path, "tensorflow", 2, {**LAMB, "accumulation": 2, "evaluation": True}, {**LAMB, **PER_REPLICA}
     )
-    assert_same_update(one_device[3], accumulated)
+    assert_same_update(plain, accumulated)
     name = "bert/encoder/layer_0/intermediate/dense/kernel"
-    assert np.abs(per_replica[name] - one_device[4][name]).max() > 1e-3
+    assert np.abs(clipped[name] - per_replica[name]).max() > 1e-3
     # Each device's gradient is clipped to 1 and then added, as the released code does on TPU cores.
-    assert per_replica["metric/gradient_norm"][0] / 3 > 1.2
+    assert clipped["metric/gradient_norm"][0] / 3 > 1.2
 
 
 def clusters(count):
@@ -85,20 +82,8 @@ def clusters(count):
     return [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": n}}) for n in range(count)]
 
 
-def test_two_machines_make_the_update_of_one_device(tmp_path, one_device):
-    outputs = [tmp_path / "first.npz", tmp_path / "second.npz"]
-    configs = clusters(2)
-    processes = [
-        start("tensorflow", 1, 2, output, [{}], environment={"TF_CONFIG": config})
-        for output, config in zip(outputs, configs, strict=True)
-    ]
-    for process, output in zip(processes, outputs, strict=True):
-        (made_there,) = results(process, output, 1)
-        assert_same_update(one_device[0], made_there)
-
-
 @pytest.mark.slow
-def test_two_machines_stop_together_and_resume(tmp_path):
+def test_two_machines_stop_together_and_resume_as_two_devices(tmp_path):
     write_dataset(tmp_path / "data")
     (tmp_path / "model.json").write_text(SMALLEST.to_json(), encoding="utf-8")
     command = [sys.executable, "-c", SLOW_DISK, "pretrain", "--data", "data", "--model", "model.json"]
@@ -113,11 +98,6 @@ def test_two_machines_stop_together_and_resume(tmp_path):
 
     def said(log):
         return Path(log.name).read_text(encoding="utf-8")
-
-    # The second process evaluates the checkpoint that the first one wrote.
-    runs = [begin("short", "--num_train_steps", "3", TF_CONFIG=config) for config in clusters(2)]
-    for process, log in runs:
-        assert process.wait(300) == 0, said(log)
 
     runs = [begin("together", TF_CONFIG=config) for config in clusters(2)]
     (first, first_log), (second, _) = runs

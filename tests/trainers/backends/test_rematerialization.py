@@ -5,6 +5,7 @@ import tensorflow as tf
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining, pretraining_losses
+from tests.conftest import with_slow
 from trainers.backends.rematerialization import set_activation_checkpointing
 
 CONFIG = BertConfig(
@@ -53,7 +54,8 @@ def traced(model, what, **options):
     return step
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", with_slow([False, True], [True]))
 def test_gradients_with_dropout_are_those_without_recomputation(jit_compile):
     model, features, seed = make_model(), make_features(), tf.constant([7, 0])
     wanted_loss, wanted = traced(model, "none", jit_compile=jit_compile)(features, seed)
@@ -81,6 +83,7 @@ def test_checkpointed_parts_draw_their_dropout_masks_twice():
     assert drawings == {"none": 1 + 3 * 2, "layer": 1 + 6 * 2, "attention": 1 + 4 * 2}
 
 
+@pytest.mark.slow
 def test_without_dropout_and_outside_of_training():
     model, features = make_model(), make_features()
     wanted = model(features).masked_lm

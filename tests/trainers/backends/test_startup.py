@@ -1,11 +1,14 @@
 """Tests of the backend for a value of --backend, by installed packages and available devices."""
 
 import sys
+import weakref
 
 import pytest
+import tensorflow as tf
 
+from bert_model.layers import gelu
 from trainers.backends import startup
-from trainers.backends.startup import choose_backend
+from trainers.backends.startup import choose_backend, freed_graphs
 from trainers.errors import TrainingError
 
 
@@ -59,3 +62,24 @@ def test_a_process_keeps_its_backend():
     assert choose_backend("auto") == choose_backend("tensorflow") == "tensorflow"
     with pytest.raises(TrainingError, match="--backend jax: this process has started tensorflow"):
         choose_backend("jax")
+
+
+def test_graphs_and_weights_of_a_finished_run_are_freed():
+    def run():
+        variable = tf.Variable(1.0)
+        graph = tf.function(lambda: gelu(variable * 2)).get_concrete_function().graph
+        return weakref.ref(graph), weakref.ref(variable)
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            result = function(inputs)
+        return tape.gradient(result, inputs)
+
+    inputs = tf.Variable(1.0)
+    function = tf.function(gelu)
+    function(inputs)
+    with freed_graphs():
+        references = run()
+    assert [reference() for reference in references] == [None, None]
+    # Graphs from before are intact.
+    assert gradient() is not None

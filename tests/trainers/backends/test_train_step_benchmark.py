@@ -5,7 +5,11 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
 
 WITHOUT_TENSORFLOW = """
 import runpy, sys

@@ -1,14 +1,10 @@
-import contextlib
 import itertools
 import json
 import math
 import os
-import random
 import re
 import resource
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -18,7 +14,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainers.forked import run, start
+from tests.forked import run
 from trainers.checkpoints import checkpoint_manager
 from trainers.errors import TrainingError
 
@@ -291,99 +287,28 @@ def test_a_checkpoint_without_state_is_whole(tmp_path):
         checkpoint_manager.state_of(saved)
 
 
-def save_for_ever(directory, step):
-    """Save 400 kB per step without end, and print each step after its save."""
-    large = tf.Variable(tf.zeros([100_000]))
-    while True:
-        step += 1
-        large.assign(tf.fill([100_000], float(step)))
-        checkpoint_manager.save(directory, step, {"a/kernel": large}, state={"seconds": step})
-        checkpoint_manager.remove_old(directory, checkpoint_manager.RetentionPolicy(3), best_step=None)
-        # A single write, so that a kill does not leave half a line.
-        os.write(1, f"{step}\n".encode())
-
-
-def test_killed_at_any_time_the_newest_whole_checkpoint_is_found(tmp_path):
-    chance = random.Random(0)
-    directory, log = tmp_path / "checkpoints", tmp_path / "log"
-    large = tf.Variable(tf.zeros([100_000]))
-    newest, inside = 0, 0
-    for _ in range(30):
-        process = start(log, save_for_ever, directory, newest)
-        said = log.stat().st_size if log.exists() else 0
-        while not log.exists() or log.stat().st_size == said:
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.1))
-        process.kill()
-        process.join()
-        acknowledged = int(log.read_text().splitlines()[-1])
-        saved = checkpoint_manager.checkpoints(directory)
-        # A process may be killed between a save and its output, so there may be one more step.
-        assert saved[-1].step in (acknowledged, acknowledged + 1)
-        assert len(saved) >= min(3, acknowledged)
-        for checkpoint in saved:
-            checkpoint_manager.restore(checkpoint.prefix, {"a/kernel": large})
-            assert (large.numpy() == checkpoint.step).all()
-            assert checkpoint_manager.state_of(checkpoint) == {"seconds": checkpoint.step}
-        newest = saved[-1].step
-        inside += (directory / ".unfinished").exists()
-    # Saving takes most of the time, so most processes were killed during a save.
-    assert inside >= 10
-    save(directory, newest + 1)
-    assert not (directory / ".unfinished").exists()
-
-
-def run_out_of_space(directory, most_bytes):
-    """Save step 1, then try to save step 2, first with variables and then with a state that exceed the space."""
-    checkpoint_manager.save(directory, 1, variables(1))
-    if most_bytes:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
-    large = {"a": tf.Variable(tf.zeros([200_000]))}
-    for changed, state in ((large, None), (variables(2), {"window": [0.1] * 200_000})):
-        try:
-            checkpoint_manager.save(directory, 2, changed, state=state)
-        except TrainingError as error:
-            print(error)
-    if most_bytes:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-@contextlib.contextmanager
-def small_disk(directory):
-    """Yield a directory with a disk of 100 kB, or None if the process may not mount one."""
-    directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(directory)]
+@pytest.mark.parametrize(
+    ("changed", "state", "size"),
+    [({"a": [0.0] * 200_000}, None, "800,008"), ({"a/kernel": [[0.0] * 3] * 2}, {"window": [0.1] * 200_000}, "32")],
+)
+def test_lack_of_space_is_a_one_line_error_and_keeps_the_previous_checkpoint(tmp_path, changed, state, size):
+    save(tmp_path, 1)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
     try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
-    try:
-        yield directory if mounted else None
-    finally:
-        if mounted:
-            subprocess.run(["umount", str(directory)], check=True)
-
-
-def test_lack_of_space_is_a_one_line_error_and_keeps_the_previous_checkpoint(tmp_path):
-    def check(directory, most_bytes, reason):
-        log = tmp_path / f"{directory.name}.log"
-        assert run(log, run_out_of_space, directory, most_bytes) == 0
-        lines = log.read_text().splitlines()
-        assert len(lines) == 2
-        for line, size in zip(lines, ("800,008", "32"), strict=True):
-            assert re.fullmatch(
-                rf"checkpoint {directory}/model.ckpt-2 cannot be written \(.*{reason}\); it needs {size} bytes, "
-                rf"and [\d,]+ are free; free some space .* resumes from {directory}/model.ckpt-1",
-                line,
+        with pytest.raises(TrainingError) as caught:
+            checkpoint_manager.save(
+                tmp_path, 2, {name: tf.Variable(value) for name, value in changed.items()}, state=state
             )
-        assert content(directory) == {1: (1.0, {})}
-        assert sorted(path.name for path in directory.iterdir()) == names(1)[:2]
-
-    check(tmp_path / "limited", 100_000, "file too large")
-    # A full disk, if the process may mount one.
-    with small_disk(tmp_path / "small") as directory:
-        if directory:
-            check(directory, None, "no space left on device")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert re.fullmatch(
+        rf"checkpoint {tmp_path}/model.ckpt-2 cannot be written \(.*file too large\); it needs {size} bytes, "
+        rf"and [\d,]+ are free; free some space .* resumes from {tmp_path}/model.ckpt-1",
+        str(caught.value),
+    )
+    assert content(tmp_path) == {1: (1.0, {"seconds": 1})}
+    assert sorted(path.name for path in tmp_path.iterdir()) == names(1)
 
 
 def test_bytes_are_those_of_the_files(tmp_path):

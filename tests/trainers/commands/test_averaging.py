@@ -7,16 +7,26 @@ import pytest
 import tensorflow as tf
 
 import beambert
-from bert_model.checkpoints import safetensors
+from bert_model.checkpoints import safetensors, tensor_bundle
 from bert_model.checkpoints.reader import open_checkpoint
+from trainers.checkpoints import checkpoint_manager
 from trainers.commands import pretrain
 
 
 @pytest.fixture
 def run(tmp_path, options):
-    """A run with checkpoints at steps 2, 4 and 6."""
-    output = tmp_path / "run"
-    pretrain.run(options("--output", str(output), "--save_checkpoints_steps", "2", "--learning_rate", "0.01"))
+    """A run with checkpoints at steps 2, 4 and 6, whose weights are random numbers."""
+    output, generator = tmp_path / "run", np.random.default_rng(0)
+    pretrain.run(options("--output", str(output), "--save_checkpoints_steps", "2"))
+    for _, prefix in checkpoint_manager.checkpoints(output / "checkpoints"):
+        stored = tensor_bundle.read(prefix)
+        values = {
+            name: tensor.read()
+            if name == checkpoint_manager.GLOBAL_STEP
+            else generator.normal(size=tensor.shape).astype(np.float32)
+            for name, tensor in stored.items()
+        }
+        tensor_bundle.write(prefix, values.items())
     return output
 
 

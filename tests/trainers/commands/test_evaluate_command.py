@@ -72,27 +72,37 @@ def test_the_table_fits_the_terminal(evaluate, inputs, monkeypatch, capsys, widt
     assert numbers.split()[-1] == "6"
 
 
-def test_flags_of_variant_sampling_and_precision(evaluate, inputs, tmp_path):
-    results = {}
-    for name, flags in {
-        "all": (),
-        "words": ("--whole_word",),
-        "sample": ("--max_pairs", "3", "--max_tokens", "10"),
-        "short": ("--max_seq_length", "18", "--text_unit", "document", "--batch_size", "2"),
-        "bfloat16": ("--precision", "bfloat16"),
-    }.items():
-        flags = (*flags, "--pairs", inputs / "pairs.tsv", "--texts", inputs / "text.txt")
-        assert evaluate(*flags, "--output", tmp_path / f"{name}.json") == 0
-        results[name] = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
-    perplexity = {name: result["text"]["pseudo_perplexity"]["mean"] for name, result in results.items()}
-    assert perplexity["words"] != pytest.approx(perplexity["all"], rel=1e-3)
-    assert results["words"]["text"]["masked_lm_loss"] == results["all"]["text"]["masked_lm_loss"]
-    assert results["sample"]["pairs"]["pairs"] == 3
-    assert results["sample"]["pairs"]["all_pairs"] == 6
-    assert results["sample"]["text"]["tokens"] <= 18 < results["sample"]["text"]["all_tokens"]
-    assert perplexity["short"] == pytest.approx(perplexity["all"], rel=1e-4)
-    assert perplexity["bfloat16"] != perplexity["all"]
-    assert perplexity["bfloat16"] == pytest.approx(perplexity["all"], rel=0.2)
+@pytest.fixture
+def results_with(evaluate, inputs, tmp_path):
+    """A function that returns the results of `evaluate` with flags."""
+
+    def results(*flags):
+        flags = ("--pairs", inputs / "pairs.tsv", "--texts", inputs / "text.txt", *flags)
+        assert evaluate(*flags, "--output", tmp_path / "out.json", "--overwrite") == 0
+        return json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+
+    return results
+
+
+def test_flags_of_variant_and_sampling(results_with):
+    every, words = results_with(), results_with("--whole_word")
+    sample = results_with("--max_pairs", "3", "--max_tokens", "10")
+    assert words["text"]["masked_lm_loss"] == every["text"]["masked_lm_loss"]
+    perplexity = every["text"]["pseudo_perplexity"]["mean"]
+    assert words["text"]["pseudo_perplexity"]["mean"] != pytest.approx(perplexity, rel=1e-3)
+    assert (sample["pairs"]["pairs"], sample["pairs"]["all_pairs"]) == (3, 6)
+    assert sample["text"]["tokens"] <= 18 < sample["text"]["all_tokens"]
+
+
+@pytest.mark.slow
+def test_flags_of_batches_and_precision(results_with):
+    flags = ("--max_seq_length", "18", "--text_unit", "document", "--batch_size", "2")
+    every, short, bfloat16 = (
+        results_with(*flags)["text"]["pseudo_perplexity"]["mean"] for flags in ((), flags, ("--precision", "bfloat16"))
+    )
+    assert short == pytest.approx(every, rel=1e-4)
+    assert bfloat16 != every
+    assert bfloat16 == pytest.approx(every, rel=0.2)
 
 
 def test_other_kinds_of_models(evaluate, inputs, tmp_path, capsys):

@@ -1,38 +1,38 @@
-"""Tests of SavedModels in a process with TensorFlow alone, against the model called with single unpadded texts."""
+"""Tests of exports against the model called with single unpadded texts, and of a SavedModel with TensorFlow alone."""
 
 import dataclasses
 import json
 import pickle
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
 
 import beambert
 from beambert_common.word_rules import WordRules
-from tests.conftest import ROOT, with_slow
-from tests.trainers.random_models import CONFIG, TEXTS, VOCABULARY, write_model
+from tests.conftest import with_slow
+from tests.trainers.commands.served_models import (
+    CONFIG,
+    LABELS,
+    LENGTH,
+    MULTI_LABEL,
+    STRIDE,
+    TAGS,
+    TASKS,
+    close,
+    softmax,
+)
+from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands.fill_mask import fill_masks
 from trainers.errors import TrainingError
-from trainers.inference import span_signatures
 from trainers.inference.export_record import export_record
 from trainers.inference.export_writers import graph_tokenizer, write_saved_model
 from trainers.inference.model_loading import load_model
+from trainers.inference.signatures import served_model
 
-LENGTH = 48
-LABELS = ("no", "perhaps", "yes \u00e9")
-STRIDE = 7
-TASKS = {
-    "pretraining": None,
-    "classification": LABELS,
-    "regression": None,
-    "token_classification": LABELS,
-    "token_classification_bilstm": LABELS,
-    "multiple_choice": None,
-    "span": None,
-}
 # Different lengths, one without tokens, one that is truncated.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
 PAIRS = [*SINGLE[::-1]]
@@ -41,76 +41,49 @@ MASKED = ["[MASK] human [MASK]s", "nothing", "", "Gr\u00f6\u00dfe[MASK]", "[MASK
 QUESTIONS = ["all rights", "", TEXTS[3], "human", "are born", "x"]
 CONTEXTS = [TEXTS[0] * 3, TEXTS[5], "", "  ", TEXTS[10] + TEXTS[6], "\u00c9 human"]
 
-# Calls of the loading process: task, signature, inputs.
-CALLS = [
-    ("pretraining", "serving_default", {"text": SINGLE}),
-    ("pretraining", "pair", {"text": SINGLE, "text_pair": PAIRS}),
-    ("pretraining", "tokens", {"text": SINGLE}),
-    ("pretraining", "fill_mask", {"text": MASKED}),
-    ("pretraining", "fill_mask", {"text": ["no mask"]}),
-    ("pretraining", "serving_default", {"text": ["alone"]}),
-    ("classification", "serving_default", {"text": SINGLE}),
-    ("classification", "pair", {"text": SINGLE, "text_pair": PAIRS}),
-    ("regression", "serving_default", {"text": SINGLE}),
-    ("regression", "pair", {"text": SINGLE, "text_pair": PAIRS}),
-    ("token_classification", "serving_default", {"text": SINGLE}),
-    ("token_classification_bilstm", "serving_default", {"text": SINGLE}),
-    ("multiple_choice", "serving_default", {"text": SINGLE, "choices": CHOICES}),
-    ("span", "serving_default", {"question": QUESTIONS, "context": CONTEXTS}),
-]
 LOADING = """
 import pickle, sys
 import tensorflow as tf
 folder, calls = pickle.load(sys.stdin.buffer)
-models = {task: tf.saved_model.load(f"{folder}/{task}-saved") for task in {call[0] for call in calls}}
+model = tf.saved_model.load(folder)
 answers = []
-for task, signature, inputs in calls:
-    outputs = models[task].signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
+for signature, inputs in calls:
+    outputs = model.signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
     answers.append({name: value.numpy() for name, value in outputs.items()})
 ours = {"beambert", "beambert_common", "trainers", "bert_model", "tokenizer", "tensorflow_text"}
 assert not ours & {name.split(".")[0] for name in sys.modules}
-files = {task: models[task].vocabulary_file.asset_path.numpy() for task in models}
-sys.stdout.buffer.write(pickle.dumps((answers, files)))
+sys.stdout.buffer.write(pickle.dumps((answers, model.vocabulary_file.asset_path.numpy())))
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A directory with a model of every task, and its SavedModel."""
-    folder = tmp_path_factory.mktemp("exports")
-    with pytest.MonkeyPatch.context() as patch:
-        # So that windows overlap in a model this small.
-        patch.setattr(span_signatures, "DOC_STRIDE", STRIDE)
-        for task, labels in TASKS.items():
-            write_saved_model(
-                load_model(write_model(folder / task, task, labels)), folder / f"{task}-saved", LENGTH, top_k=3
-            )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def answers(folder):
-    """The outputs in a process without beambert, for each of `CALLS`."""
+@pytest.mark.slow
+def test_a_saved_model_needs_tensorflow_alone(models, served, tmp_path):
+    """Another process, which cannot import beambert, computes the same."""
+    saved = tmp_path / "saved"
+    write_saved_model(load_model(models / "pretraining"), saved, LENGTH, top_k=3)
+    calls = [("serving_default", {"text": SINGLE}), ("fill_mask", {"text": MASKED})]
     result = subprocess.run(
         [sys.executable, "-c", LOADING],
-        input=pickle.dumps((str(folder), CALLS)),
+        input=pickle.dumps((str(saved), calls)),
         capture_output=True,
-        cwd=folder,
+        cwd=tmp_path,
         check=False,
     )
     assert result.returncode == 0, result.stderr.decode()
-    answers, files = pickle.loads(result.stdout)
-    for task, path in files.items():
-        assert path.decode() == str(folder / f"{task}-saved" / "assets" / "vocab.txt")
-    return answers
+    answers, vocabulary = pickle.loads(result.stdout)
+    assert vocabulary.decode() == str(saved / "assets" / "vocab.txt")
+    for (signature, inputs), answer in zip(calls, answers, strict=True):
+        wanted = served.ask("pretraining", signature, **inputs)
+        assert answer.keys() == wanted.keys()
+        for name, value in wanted.items():
+            (close if value.dtype == np.float32 else np.testing.assert_array_equal)(answer[name], value)
 
 
 class Asked:
     """A model in Python, called with one text at a time, without padding."""
 
-    def __init__(self, folder, task):
-        self.opened = load_model(folder / task)
-        self.model = self.opened.model
+    def __init__(self, model):
+        self.model = model.model
         self.tokenizer = Tokenizer(VOCABULARY, True)
 
     def inputs(self, text, pair=None):
@@ -122,52 +95,44 @@ class Asked:
         return np.array(self.model(self.inputs(text, pair)))[0]
 
 
-def softmax(logits):
-    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+@pytest.fixture(scope="module")
+def asked(models):
+    return cache(lambda task: Asked(load_model(models / task)))
 
 
-def answer_to(answers, task, signature, number=0):
-    matching = [answer for call, answer in zip(CALLS, answers, strict=True) if call[:2] == (task, signature)]
-    return matching[number]
-
-
-def close(found, wanted):
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+def inputs_of(texts, pairs):
+    return {"text": texts} if pairs[0] is None else {"text": texts, "text_pair": pairs}
 
 
 @pytest.mark.parametrize(("signature", "pairs"), [("serving_default", [None] * len(SINGLE)), ("pair", PAIRS)])
-def test_embeddings(folder, answers, signature, pairs):
-    asked, found = Asked(folder, "pretraining"), answer_to(answers, "pretraining", signature)
+def test_embeddings(served, asked, signature, pairs):
+    model, found = asked("pretraining"), served.ask("pretraining", signature, **inputs_of(SINGLE, pairs))
     assert found.keys() == {"cls_embedding", "mean_embedding", "pooled_output"}
     for row, (text, pair) in enumerate(zip(SINGLE, pairs, strict=True)):
-        hidden, pooled = asked.model.encoder(**asked.inputs(text, pair))
+        hidden, pooled = model.model.encoder(**model.inputs(text, pair))
         close(found["cls_embedding"][row], hidden[0, 0])
         close(found["mean_embedding"][row], np.mean(hidden[0], axis=0))
         close(found["pooled_output"][row], pooled[0])
 
 
-def test_tokens_and_their_embeddings(folder, answers):
-    asked, found = Asked(folder, "pretraining"), answer_to(answers, "pretraining", "tokens")
+def test_tokens_and_their_embeddings(served, asked):
+    model, found = asked("pretraining"), served.ask("pretraining", "tokens", text=SINGLE)
     assert found["tokens"].shape == (len(SINGLE), LENGTH)
     for row, text in enumerate(SINGLE):
-        inputs = asked.inputs(text)
+        inputs = model.inputs(text)
         size = inputs["input_ids"].size
-        hidden, _ = asked.model.encoder(**inputs)
+        hidden, _ = model.model.encoder(**inputs)
         tokens = [token.decode() for token in found["tokens"][row]]
         assert tokens == [VOCABULARY.tokens[i] for i in inputs["input_ids"][0]] + [""] * (LENGTH - size)
         close(found["embeddings"][row, :size], hidden[0])
 
 
-def test_the_length_is_that_of_the_longest_text(answers):
-    assert answer_to(answers, "pretraining", "serving_default", 1)["cls_embedding"].shape == (1, CONFIG.hidden_size)
-
-
-def test_fill_mask_equals_the_command(folder, answers):
-    found = answer_to(answers, "pretraining", "fill_mask")
+def test_fill_mask_equals_the_command(models, served):
+    found = served.ask("pretraining", "fill_mask", text=MASKED)
     assert found["pieces"].shape == (len(MASKED), 3, 3)
     assert found["positions"].tolist()[0][:2] == [1, 3]
     masked = [text for text in MASKED if "[MASK]" in text]
-    wanted = dict(zip(masked, fill_masks(folder / "pretraining", masked, top_k=3), strict=True))
+    wanted = dict(zip(masked, fill_masks(models / "pretraining", masked, top_k=3), strict=True))
     for row, text in enumerate(MASKED):
         fillings = wanted.get(text, [])
         assert (found["positions"][row] >= 0).sum() == len(fillings)
@@ -179,14 +144,14 @@ def test_fill_mask_equals_the_command(folder, answers):
         assert set(found["pieces"][row, padding].ravel()) <= {b""}
         assert set(found["ids"][row, padding].ravel()) <= {-1}
         assert not found["probabilities"][row, padding].any()
-    assert answer_to(answers, "pretraining", "fill_mask", 1)["pieces"].shape == (1, 0, 3)
+    assert served.ask("pretraining", "fill_mask", text=["no mask"])["pieces"].shape == (1, 0, 3)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("signature", "pairs"), [("serving_default", [None] * len(SINGLE)), ("pair", PAIRS)])
-def test_classes_and_scores(folder, answers, task, signature, pairs):
-    asked, found = Asked(folder, task), answer_to(answers, task, signature)
-    logits = np.array([asked.logits(text, pair) for text, pair in zip(SINGLE, pairs, strict=True)])
+def test_classes_and_scores(served, asked, task, signature, pairs):
+    found = served.ask(task, signature, **inputs_of(SINGLE, pairs))
+    logits = np.array([asked(task).logits(text, pair) for text, pair in zip(SINGLE, pairs, strict=True)])
     if task == "regression":
         close(found["score"], logits)
         return
@@ -194,16 +159,18 @@ def test_classes_and_scores(folder, answers, task, signature, pairs):
     assert [label.decode() for label in found["label"]] == [LABELS[i] for i in logits.argmax(-1)]
 
 
-@pytest.mark.parametrize("task", ["token_classification", "token_classification_bilstm"])
-def test_token_labels_and_offsets(folder, answers, task):
-    asked, found = Asked(folder, task), answer_to(answers, task, "serving_default")
-    ids, splits, offsets = asked.tokenizer.encode_batch_with_offsets(SINGLE)
+@pytest.mark.parametrize(
+    "task", with_slow(["token_classification", "token_classification_bilstm"], ["token_classification_bilstm"])
+)
+def test_token_labels_and_offsets(served, asked, task):
+    model, found = asked(task), served.ask(task, "serving_default", text=SINGLE)
+    ids, splits, offsets = model.tokenizer.encode_batch_with_offsets(SINGLE)
     for row, text in enumerate(SINGLE):
-        logits = asked.logits(text)[1:-1]
+        logits = model.logits(text)[1:-1]
         size = len(logits)
         part = slice(splits[row], splits[row] + size)
         assert [token.decode() for token in found["tokens"][row, :size]] == [VOCABULARY.tokens[i] for i in ids[part]]
-        assert [label.decode() for label in found["labels"][row, :size]] == [LABELS[i] for i in logits.argmax(-1)]
+        assert [label.decode() for label in found["labels"][row, :size]] == [TAGS[i] for i in logits.argmax(-1)]
         close(found["probabilities"][row, :size], softmax(logits))
         data = text.encode()
         for start, end, (first, last) in zip(
@@ -215,11 +182,12 @@ def test_token_labels_and_offsets(folder, answers, task):
         assert not found["probabilities"][row, size:].any()
 
 
-def test_choices(folder, answers):
-    asked, found = Asked(folder, "multiple_choice"), answer_to(answers, "multiple_choice", "serving_default")
+def test_choices(served, asked):
+    model = asked("multiple_choice")
+    found = served.ask("multiple_choice", "serving_default", text=SINGLE, choices=CHOICES)
     for row, (text, pair) in enumerate(zip(SINGLE, PAIRS, strict=True)):
         logits = [
-            float(np.array(asked.model({n: v[None] for n, v in asked.inputs(text, choice).items()}))[0, 0])
+            float(np.array(model.model({n: v[None] for n, v in model.inputs(text, choice).items()}))[0, 0])
             for choice in (pair, f"{text} human", "all")
         ]
         close(found["probabilities"][row], softmax(np.array(logits)))
@@ -265,13 +233,14 @@ def best_span(asked, question, context):
     return context[offsets[found[1]][0] : offsets[found[2]][1]], found[0], null
 
 
-def test_answers_to_questions(folder, answers):
-    asked, found = Asked(folder, "span"), answer_to(answers, "span", "serving_default")
+def test_answers_to_questions(served, asked):
+    model = asked("span")
+    found = served.ask("span", "serving_default", question=QUESTIONS, context=CONTEXTS)
     assert found.keys() == {"answer", "start", "end", "score", "null_score"}
-    lengths = [len(asked.tokenizer.tokenize(context)) for context in CONTEXTS]
+    lengths = [len(model.tokenizer.tokenize(context)) for context in CONTEXTS]
     assert max(lengths) > 2 * LENGTH
     for row, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True)):
-        text, score, null_score = best_span(asked, question, context)
+        text, score, null_score = best_span(model, question, context)
         assert found["answer"][row].decode() == text
         close(found["score"][row], score)
         close(found["null_score"][row], null_score)
@@ -280,11 +249,8 @@ def test_answers_to_questions(folder, answers):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_ids(folder, task):
-    import tensorflow as tf
-
-    loaded = tf.saved_model.load(folder / f"{task}-saved")
-    asked = Asked(folder, task)
+def test_ids(served, asked, task):
+    model = asked(task).model
     generator = np.random.default_rng(0)
     shape = (3, 2, 9) if task == "multiple_choice" else (3, 9)
     inputs = {
@@ -293,84 +259,79 @@ def test_ids(folder, task):
         "segment_ids": generator.integers(0, 2, shape).astype(np.int32),
     }
     inputs["input_mask"][0, ..., 5:] = 0
-    found = loaded.signatures["ids"](**{name: tf.constant(value) for name, value in inputs.items()})
+    found = served.ask(task, "ids", **inputs)
     if task == "pretraining":
-        hidden, pooled = asked.model.encoder(**inputs)
+        hidden, pooled = model.encoder(**inputs)
         close(found["embeddings"], hidden)
         close(found["pooled_output"], pooled)
         close(found["mean_embedding"][0], np.mean(hidden[0, :5], axis=0))
     elif task == "span":
-        close(found["start_logits"], asked.model(inputs)[0])
-        close(found["end_logits"], asked.model(inputs)[1])
+        close(found["start_logits"], model(inputs)[0])
+        close(found["end_logits"], model(inputs)[1])
     elif task == "regression":
-        close(found["score"], asked.model(inputs))
+        close(found["score"], model(inputs))
     else:
-        close(found["probabilities"], softmax(np.array(asked.model(inputs))))
+        close(found["probabilities"], softmax(np.array(model(inputs))))
 
 
-def test_a_server_finds_names_and_free_dimensions(folder):
+def test_labels_of_a_multi_label_model_are_independent(served, asked):
+    logits = asked(MULTI_LABEL).logits(SINGLE[1])
+    found = served.ask(MULTI_LABEL, "serving_default", text=[SINGLE[1]])
+    # The caller chooses the threshold.
+    assert found.keys() == {"probabilities"}
+    close(found["probabilities"][0], 1 / (1 + np.exp(-logits)))
+
+
+def test_the_command(models, saved_classifier, tmp_path, capsys):
+    import tensorflow as tf
     from tensorflow.python.tools import saved_model_cli  # The module of the command of that name.
 
     assert saved_model_cli
-    import tensorflow as tf
-
-    signature = tf.saved_model.load(folder / "span-saved").signatures["serving_default"]
-    names = {
-        name: (spec.dtype.name, spec.shape.as_list()) for name, spec in signature.structured_input_signature[1].items()
+    assert (saved_classifier / "assets" / "vocab.txt").read_bytes() == VOCABULARY.to_bytes()
+    assert json.loads((saved_classifier / "assets" / "labels.json").read_text(encoding="utf-8")) == list(LABELS)
+    assert [path.name for path in saved_classifier.parent.iterdir()] == ["1"]
+    record = json.loads((saved_classifier / "export.json").read_text(encoding="utf-8"))
+    assert (record["tokenizer"]["name"], record["labels"], record["max_seq_length"]) == ("exact", list(LABELS), 20)
+    assert "differences" not in record["tokenizer"]
+    assert "tensorflow-text" not in record["versions"]
+    card = (saved_classifier / "README.md").read_text(encoding="utf-8")
+    assert "text_pair" in card
+    assert "tensorflow_text" not in card
+    # A server finds names and free dimensions.
+    signature = tf.saved_model.load(saved_classifier).signatures["pair"]
+    specs = signature.structured_input_signature[1]
+    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
+        "text": ("string", [None]),
+        "text_pair": ("string", [None]),
     }
-    assert names == {"question": ("string", [None]), "context": ("string", [None])}
     outputs = {name: (spec.dtype.name, spec.shape.rank) for name, spec in signature.structured_outputs.items()}
-    assert outputs["answer"] == ("string", 1)
-    assert outputs["score"] == ("float32", 1)
-
-
-def test_the_command(folder, tmp_path, capsys):
-    destination = tmp_path / "models" / "1"
-    assert beambert.main(["export", str(folder / "classification"), str(destination), "--max_seq_length", "20"]) == 0
-    assert (destination / "assets" / "vocab.txt").read_bytes() == VOCABULARY.to_bytes()
-    assert json.loads((destination / "assets" / "labels.json").read_text(encoding="utf-8")) == list(LABELS)
-    assert (destination / "saved_model.pb").is_file()
-    assert [path.name for path in destination.parent.iterdir()] == ["1"]
-    said = capsys.readouterr().out
-    assert "pair" in said
-    assert "text_pair" in said
+    assert outputs == {"label": ("string", 1), "probabilities": ("float32", 2)}
     for flags, message in (
-        ([str(destination)], "already exists; use a new directory"),
+        ([str(saved_classifier)], "already exists; use a new directory"),
         ([str(tmp_path / "a"), "--max_seq_length", "65"], "must be 8 to 64"),
         ([str(tmp_path / "a"), "--top_k", "99999"], "invalid --top_k 99999"),
     ):
-        assert beambert.main(["export", str(folder / "classification"), *flags]) == 1
+        assert beambert.main(["export", str(models / "classification"), *flags]) == 1
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["models"]
+    assert not any(tmp_path.iterdir())
 
 
-def test_models_without_some_heads(tmp_path):
+def test_models_without_some_heads(models, tmp_path):
     """A BertModel has no heads, a BertForMaskedLM neither pooler nor next-sentence head; another head is an error."""
-    import tensorflow as tf
+
+    def signatures_of(name, *without):
+        model = load_model(write_model(tmp_path / name, without=without, config=CONFIG))
+        return served_model(model, graph_tokenizer(model, "exact"), LENGTH, 3)[1]
 
     with pytest.raises(TrainingError, match=r"is missing cls/squad/output_weights and 1 more.* \(span\) requires"):
-        load_model(write_model(tmp_path / "pretrained"), task="span")
-
-    write_saved_model(load_model(write_model(tmp_path / "encoder", without=("cls/",))), tmp_path / "1", LENGTH)
-    assert set(tf.saved_model.load(tmp_path / "1").signatures) == {"serving_default", "pair", "tokens", "ids"}
-    masked = write_model(tmp_path / "masked", without=("bert/pooler/", "cls/seq_relationship/"))
-    write_saved_model(load_model(masked), tmp_path / "2", LENGTH)
-    signatures = tf.saved_model.load(tmp_path / "2").signatures
+        load_model(models / "pretraining", task="span")
+    assert signatures_of("encoder", "cls/").keys() == {"serving_default", "pair", "tokens", "ids"}
+    signatures = signatures_of("masked", "bert/pooler/", "cls/seq_relationship/")
     assert "fill_mask" in signatures
-    assert "pooled_output" not in signatures["serving_default"].structured_outputs
-
-
-def test_a_hugging_face_model_gives_the_logits_of_transformers(tmp_path):
-    import tensorflow as tf
-
-    recorded = np.load(ROOT / "tests/fixtures/hugging_face/outputs.npz")
-    write_saved_model(load_model(ROOT / "tests/fixtures/hugging_face/classification"), tmp_path / "1", 18)
-    names = ("input_ids", "input_mask", "segment_ids")
-    inputs = {name: tf.constant(recorded[f"classification/{name}"]) for name in names}
-    found = tf.saved_model.load(tmp_path / "1").signatures["ids"](**inputs)
-    close(found["probabilities"], softmax(recorded["classification/logits"]))
+    outputs = signatures["serving_default"].get_concrete_function().structured_outputs
+    assert outputs.keys() == {"cls_embedding", "mean_embedding"}
 
 
 def ids_inputs(task):
@@ -382,50 +343,59 @@ def ids_inputs(task):
     return {"input_ids": ids, "input_mask": mask, "segment_ids": generator.integers(0, 2, shape).astype(np.int32)}
 
 
-def test_word_rules_are_those_of_the_model(folder, tmp_path):
-    """They are in the graph of a SavedModel, in export.json, and in tokenizer_config.json of a model that takes ids."""
-    model = load_model(folder / "classification", do_lower_case=True, strip_accents="false")
+def test_word_rules_are_those_of_the_model(models):
+    model = load_model(models / "classification", do_lower_case=True, strip_accents="false")
     text = "Gr\u00f6\u00dfe HUMAN"
     tokenizer = graph_tokenizer(model, "exact")
     assert tokenizer([text]).to_list() == [model.tokenizer().encode_batch([text])[0].tolist()]
     assert export_record(model, LENGTH, {}, None)["tokenizer"]["strip_accents"] is False
-    argv = ["export", str(folder / "classification"), str(tmp_path / "out"), "--to", "litert"]
-    assert beambert.main([*argv, "--strip_accents", "false", "--do_lower_case", "true"]) == 0
-    assert Tokenizer.load(tmp_path / "out").rules == WordRules(strip_accents=False)
 
 
-@pytest.mark.parametrize("kind", ["onnx", "litert"])
-def test_a_bilstm_requires_a_saved_model(folder, tmp_path, capsys, kind):
-    source = str(folder / "token_classification_bilstm")
-    assert beambert.main(["export", source, str(tmp_path / "out"), "--to", kind]) == 1
-    assert f"--to {kind} does not support the BiLSTM head" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("task", "flags", "message"),
+    [
+        ("token_classification_bilstm", ["--to", "litert"], "--to litert does not support the BiLSTM head"),
+        ("classification", ["--quantization", "int8"], "--quantization int8 requires --to onnx or --to litert"),
+    ],
+)
+def test_unsupported_conversions_are_refused(models, tmp_path, capsys, task, flags, message):
+    assert beambert.main(["export", str(models / task), str(tmp_path / "out"), *flags]) == 1
+    assert message in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "task",
-    with_slow(["pretraining", "classification", "multiple_choice", "span"], ["classification", "multiple_choice"]),
+    ("kind", "task"),
+    with_slow(
+        [
+            ("onnx", "span"),
+            ("litert", "pretraining"),
+            ("onnx", "pretraining"),
+            ("litert", "span"),
+            ("onnx", "multiple_choice"),
+            ("litert", "multiple_choice"),
+        ],
+        [("onnx", "pretraining"), ("litert", "span"), ("onnx", "multiple_choice"), ("litert", "multiple_choice")],
+    ),
 )
-@pytest.mark.parametrize("kind", ["onnx", "litert"])
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_onnx_and_litert_compute_the_same(folder, tmp_path, task, kind):
+def test_onnx_and_litert_compute_the_same(models, served, tmp_path, task, kind):
     """The runtimes compute the same for a batch size and a length that were not used in the conversion."""
     import tensorflow as tf
 
     inputs = ids_inputs(task)
-    saved = tf.saved_model.load(folder / f"{task}-saved").signatures["ids"]
-    wanted = saved(**{name: tf.constant(value) for name, value in inputs.items()})
+    wanted = served.ask(task, "ids", **inputs)
     if kind == "onnx":
         pytest.importorskip("tf2onnx")
         runtime = pytest.importorskip("onnxruntime")
-    assert beambert.main(["export", str(folder / task), str(tmp_path / "out"), "--to", kind]) == 0
-    names = {path.name for path in (tmp_path / "out").iterdir()} - {"labels.json"}
+    argv = ["export", str(models / task), str(tmp_path / "out"), "--to", kind]
+    assert beambert.main([*argv, "--strip_accents", "false", "--do_lower_case", "true"]) == 0
+    # Whoever computes the ids finds the word rules.
+    assert Tokenizer.load(tmp_path / "out").rules == WordRules(strip_accents=False)
     if kind == "onnx":
-        assert names == {"model.onnx", "vocab.txt"}
         session = runtime.InferenceSession(tmp_path / "out" / "model.onnx")
         found = dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
     else:
-        assert names == {"model.tflite", "vocab.txt"}
         runner = tf.lite.Interpreter(str(tmp_path / "out" / "model.tflite")).get_signature_runner()
         found = runner(**inputs)
     assert found.keys() == wanted.keys()
@@ -433,7 +403,8 @@ def test_onnx_and_litert_compute_the_same(folder, tmp_path, task, kind):
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["onnx", "litert"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", with_slow(["onnx", "litert"], ["litert"]))
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 def test_weights_of_8_bits(tmp_path, kind, caplog):
     import tensorflow as tf
@@ -460,10 +431,3 @@ def test_weights_of_8_bits(tmp_path, kind, caplog):
     assert "pre-processing" not in caplog.text
     assert sizes[1] < 0.5 * sizes[0]
     assert 0 < np.abs(answers[1] - answers[0]).max() < 0.02
-
-
-def test_quantization_requires_onnx_or_litert(folder, tmp_path, capsys):
-    command = ["export", str(folder / "classification"), str(tmp_path / "out"), "--quantization", "int8"]
-    assert beambert.main(command) == 1
-    assert "--quantization int8 requires --to onnx or --to litert" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

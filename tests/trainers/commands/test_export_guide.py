@@ -1,23 +1,24 @@
 """Test that the Python blocks in the guide to ONNX and LiteRT return the model's probabilities."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 import beambert
 from tests.test_guides import python_blocks
-from tests.trainers.random_models import write_model
+from tests.trainers.commands.served_models import LABELS
 from trainers.inference.model_loading import load_model
 from trainers.inference.predictor import Predictor
 
-LABELS = ("no", "perhaps", "yes")
 
-
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_python_blocks(tmp_path, monkeypatch):
+def test_python_blocks(models, tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    write_model(tmp_path / "model", "classification", LABELS)
+    shutil.copytree(models / "classification", tmp_path / "model")
     (found,) = Predictor(load_model(tmp_path / "model"), top_k=3).answers(["A text."], ["text"])
     by_label = {label["label"]: label["probability"] for label in found["labels"]}
     expected = [[by_label[label] for label in LABELS]]

@@ -5,17 +5,20 @@ import pytest
 import beambert
 from bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.conftest import ROOT
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
+from tests.trainers.pretraining_shards import LENGTH, SMALLEST, VOCABULARY
+from tests.trainers.random_models import write_model
 from tokenizer.tokenizer import Tokenizer
-from trainers.commands import fill_mask, pretrain
+from trainers.commands import fill_mask
 from trainers.commands.fill_mask import encode, fill_masks
 from trainers.errors import TrainingError
 
 
-@pytest.fixture
-def output(tmp_path, options):
-    pretrain.run(options("--num_train_steps", "1", "--do_train"))
-    return tmp_path / "output"
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """The directory of a pretraining model with random weights."""
+    directory = write_model(tmp_path_factory.mktemp("fill") / "model", config=SMALLEST)
+    (directory / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
+    return directory
 
 
 def test_encode_puts_masks_between_the_tokens():

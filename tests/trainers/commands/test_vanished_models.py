@@ -6,13 +6,12 @@ import pytest
 
 import beambert
 from bert_model.checkpoints import hugging_face, native, tf1, writer
-from tests.trainers.random_models import write_model
 from trainers.commands import export
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return write_model(tmp_path_factory.mktemp("models") / "model")
+@pytest.fixture
+def model(models):
+    return models / "classification"
 
 
 def one_line(capsys):
@@ -58,31 +57,28 @@ def test_convert_with_a_deleted_file(name, model, tmp_path, monkeypatch, capsys)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_export(model, tmp_path, monkeypatch, capsys):
-    parent = tmp_path / "parent"
-    write = export.write_saved_model
+def saved_as(saved_classifier, monkeypatch, change):
+    """Let `export` copy a finished SavedModel, and change the copy."""
 
     def saved(opened, directory, *options):
-        lines = write(opened, directory, *options)
-        shutil.rmtree(parent)
-        return lines
+        shutil.copytree(saved_classifier, directory, dirs_exist_ok=True)
+        change(directory)
+        return {}
 
     monkeypatch.setattr(export, "write_saved_model", saved)
+
+
+def test_export(model, saved_classifier, tmp_path, monkeypatch, capsys):
+    parent = tmp_path / "parent"
+    saved_as(saved_classifier, monkeypatch, lambda _: shutil.rmtree(parent))
     assert beambert.main(["export", str(model), str(parent / "new")]) == 1
     assert "was removed while the command ran; run the same command again" in one_line(capsys)
     assert not parent.exists()
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.data-00000-of-00001", "assets/vocab.txt"])
-def test_export_with_a_deleted_file(name, model, tmp_path, monkeypatch, capsys):
-    write = export.write_saved_model
-
-    def saved(opened, directory, *options):
-        lines = write(opened, directory, *options)
-        (directory / name).unlink()
-        return lines
-
-    monkeypatch.setattr(export, "write_saved_model", saved)
+def test_export_with_a_deleted_file(name, model, saved_classifier, tmp_path, monkeypatch, capsys):
+    saved_as(saved_classifier, monkeypatch, lambda directory: (directory / name).unlink())
     assert beambert.main(["export", str(model), str(tmp_path / "new")]) == 1
     assert f"{name} was removed while the command ran; run the same command again" in one_line(capsys)
     assert list(tmp_path.iterdir()) == []

@@ -127,7 +127,7 @@ def equal(first, second):
     return all(np.array_equal(first[name], second[name], equal_nan=True) for name in NAMES)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(records(), min_size=1, max_size=3), st.booleans())
 def test_the_features_are_those_of_tensorflow(serialized, ragged):
     reference = expected(serialized, ragged)
@@ -150,7 +150,7 @@ def flawless():
     )
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(st.data())
 def test_changed_records_give_the_same_in_c_and_in_python(data):
     # Flip bits, truncate anywhere, insert bytes and repeat parts.

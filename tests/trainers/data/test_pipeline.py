@@ -65,32 +65,6 @@ def test_shapes_and_types(tmp_path):
     assert batches.count == len(batches) == 1
 
 
-def test_an_epoch_has_each_example_of_one_copy_once(tmp_path):
-    dataset = write_dataset(tmp_path)
-    # 17 examples in each of two copies: batches of 1 over four epochs.
-    seen = [keys(batch)[0] for batch in train_batches(tmp_path, dataset, stages(1, 68), 0, seed=1)]
-    epochs = [seen[start : start + 17] for start in range(0, 68, 17)]
-    for number, epoch in enumerate(epochs):
-        assert sorted(epoch) == sorted(stored_examples(tmp_path, dataset, "train", number % 2))
-    assert epochs[0] != epochs[2]
-    assert epochs[1] != epochs[3]
-
-
-def test_order_depends_on_the_seed_and_nothing_else(tmp_path):
-    dataset = write_dataset(tmp_path)
-
-    def order(seed):
-        return whole(train_batches(tmp_path, dataset, stages(4, 12), 0, seed))
-
-    first = order(1)
-    tf.random.set_seed(99)
-    np.random.default_rng().random()
-    assert order(1) == first
-    assert order(2) != first
-    batches = train_batches(tmp_path, dataset, stages(4, 12), 0, 1)
-    assert whole(batches) == whole(batches) == first
-
-
 @pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
 def test_batches_after_resuming_and_on_replicas_equal_those_of_one_host(tmp_path, changes):
     examples = {("train", 0): [10, 7], ("train", 1): [6], ("train", 2): [4, 1, 3]}

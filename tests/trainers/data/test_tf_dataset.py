@@ -55,7 +55,7 @@ def assert_examples(found, wanted, length, predictions):
             assert np.array_equal(example[name], np.pad(value, (0, size - len(value))))
 
 
-@pytest.mark.parametrize("changes", [{}, {"compression": "gzip"}, {"ragged": True}, {"feature_names": "model_garden"}])
+@pytest.mark.parametrize("changes", [{}, {"compression": "gzip", "ragged": True, "feature_names": "model_garden"}])
 def test_single_examples_are_those_of_the_shards_in_order(tmp_path, changes):
     dataset = written(tmp_path, changes)
     for epochs, copies in ((1, [0]), (3, [0, 1, 0])):
@@ -69,16 +69,15 @@ def test_single_examples_are_those_of_the_shards_in_order(tmp_path, changes):
     assert found.element_spec["masked_lm_weights"] == tf.TensorSpec([PREDICTIONS], tf.float32)
 
 
-@pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
-@pytest.mark.parametrize("pad_rows", [False, True])
-def test_shuffled_batches_are_those_of_the_trainer(tmp_path, changes, pad_rows):
-    dataset = written(tmp_path, changes)
+@pytest.mark.parametrize(("name", "pad_rows"), [*((name, False) for name in FORMATS), ("dynamic length bins", True)])
+def test_shuffled_batches_are_those_of_the_trainer(tmp_path, name, pad_rows):
+    dataset = written(tmp_path, FORMATS[name])
     wanted = content(train_batches(tmp_path, dataset, stages(4, 40), 0, seed=3, pad_rows=pad_rows))
     found = as_tf_dataset(tmp_path, batch_size=4, shuffle=True, seed=3, epochs=None, pad_rows=pad_rows)
     assert found.cardinality() == tf.data.INFINITE_CARDINALITY
     assert content(found.take(40).as_numpy_iterator()) == wanted
     other = as_tf_dataset(tmp_path, batch_size=4, shuffle=True, seed=4, epochs=None, pad_rows=pad_rows)
-    assert content(other.take(40).as_numpy_iterator()) != wanted
+    assert content(other.take(4).as_numpy_iterator()) != wanted[:4]
 
 
 @pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
@@ -93,8 +92,9 @@ def test_validation_batches_are_those_of_the_trainer_without_padding(tmp_path, c
     assert found.cardinality() == len(wanted)
 
 
-@pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "shuffle"), [({}, False), ({}, True), (FORMATS["length bins"], True), (FORMATS["ragged gzip"], False)]
+)
 def test_an_epoch_has_every_example_of_its_copy_once(tmp_path, changes, shuffle):
     dataset = written(tmp_path, changes)
     lengths = len({shard.max_seq_length for shard in dataset.shards})
@@ -129,7 +129,7 @@ def test_an_epoch_of_a_copy_without_examples_of_a_length(tmp_path, shuffle):
         [example["input_ids"].astype(np.int32).tobytes() for example in stored(tmp_path, dataset, "train", copy)]
         for copy in range(3)
     ]
-    for epochs in range(1, 6):
+    for epochs in (1, 2, 5):
         found = as_tf_dataset(tmp_path, shuffle=shuffle, epochs=epochs)
         seen = [example["input_ids"].tobytes() for example in found.as_numpy_iterator()]
         assert sorted(seen) == sorted(itertools.chain.from_iterable(of_copy[epoch % 3] for epoch in range(epochs)))
@@ -162,8 +162,7 @@ def test_every_iteration_is_the_same(tmp_path):
     assert any((a != b).any() for (_, a), (_, b) in zip(rows[:17], rows[34:], strict=True))
 
 
-@pytest.mark.parametrize("changes", FORMATS.values(), ids=FORMATS)
-@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize(("changes", "split"), [(FORMATS["dynamic length bins"], "train"), ({}, "validation")])
 def test_processes_share_every_batch(tmp_path, changes, split):
     written(tmp_path, changes)
     options = {"batch_size": 4, "drop_remainder": True, "shuffle": split == "train", "seed": 5}

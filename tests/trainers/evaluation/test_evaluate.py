@@ -25,11 +25,8 @@ from trainers.inference.model_loading import load_model
 HUGGING_FACE = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
 SENTENCES = [
     "the sea is near",
-    "the sun is near",
     "an iron tier",
     "a",
-    "seen on a train",
-    "tee",
     "x!?",
     "the sea is near",
 ]

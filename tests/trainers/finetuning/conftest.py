@@ -1,22 +1,44 @@
+"""Fixtures of fine-tuning runs, which train with the numpy backend unless a test requests `real_backend`."""
+
+import dataclasses
+import sys
+
 import pytest
 
 import beambert
+from tests.trainers import fake_backend
 from tests.trainers.finetuning.task_files import TEXTS, write_pairs
-from tests.trainers.random_models import write_model
+from tests.trainers.random_models import CONFIG, write_model
+
+ONE_LAYER = dataclasses.replace(CONFIG, num_hidden_layers=1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
+def numpy_backend():
+    """Train output biases in numpy, without compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        fake_backend.install(patch)
+        yield
+
+
+@pytest.fixture
+def real_backend(monkeypatch, numpy_backend):
+    """Train with TensorFlow in this test."""
+    monkeypatch.delitem(sys.modules, "trainers.backends.tensorflow.runtime")
+
+
+@pytest.fixture(scope="session")
 def rte(tmp_path_factory):
-    """A directory of made-up RTE files with 24 rows each."""
+    """A directory of made-up RTE files with 24 rows each; tests must not change it."""
     directory = tmp_path_factory.mktemp("rte")
     write_pairs(directory, ("sentence1", "sentence2"), ["not_entailment", "entailment"], ("train", "dev", "test"))
     return directory
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def initial(tmp_path_factory):
-    """The directory of a small pretraining model with random weights."""
-    return write_model(tmp_path_factory.mktemp("models") / "initial")
+    """The directory of a small pretraining model with random weights; tests must not change it."""
+    return write_model(tmp_path_factory.mktemp("models") / "initial", config=ONE_LAYER)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import beambert
 from bert_model.checkpoints import native
 from tests.conftest import with_slow
+from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.finetuning.task_files import write_task
 from tests.trainers.random_models import write_model
 from trainers.checkpoints.best_checkpoint import lower_is_better
@@ -50,7 +51,7 @@ SLOW_TASKS = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "wnli", "xnl
 @pytest.mark.parametrize("task", with_slow(TASKS, SLOW_TASKS))
 def test_task_trains_evaluates_and_predicts(task, tmp_path, shared_data, capsys):
     flags = write_task(task, tmp_path / "data", shared_data)
-    initial = write_model(tmp_path / "initial")
+    initial = write_model(tmp_path / "initial", config=ONE_LAYER)
     output = tmp_path / "output"
     command = ["finetune", task, "--data_dir", str(tmp_path / "data"), "--output", str(output)]
     command += ["--max_seq_length", "64", *flags]

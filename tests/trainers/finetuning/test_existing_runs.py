@@ -143,6 +143,7 @@ def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_pat
     assert "Best         " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_tune_keeps_the_checkpoints_of_a_tie_in_any_order_of_the_grid(rte, initial, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,11 @@ import pytest
 import beambert
 from beambert_common.typed_json import read
 from bert_model.checkpoints import native, tf1
+from bert_model.finetuning_models import BertForTask
+from tests.forked import run
 from tests.pages import parsed
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
-from tests.trainers.forked import run
 from tests.trainers.random_models import CONFIG, VOCABULARY, write_model
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best
@@ -127,7 +129,7 @@ def test_output_of_another_run_is_refused(finetune, rte, initial, tmp_path, caps
 
 
 def stopped(argv, step):
-    """Run beambert, and send SIGTERM to this process after the given step; step 0 sends no signal."""
+    """Run beambert, and send SIGTERM to this process after the given step."""
     update = TrainingMonitor.update
 
     def updated(self, made, *arguments, **named):
@@ -136,8 +138,9 @@ def stopped(argv, step):
             os.kill(os.getpid(), signal.SIGTERM)
         return result
 
-    TrainingMonitor.update = updated
-    return beambert.main(argv)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingMonitor, "update", updated)
+        return beambert.main(argv)
 
 
 def weights(output, step):
@@ -150,13 +153,12 @@ def test_resumed_run_writes_the_same_bytes(rte, initial, tmp_path):
     given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--max_seq_length", "48"]
     given += ["--train_batch_size", "4", "--num_train_epochs", "2.5", "--eval_steps", "4", "--do_train", "--do_eval"]
     outputs = [tmp_path / "straight", tmp_path / "stopped"]
-    log = tmp_path / "log"
-    assert run(log, stopped, [*given, "--output", str(outputs[0])], 0) == 0, log.read_text()
+    assert beambert.main([*given, "--output", str(outputs[0])]) == 0
     for step in (3, 8):
-        assert run(log, stopped, [*given, "--output", str(outputs[1])], step) == 143, log.read_text()
+        assert stopped([*given, "--output", str(outputs[1])], step) == 143
         (saved,) = checkpoint_manager.checkpoints(outputs[1] / "checkpoints")[-1:]
         assert saved.step == step
-    assert run(log, stopped, [*given, "--output", str(outputs[1])], 0) == 0, log.read_text()
+    assert beambert.main([*given, "--output", str(outputs[1])]) == 0
     assert weights(outputs[0], 15) == weights(outputs[1], 15)
     assert results(outputs[0]) == results(outputs[1])
     lines = []
@@ -166,6 +168,21 @@ def test_resumed_run_writes_the_same_bytes(rte, initial, tmp_path):
     assert lines[0] == lines[1]
 
 
+def test_other_threads_do_not_change_the_initial_head(finetune, tmp_path, monkeypatch):
+    """Threads share the generator of `random`: uploads to a bucket draw from it."""
+
+    def built(*arguments, **named):
+        random.random()
+        return BertForTask(*arguments, **named)
+
+    for output in ("first", "second"):
+        assert finetune("--num_train_epochs", "1", "--do_train") == 0
+        (tmp_path / "output").rename(tmp_path / output)
+        monkeypatch.setattr(finetuning_run, "BertForTask", built)
+    assert weights(tmp_path / "first", 6) == weights(tmp_path / "second", 6)
+
+
+@pytest.mark.slow
 def test_devices_share_the_evaluation(rte, initial, tmp_path):
     for devices in (1, 3):
         output = tmp_path / f"devices{devices}"
@@ -174,7 +191,7 @@ def test_devices_share_the_evaluation(rte, initial, tmp_path):
         given += ["--eval_batch_size", str(5 + devices), "--train_batch_size", "6", "--num_train_epochs", "1"]
         log = tmp_path / "log"
         flags = ["--do_train", "--do_eval", "--do_predict"]
-        assert run(log, stopped, [*given, *flags], 0) == 0, log.read_text()
+        assert run(log, beambert.main, [*given, *flags]) == 0, log.read_text()
     one, three = tmp_path / "devices1", tmp_path / "devices3"
     assert results(three) == pytest.approx(results(one), rel=1e-4)
     first, second = (np.loadtxt(output / "test_results.tsv", delimiter="\t") for output in (one, three))
@@ -274,7 +291,7 @@ def test_multi_label_model_stays_multi_label(table, initial, tmp_path, capsys):
     assert "error" in capsys.readouterr().err
 
 
-def test_class_weights_change_what_is_learnt(finetune, tmp_path):
+def test_class_weights_change_what_is_learnt(real_backend, finetune, tmp_path):
     assert finetune("--class_weights", "entailment=0", "--learning_rate", "0.01") == 0
     head = tf1.read(tmp_path / "output/checkpoints/model.ckpt-12")["output_bias"].read()
     assert head[1] > head[0] + 0.01

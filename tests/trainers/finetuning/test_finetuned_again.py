@@ -7,7 +7,6 @@ import pytest
 import beambert
 from bert_model.checkpoints import native
 from tests.trainers.finetuning.task_files import write_pairs
-from tests.trainers.random_models import write_model
 from trainers.checkpoints.best_checkpoint import FILE_NAME
 
 
@@ -18,15 +17,15 @@ def write_reviews(path, count, word):
     path.write_text("review,stars\n" + "\n".join(rows) + "\n")
 
 
-def test_other_files_are_read_with_the_options_of_training(tmp_path):
+def test_other_files_are_read_with_the_options_of_training(initial, tmp_path):
     """Check that the columns are those of training, and that the recorded --dev_fraction does not affect a dev file."""
     write_reviews(tmp_path / "old" / "train.csv", 60, "old")
     write_reviews(tmp_path / "new" / "dev.csv", 7, "new")
     output = tmp_path / "output"
     command = ["finetune", "csv", "--output", str(output), "--data_dir"]
     first = ["--text_column", "review", "--label_column", "stars", "--dev_fraction", "0.2", "--num_train_epochs", "1"]
-    initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
-    assert beambert.main([*command, str(tmp_path / "old"), *first, *initial]) == 0
+    first += ["--init_checkpoint", str(initial)]
+    assert beambert.main([*command, str(tmp_path / "old"), *first]) == 0
     assert beambert.main([*command, str(tmp_path / "new"), "--do_eval"]) == 0
     confusion = json.loads((output / "evaluation.json").read_text())["splits"]["dev"]["confusion"]
     assert sum(map(sum, confusion["counts"])) == 7
@@ -34,13 +33,13 @@ def test_other_files_are_read_with_the_options_of_training(tmp_path):
     assert beambert.main([*command, str(tmp_path / "old"), "--do_eval"]) == 0
 
 
-def test_flags_override_recorded_options_also_with_their_defaults(tmp_path, capsys):
+def test_flags_override_recorded_options_also_with_their_defaults(initial, tmp_path):
     write_reviews(tmp_path / "old" / "train.csv", 60, "old")
     output = tmp_path / "output"
     command = ["finetune", "csv", "--output", str(output), "--data_dir"]
     first = ["--text_column", "review", "--label_column", "stars", "--dev_fraction", "0.2", "--num_train_epochs", "1"]
-    initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
-    assert beambert.main([*command, str(tmp_path / "old"), *first, *initial]) == 0
+    first += ["--init_checkpoint", str(initial)]
+    assert beambert.main([*command, str(tmp_path / "old"), *first]) == 0
     rows = [f"new {number},{'good' if number % 2 else 'bad'},bad" for number in range(8)]
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "dev.csv").write_text("review,label,stars\n" + "\n".join(rows) + "\n")
@@ -57,7 +56,7 @@ def test_flags_override_recorded_options_also_with_their_defaults(tmp_path, caps
 
 
 @pytest.mark.parametrize("evaluated_in_training", [True, False])
-def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_training, tmp_path, capsys):
+def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_training, initial, tmp_path, capsys):
     """Check that only an evaluation on the run's own development examples is in metrics.jsonl and the model card."""
     for name, word in (("train.csv", "old"), ("dev.csv", "old")):
         write_reviews(tmp_path / "old" / name, 32, word)
@@ -65,7 +64,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
     output = tmp_path / "output"
     command = ["finetune", "csv", "--output", str(output), "--text_column", "review", "--label_column", "stars"]
     first = ["--num_train_epochs", "1", "--train_batch_size", "8", "--do_train"]
-    first += ["--init_checkpoint", str(write_model(tmp_path / "initial")), "--data_dir", str(tmp_path / "old")]
+    first += ["--init_checkpoint", str(initial), "--data_dir", str(tmp_path / "old")]
     assert beambert.main([*command, *first, *(["--do_eval"] if evaluated_in_training else [])]) == 0
     again = [*command, "--do_eval", "--data_dir"]
     # Without an evaluation, files of the same paths are the run's own.
@@ -91,7 +90,7 @@ def test_evaluation_on_other_files_leaves_the_history_of_the_run(evaluated_in_tr
         assert "Not the run's own development examples" not in capsys.readouterr().out
 
 
-def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):
+def test_early_stopping_without_do_eval_selects_the_best_checkpoint(initial, tmp_path):
     write_reviews(tmp_path / "data" / "train.csv", 32, "old")
     write_reviews(tmp_path / "data" / "dev.csv", 8, "new")
     output = tmp_path / "output"
@@ -99,8 +98,8 @@ def test_early_stopping_without_do_eval_selects_the_best_checkpoint(tmp_path):
     columns = ["--text_column", "review", "--label_column", "stars"]
     # With a negligible learning rate, no evaluation is better than the first.
     course = ["--do_train", "--early_stopping", "2", "--num_train_epochs", "6", "--learning_rate", "1e-12"]
-    initial = ["--init_checkpoint", str(write_model(tmp_path / "initial"))]
-    assert beambert.main([*command, *columns, *course, *initial, "--train_batch_size", "8"]) == 0
+    flags = ["--init_checkpoint", str(initial), "--train_batch_size", "8"]
+    assert beambert.main([*command, *columns, *course, *flags]) == 0
     best = json.loads((output / "checkpoints" / FILE_NAME).read_text())["step"]
     assert native.load(output).steps == best == 4
     assert (output / "eval_results.json").is_file()
@@ -134,11 +133,11 @@ def test_numeric_labels_of_another_task_are_refused(table, initial, tmp_path, ca
     assert "is a model for 0, 1, while wnli is classification" in capsys.readouterr().err
 
 
-def test_resuming_keeps_the_order_of_rows(tmp_path, capsys):
+def test_resuming_keeps_the_order_of_rows(initial, tmp_path, capsys):
     write_reviews(tmp_path / "data" / "train.csv", 32, "old")
     columns = ["--text_column", "review", "--label_column", "stars", "--train_batch_size", "8", "--do_train"]
     command = ["finetune", "csv", "--data_dir", str(tmp_path / "data"), *columns]
-    command += ["--init_checkpoint", str(write_model(tmp_path / "initial")), "--output"]
+    command += ["--init_checkpoint", str(initial), "--output"]
 
     def recorded(output):
         return json.loads((output / "run.json").read_text())

@@ -8,6 +8,7 @@ import pytest
 
 import beambert
 from bert_model.checkpoints import native
+from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import write_model
 from trainers.commands import predict as predict_command
 from trainers.finetuning.finetuning_task import Rows
@@ -30,7 +31,7 @@ def models(tmp_path_factory):
         ("earlier cola", "classification", ("0", "1"), None),
         ("elsewhere", "classification", ("Entailment", "neutral", "contradiction"), None),
     ):
-        path = write_model(folder / name, task, labels)
+        path = write_model(folder / name, task, labels, config=ONE_LAYER)
         record = dataclasses.replace(native.load(path), text_pairs=pairs)
         (path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
         if "earlier" in name:

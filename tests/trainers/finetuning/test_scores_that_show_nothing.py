@@ -8,24 +8,16 @@ import json
 import pytest
 
 import beambert
-from bert_model.config import BertConfig
+from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import VOCABULARY
 
 GOOD, BAD = ("human rights", "all rights", "rights for all"), ("a b c", "no one is", "d e f")
-SMALL = BertConfig(
-    vocab_size=len(VOCABULARY),
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=64,
-)
 
 
 @pytest.fixture
 def finetune(tmp_path, capsys):
     """A function that fine-tunes on train labels, evaluates on dev labels, and returns printed output and report."""
-    (tmp_path / "model.json").write_text(SMALL.to_json(), encoding="utf-8")
+    (tmp_path / "model.json").write_text(ONE_LAYER.to_json(), encoding="utf-8")
     (tmp_path / "vocab.txt").write_bytes(VOCABULARY.to_bytes())
 
     def run(train: list[str], dev: list[str], *flags: str, command: str = "finetune"):
@@ -40,7 +32,7 @@ def finetune(tmp_path, capsys):
     return run
 
 
-QUICK = ("--num_train_epochs", "1", "--train_batch_size", "8", "--learning_rate", "3e-3")
+QUICK = ("--num_train_epochs", "1", "--train_batch_size", "8", "--learning_rate", "0.1")
 
 
 def results_of(tmp_path):
@@ -72,7 +64,8 @@ def test_a_classifier_that_predicts_one_class(finetune, tmp_path):
     assert "eval_accuracy_majority_class = 0.6666666666666666\n" in text
 
 
-def test_no_alarm_where_the_model_has_learned(finetune, tmp_path):
+@pytest.mark.slow
+def test_no_alarm_where_the_model_has_learned(real_backend, finetune, tmp_path):
     flags = ("--num_train_epochs", "10", "--train_batch_size", "16", "--learning_rate", "5e-3")
     said, report = finetune(["good", "bad", "good"] * 40, ["good", "bad", "bad"] * 10, *flags)
     results = results_of(tmp_path)
@@ -88,7 +81,6 @@ def test_warnings_of_several_runs_are_repeated_with_their_names(finetune, tmp_pa
     said, report = finetune(["good"] * 47 + ["bad"], ["good", "good", "bad"] * 10, *QUICK, "--seeds", "2")
     line = "seed-12345, seed-12346: The model predicts the label good for every example of dev"
     assert f"warning: {line}" in said.err
-    print(said.err)
     assert said.err.count("The model predicts the label good for every example of dev") == 3
     assert line in report
     assert "majority class 0.6667" in said.out

@@ -8,7 +8,7 @@ import pytest
 import beambert
 from bert_model.checkpoints import tf1
 from trainers.commands.tune import TuneConfig
-from trainers.errors import TrainingError
+from trainers.errors import StorageError, TrainingError
 from trainers.finetuning import sweep
 
 
@@ -92,9 +92,8 @@ def test_grid_resumes_with_missing_runs_and_keeps_the_best(rte, initial, tmp_pat
     assert len(list((output / "features").iterdir())) == 2
 
 
-@pytest.mark.parametrize("rates", ["1e-3,1e30", "1e30,1e-3"])
-def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, capsys, rates):
-    rates = ["--learning_rates", rates, "--warmup_proportion", "0"]
+def test_a_run_that_diverges_is_a_line_of_the_table(rte, initial, tmp_path, capsys):
+    rates = ["--learning_rates", "1e30,1e-3", "--warmup_proportion", "0"]
     assert tune(rte, initial, tmp_path, *rates) == 0
     captured = capsys.readouterr()
     assert "failed" in captured.out
@@ -121,6 +120,22 @@ def test_a_run_that_fails_for_another_reason_is_tried_again(rte, initial, tmp_pa
     assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 0
     outcomes = json.loads((tmp_path / "output" / "runs.json").read_text())
     assert outcomes["batch8-lr0.0001-epochs1"]["problem"] is None
+
+
+def test_a_full_disk_ends_the_command(rte, initial, tmp_path, capsys, monkeypatch):
+    """A full disk is no result of the grid, unlike another error of its second run."""
+    run_once = sweep.run_once
+
+    def full(config):
+        if config.learning_rate == 1e-4:
+            raise StorageError("no space left on device")
+        return run_once(config)
+
+    monkeypatch.setattr(sweep, "run_once", full)
+    assert tune(rte, initial, tmp_path, "--learning_rates", "1e-3,1e-4") == 1
+    captured = capsys.readouterr()
+    assert captured.err.endswith("beambert tune: error: no space left on device\n")
+    assert "failed" not in captured.out + captured.err
 
 
 def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):

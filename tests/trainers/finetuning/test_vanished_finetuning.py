@@ -4,17 +4,11 @@ import shutil
 
 import pytest
 
-from tests.conftest import with_slow
 from tests.trainers.checkpoints.saved_checkpoints import after_save
 from trainers.training import loop
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    with_slow(
-        [(6, ""), (12, ""), (6, "vocab.txt"), (12, "checkpoints/model.ckpt-12.index")], [(6, ""), (6, "vocab.txt")]
-    ),
-)
+@pytest.mark.parametrize(("step", "name"), [(12, ""), (12, "checkpoints/model.ckpt-12.index")])
 def test_deleted_path_is_named(step, name, finetune, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"
 

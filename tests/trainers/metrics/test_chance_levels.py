@@ -8,7 +8,6 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainers import pretraining_shards
 from trainers.commands import pretrain
 from trainers.metrics.chance_levels import is_level, level_of, pretraining_levels, pretraining_warnings, with_level
 
@@ -38,6 +37,7 @@ def results_of(output):
     return json.loads((output / "eval_results.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.usefixtures("numpy_backend")
 def test_a_model_at_chance_gives_a_warning_on_the_terminal_and_in_the_report(data, options, tmp_path, capsys):
     assert pretrain.run(options("--eval_steps", "4", "--save_checkpoints_steps", "4")) == 0
     said, output = capsys.readouterr(), tmp_path / "output"
@@ -51,7 +51,7 @@ def test_a_model_at_chance_gives_a_warning_on_the_terminal_and_in_the_report(dat
     assert f"masked-LM accuracy {results['masked_lm_accuracy']:.3f} {beside}" in said.out
     assert f"{beside}" in report
     # The validation lines during training show the levels too.
-    (line,) = (line for line in said.out.splitlines() if line.startswith("step 4/6  validation"))
+    line = said.out.partition("step 4/6  validation")[2].partition("\nstep ")[0]
     assert beside in line
     assert f"(majority class {label:.3f})" in line
     (warning,) = (line for line in said.err.splitlines() if "masked-LM accuracy" in line)
@@ -62,31 +62,6 @@ def test_a_model_at_chance_gives_a_warning_on_the_terminal_and_in_the_report(dat
     # A chance level has neither a curve nor a column.
     assert "most frequent token by step" not in report
     assert "masked lm accuracy most frequent token" not in report
-
-
-def test_no_alarm_where_the_model_has_learned(data, options, tmp_path, capsys, monkeypatch):
-    def learnable(generator, count, *rest):
-        """Return rows with a single token each, which is the original token of all masks and determines the label."""
-        features = original(generator, count, *rest)
-        for row in range(count):
-            token = int(generator.integers(5, 11))
-            ids = features["input_ids"][row]
-            ids[ids > 4] = token
-            features["masked_lm_ids"][row][features["masked_lm_weights"][row] > 0] = token
-            features["next_sentence_labels"][row] = token % 2
-        return features
-
-    original = pretraining_shards.random_features
-    monkeypatch.setattr(pretraining_shards, "random_features", learnable)
-    pretraining_shards.write_dataset(data, {("train", 0): [400], ("validation", 0): [60]})
-    flags = ("--num_train_steps", "200", "--train_batch_size", "16", "--learning_rate", "5e-3")
-    assert pretrain.run(options(*flags)) == 0
-    results = results_of(tmp_path / "output")
-    assert results["masked_lm_accuracy"] > 0.9
-    assert results["next_sentence_accuracy"] > 0.9
-    assert "accuracy" not in capsys.readouterr().err
-    report = (tmp_path / "output" / "report.html").read_text(encoding="utf-8")
-    assert "not significantly above" not in report
 
 
 def metrics(mlm, token, predictions, nsp=None, label=None, pairs=None):

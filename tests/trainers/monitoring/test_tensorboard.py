@@ -36,7 +36,7 @@ def value_of(tag, content, dtype, plugin, data_class):
     scalars=st.dictionaries(TEXT, st.floats(width=32) | st.floats() | st.integers(-(2**40), 2**40), max_size=3),
     texts=st.dictionaries(TEXT, st.lists(TEXT, max_size=3), max_size=2),
 )
-@settings(max_examples=100)
+@settings(max_examples=25)
 def test_events_are_those_of_tensorflow(tmp_path_factory, step, scalars, texts):
     directory = tmp_path_factory.mktemp("events")
     log = EventLog(directory, 41)

@@ -1,17 +1,17 @@
 """Test the training monitor: `metrics.jsonl` and TensorBoard events, also of stopped runs, and the progress line."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from trainers.monitoring import metrics_jsonl, training_progress
+from trainers.metrics.baseline_record import LevelFields
+from trainers.metrics.standing import MEANINGS
+from trainers.monitoring import metrics_jsonl
 from trainers.monitoring.metrics_jsonl import TIMING_FIELDS, MetricsLog
 from trainers.monitoring.tensorboard import EventLog
 from trainers.monitoring.throughput import StepCost
@@ -73,7 +73,7 @@ def lines(output: Path, timing: bool = False) -> list[dict]:
     stage_end=st.integers(1, 90),
     torn=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_stopped_run_leaves_the_lines_of_one_that_never_stopped(
     tmp_path_factory, last_step, stops, eval_steps, stage_end, torn
 ):
@@ -302,42 +302,41 @@ def test_without_events_there_is_no_file(tmp_path):
 
 # The progress line.
 
+LEVELS_AT = {300: "unigram", 400: "unchanged"}
 
-def shown(monkeypatch, tmp_path, width: int | None) -> None:
-    """Print the progress of some steps to a terminal of this width, or to a file if it is None."""
-    if width is not None:
-        console = Console(highlight=False, force_terminal=True, width=width, color_system=None)
-        monkeypatch.setattr(training_progress, "Console", lambda **options: console)
-        monkeypatch.setattr(training_progress.ProgressLine, "SECONDS_BETWEEN_UPDATES", 0)
+
+def shown(tmp_path, **changes) -> None:
+    """Print the progress of some steps, with metrics that change at step 250."""
     clock = Clock()
-    with TrainingMonitor(tmp_path, 100_000, SHOWN, {}, peak_flops=1e7, clock=clock) as monitor:
+    levels = {"unigram": LevelFields(7.0, 0.05), "unchanged": LevelFields(6.5, 0.1), "bigram": LevelFields(1.0, 0.5)}
+    with TrainingMonitor(tmp_path, 2000, SHOWN, {}, levels=levels, clock=clock, **changes) as monitor:
         monitor.begin_stage(FIRST)
-        for step in range(1, 401):
+        for step in range(monitor.step + 1, 401):
             clock.now += 0.02
-            metrics = {"loss": (7.5, 1.0), "masked_lm_accuracy": (0.25, 1.0), "next_sentence_accuracy": (0.5, 1.0)}
-            monitor.update(step, {**metrics, "learning_rate": (1e-4, 1.0), "gradient_norm": (2.5, 1.0)}, 0.001)
+            loss = 7.5 if step < 250 else 6.0
+            metrics = {"loss": (loss, 1.0), "masked_lm_loss": (loss, 1.0), "masked_lm_accuracy": (0.25, 1.0)}
+            monitor.update(step, {**metrics, "next_sentence_accuracy": (0.5, 1.0)}, 0.001, skipped=int(step == 390))
 
 
-WHOLE = (
-    r"step 400/100000  ETA 33 min  loss 7.500  MLM 0.250  NSP 0.500  200 seq/s  6.4k tok/s (4k unpadded)  MFU "
-    r"500.0%  data wait 5%  goodput 95%  lr 1.00e-04  grad norm 2.50"
-)
+def test_a_log_has_the_most_important_metrics_every_tenth(tmp_path, capsys):
+    shown(tmp_path)
+    printed = [line for line in capsys.readouterr().out.splitlines() if "level" not in line]
+    assert printed == [
+        "step 1/2,000  loss 7.500  MLM 0.250",
+        "step 200/2,000  ETA 36 s  loss 7.500  MLM 0.250  200 seq/s",
+        "step 400/2,000  ETA 32 s  loss 6.000  MLM 0.250  skipped 1  200 seq/s",
+    ]
 
 
-def test_a_log_has_whole_lines_at_reports(monkeypatch, tmp_path, capsys):
-    shown(monkeypatch, tmp_path, None)
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 4
-    assert printed[-1] == WHOLE
+def test_a_new_level_is_printed_once_and_not_again_after_resuming(tmp_path, capsys):
+    shown(tmp_path)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "level" in line]
+    # The loss over steps 201 to 300 is the mean of both.
+    assert lines == [f"step {step}: {MEANINGS[name]} (level {name})" for step, name in LEVELS_AT.items()]
+    shown(tmp_path, step=350)
+    assert capsys.readouterr().out.count("level") == 1
 
 
-@pytest.mark.parametrize("width", [100, 60, 20])
-def test_a_terminal_has_the_parts_that_fit(monkeypatch, tmp_path, capsys, width):
-    shown(monkeypatch, tmp_path, width)
-    printed = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", capsys.readouterr().out).replace("\r", "\n").split("\n")
-    last = [line.rstrip() for line in printed if line.startswith("step 400/")][-1]
-    assert len(last) <= width
-    assert WHOLE.startswith(last + "  ")
-    # The next part would not have fit.
-    rest = WHOLE[len(last) :].lstrip().split("  ")
-    assert len(last) + 2 + len(rest[0]) > width
+@pytest.mark.parametrize("name", MEANINGS)
+def test_the_sentence_of_a_level_fits_100_columns(name):
+    assert len(f"step 1,000,000: {MEANINGS[name]} (level {name})") <= 100

@@ -1,11 +1,7 @@
-"""Optimizer steps with the active Keras backend.
+"""Optimizer steps with the active Keras backend."""
 
-Run as a program, it makes the steps of every case and saves the results. Arguments: an .npz file.
-"""
-
-import sys
+import functools
 from collections.abc import Callable, Mapping
-from itertools import product
 
 import keras
 import numpy as np
@@ -24,11 +20,11 @@ CHANGES = {
 
 
 def compiled(function: Callable) -> Callable:
-    """Return a function of a name and tensors, compiled by XLA."""
+    """Return a function of tensors, compiled by XLA."""
     if keras.backend.backend() == "jax":
         import jax
 
-        return jax.jit(function, static_argnums=0)
+        return jax.jit(function)
     import tensorflow as tf
 
     return tf.function(function, autograph=False, jit_compile=True)
@@ -39,22 +35,31 @@ def new_optimizer(weights: Mapping[str, np.ndarray], options: OptimizerOptions, 
     return Optimizer({name: keras.Variable(value) for name, value in weights.items()}, options, **changes)
 
 
-def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, updated: Callable | None = None) -> None:
-    """Update all variables that have a gradient, by `updated` or, without it, by the optimizer's own method."""
-    for name, gradient in given.items():
-        variables = (optimizer.variables[name], *optimizer.slots_of(name))
-        state = OptimizerState(*(ops.convert_to_tensor(variable) for variable in variables))
-        new = (updated or optimizer.updated)(
-            name,
-            state,
-            ops.convert_to_tensor(gradient),
-            ops.convert_to_tensor(np.float32(rate)),
-            ops.cast(step, "int32"),
-        )
-        for variable, value in zip(variables, new, strict=True):
+def updates_of(updated: Callable) -> Callable:
+    """Return a function that applies `Optimizer.updated`, or a function with its arguments, to several variables.
+
+    It takes states and gradients by name, the rate and the step, and returns the new states by name.
+    """
+    return lambda states, given, rate, step: {
+        name: updated(name, states[name], gradient, rate, step) for name, gradient in given.items()
+    }
+
+
+def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, updates: Callable | None = None) -> None:
+    """Update all variables that have a gradient, by `updates` or, without it, by the optimizer's own method."""
+    variables = {name: OptimizerState(optimizer.variables[name], *optimizer.slots_of(name)) for name in given}
+    states = {
+        name: OptimizerState(*(ops.convert_to_tensor(variable) for variable in state))
+        for name, state in variables.items()
+    }
+    tensors = {name: ops.convert_to_tensor(gradient) for name, gradient in given.items()}
+    scalars = ops.convert_to_tensor(np.float32(rate)), ops.cast(step, "int32")
+    for name, state in (updates or updates_of(optimizer.updated))(states, tensors, *scalars).items():
+        for variable, value in zip(variables[name], state, strict=True):
             variable.assign(value)
 
 
+@functools.cache
 def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[str, np.ndarray]:
     """Make all steps of the problem with an optimizer.
 
@@ -63,7 +68,8 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
         each step. Slots are included after the last step.
     """
     optimizer = new_optimizer(initial_weights(), OptimizerOptions(name=optimizer_name, **CHANGES[changes]))
-    updated = compiled(optimizer.updated) if is_compiled else None
+    updates = updates_of(optimizer.updated)
+    updates = compiled(updates) if is_compiled else updates
     results = {}
     norms = []
     for step in range(STEPS):
@@ -71,7 +77,7 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
         clipped, norm = clip_by_global_norm(list(given.values()), optimizer.options.clip_norm)
         norms.append(float(norm))
         rate = learning_rate_at(ops.cast(step, "int32"), PEAK_RATE, STEPS, WARMUP_STEPS)
-        make_step(optimizer, dict(zip(given, clipped, strict=True)), float(rate), step, updated)
+        make_step(optimizer, dict(zip(given, clipped, strict=True)), float(rate), step, updates)
         values = optimizer.variables | (optimizer.slots if step == STEPS - 1 else {})
         # An array of TensorFlow on a CPU may share the memory of its variable.
         results |= {f"{step + 1}:{name}": np.array(value) for name, value in values.items()}
@@ -80,17 +86,13 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
 
 def rates_of(name: str) -> np.ndarray:
     """Return the compiled learning rates of steps 0 to 21 of a run of 20 steps: [22], float32."""
-    rate = compiled(lambda name, step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
-    return np.array([float(rate(name, ops.cast(step, "int32"))) for step in range(22)], np.float32)
+    rate = compiled(lambda step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
+    return np.array([float(rate(ops.cast(step, "int32"))) for step in range(22)], np.float32)
 
 
-CASES = list(product(OPTIMIZERS, CHANGES, (False, True)))
-
-if __name__ == "__main__":
-    np.savez(
-        sys.argv[1],
-        **{
-            f"{number}/{key}": value for number, case in enumerate(CASES) for key, value in weights_after(*case).items()
-        },
-        **{f"rates/{name}": rates_of(name) for name in LR_SCHEDULES},
-    )
+def compiled_results() -> dict[str, np.ndarray]:
+    """Return the weights of every optimizer, "<optimizer>/<name>", and the rates of every schedule, "rates/<name>"."""
+    results = {f"rates/{name}": rates_of(name) for name in LR_SCHEDULES}
+    for name in OPTIMIZERS:
+        results |= {f"{name}/{key}": value for key, value in weights_after(name, "released", True).items()}
+    return results

@@ -9,6 +9,8 @@ import tensorflow as tf
 from trainers.commands import pretrain
 from trainers.errors import TrainingError
 
+pytestmark = pytest.mark.usefixtures("numpy_backend")
+
 FLAGS = ("--do_train", "--lr_schedule", "wsd", "--num_warmup_steps", "2", "--keep_checkpoint_max", "1")
 
 

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from pipelines import dataset as manifest
-from tests.conftest import with_slow
 from tests.pages import assert_harmless, parsed
 from trainers.commands import pretrain
 from trainers.metrics import baseline_record
@@ -14,6 +13,8 @@ from trainers.monitoring import metrics_jsonl
 from trainers.pretraining.baselines import baselines_of
 from trainers.pretraining.prepare import read_vocabulary
 from trainers.run_report.run_report import write_report
+
+pytestmark = pytest.mark.usefixtures("numpy_backend")
 
 TRAIN = ("--eval_steps", "2", "--save_checkpoints_steps", "2")
 
@@ -29,9 +30,7 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     record = baseline_record.load(output)
     assert list(record.levels) == ["bigram", "unchanged", "unigram"]
     assert record.text.pairs == 10
-    steps = re.findall(r"^step (\d)/6  ETA.*  (?:not )?past \w+", printed, re.MULTILINE)
-    assert steps == list("23456")
-    assert len(re.findall(r"^step \d/6  validation  .*  (?:not )?past \w+$", printed, re.MULTILINE)) == 3
+    assert len(re.findall(r"^step \d/6  validation  ", printed, re.MULTILINE)) == 3
     assert re.search(r"^Levels       passed: ", printed, re.MULTILINE)
     for line in lines_of(output):
         assert line["update_ratio"] >= 0
@@ -53,11 +52,11 @@ def test_levels_are_recorded_shown_and_kept(options, tmp_path, capsys):
     assert pretrain.run(options(*TRAIN, "--num_train_steps", "8")) == 0
     printed = capsys.readouterr().out
     assert "step 8/8" in printed
-    assert "past unigram" in printed
+    assert "passed: unigram at step" in printed
     assert baseline_record.load(output).levels["unigram"].loss == 99.0
     # An evaluation without training names the level too.
     assert pretrain.run(options("--do_eval", "--num_train_steps", "8")) == 0
-    assert "past unigram" in capsys.readouterr().out
+    assert "passed: unigram at step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "beambert-baselines", "format_version": 2}'])
@@ -66,15 +65,10 @@ def test_a_corrupt_record_is_loaded_as_none(tmp_path, content):
     assert baseline_record.load(tmp_path) is None
 
 
-@pytest.mark.parametrize("content", with_slow([None, b"{"], [None]))
-def test_runs_of_older_versions(options, tmp_path, capsys, content):
+def test_runs_of_older_versions(options, tmp_path, capsys):
     output = tmp_path / "output"
     assert pretrain.run(options("--num_train_steps", "2", "--do_train")) == 0
-    path = output / baseline_record.FILE_NAME
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(content)
+    (output / baseline_record.FILE_NAME).unlink()
     lines = [
         {name: value for name, value in line.items() if name not in ("update_ratio", "weight_rms")}
         for line in metrics_jsonl.read(output / metrics_jsonl.FILE_NAME)
@@ -85,7 +79,7 @@ def test_runs_of_older_versions(options, tmp_path, capsys, content):
     capsys.readouterr()
     # The levels are computed when the run resumes.
     assert pretrain.run(options("--num_train_steps", "4", "--do_train")) == 0
-    assert re.search(r"^step 4/4 .*  (not )?past \w+  ", capsys.readouterr().out, re.MULTILINE)
+    assert "\nLevels       passed: " in capsys.readouterr().out
     assert baseline_record.load(output) is not None
 
 

@@ -1,6 +1,4 @@
 import argparse
-import subprocess
-import sys
 
 import pytest
 
@@ -111,14 +109,6 @@ def test_expected_hours_of_recipes():
 
 def test_the_peak_is_that_of_the_utilization_shown_in_training():
     assert recipes.H100.peak_tflops * 1e12 == peak_flops("NVIDIA H100 80GB HBM3", "bfloat16")
-
-
-def test_recipes_need_no_tensorflow():
-    program = (
-        "import sys, trainers.pretraining.recipes, trainers.training.run_manifest; print('tensorflow' in sys.modules)"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"
 
 
 def test_the_table_in_the_documents_is_that_of_the_recipes():

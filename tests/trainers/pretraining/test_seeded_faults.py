@@ -46,13 +46,14 @@ def test_a_fault_of_the_text_is_named_before_the_first_step(tmp_path, fault, cau
     assert [finding.cause for finding in findings(tmp_path / "data")] == [cause]
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_no_alarm_on_healthy_text(tmp_path, seed):
-    language = Language(seed, words=(40, 80, 160)[seed % 3], successors=(2, 3, 5)[seed // 3 % 3])
+@pytest.mark.parametrize(("seed", "words", "successors"), [(1, 40, 2), (2, 80, 3), (3, 160, 5)])
+def test_no_alarm_on_healthy_text(tmp_path, seed, words, successors):
+    language = Language(seed, words, successors)
     write_language(tmp_path / "data", language)
     assert findings(tmp_path / "data") == []
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_is_too_high(tmp_path, capsys):
     language = Language()
     write_language(tmp_path / "data", language)
@@ -86,13 +87,11 @@ def test_a_fault_of_the_optimizer_is_named(tmp_path, cause, flags):
     assert result.causes == [cause]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("fault", "cause"), TEXT_FAULTS.items())
-def test_a_fault_of_the_text_is_in_the_summary_of_a_run(tmp_path, capsys, fault, cause):
-    language = language_with(fault)
-    write_language(tmp_path / "data", language, fault)
+@pytest.mark.usefixtures("numpy_backend")
+def test_a_fault_of_the_text_is_in_the_summary_of_a_run(tmp_path, capsys):
+    write_language(tmp_path / "data", Language(), "one class")
     flags = [flag for flag in GOOD if flag != "--no_next_sentence"]
-    result = pretrained(tmp_path, tmp_path / "data", language.model(32), *flags, "--num_train_steps", "40")
-    assert cause in result.causes
+    result = pretrained(tmp_path, tmp_path / "data", Language().model(32), *flags, "--num_train_steps", "10")
+    assert ONE_CLASS in result.causes
     # Printed before the first step and in the summary.
     assert capsys.readouterr().err.count("warning: ") >= 2

@@ -19,6 +19,8 @@ from trainers.pretraining.prepare import run_pretraining
 from trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
 from trainers.training.run_manifest import RunRecord
 
+pytestmark = pytest.mark.usefixtures("numpy_backend")
+
 COSTS = RunCosts({(0, 8): StageCost(0.5, 3.0), (1, 4): StageCost(2.0, 7.0)}, 1.0, 10.0)
 
 

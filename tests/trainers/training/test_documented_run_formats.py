@@ -105,6 +105,7 @@ def test_metrics_jsonl(tmp_path):
     assert documented(RUN_FORMAT, "## `metrics.jsonl`") == written
 
 
+@pytest.mark.usefixtures("numpy_backend")
 def test_metrics_of_pretraining(tmp_path, options):
     assert pretrain.run(options()) == 0
     names = documented(METRICS, "## Pretraining")

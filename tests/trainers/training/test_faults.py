@@ -1,4 +1,4 @@
-"""Test `beambert pretrain` under faults: kills, signals, a full disk and non-finite values, and resuming after them."""
+"""Test that `beambert pretrain` resumes after kills, signals and a full disk, as if nothing had happened."""
 
 import dataclasses
 import json
@@ -9,12 +9,12 @@ import signal
 import sys
 import time
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import beambert
-from tests.trainers.forked import run
+from tests.forked import run
+from tests.trainers import fake_backend
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, SMALLEST, write_dataset
 from trainers.checkpoints import checkpoint_manager
 from trainers.checkpoints.best_checkpoint import best
@@ -63,7 +63,8 @@ def straight(pretrain, tmp_path_factory):
 
 
 def command(argv, fault):
-    """Prepare the fault, then run the command; called in the child process."""
+    """Prepare the fault, then run the command with the numpy backend; called in the child process."""
+    fake_backend.install(pytest.MonkeyPatch())
     if fault:
         name, *arguments = fault
         globals()[name](*arguments)
@@ -217,46 +218,6 @@ def test_a_run_of_two_phases_resumes_in_either_phase(tmp_path, inputs, pretrain)
         assert lines[step]["learning_rate"] == pytest.approx(sum(rates[step - 2 : step]) / 2, rel=1e-5)
     assert [lines[step]["examples"] for step in (4, 10, 24, 26, 40)] == [8, 32, 116, 132, 244]
     before, after = (tf.train.load_checkpoint(str(straight / f"checkpoints/model.ckpt-{step}")) for step in (20, STEPS))
-    name = "bert/encoder/layer_0/intermediate/dense/kernel/adam_v"
+    name = "cls/predictions/output_bias/adam_v"
     # In each step, a running mean of squares falls at most by its decay rate.
     assert (after.get_tensor(name) > 0.99 * 0.999**20 * before.get_tensor(name)).all()
-
-
-def poison(data, shard, rows):
-    """Set masked_lm_weights to NaN in some rows of a shard, as a hardware fault might."""
-    path = data / shard
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row, record in enumerate(records):
-            example = tf.train.Example.FromString(record)
-            if row in rows:
-                weights = example.features.feature["masked_lm_weights"].float_list.value
-                weights[:] = [float("nan")] * len(weights)
-            writer.write(example.SerializeToString(deterministic=True))
-
-
-def test_a_nonfinite_loss_stops_the_run_and_names_the_last_checkpoint(tmp_path, pretrain):
-    write_dataset(tmp_path / "data")
-    # The 17 examples of copy 0 come before those of copy 1, in these shards; step 4 is the first with one of them.
-    for shard, count in (("train-1-0.tfrecord", 8), ("train-1-1.tfrecord", 9)):
-        poison(tmp_path / "data", shard, range(count))
-    output = tmp_path / "output"
-    code, said = pretrain(output, "--data", str(tmp_path / "data"), "--save_checkpoints_steps", "3")
-    assert code == 1
-    (line,) = [line for line in said.splitlines() if "error" in line]
-    assert re.search(r"not finite at step 4; the last checkpoint is .*model.ckpt-3; ", line)
-    assert last_saved(output) == 3
-
-
-def test_nonfinite_steps_are_skipped_and_counted(tmp_path, pretrain):
-    write_dataset(tmp_path / "data")
-    poison(tmp_path / "data", "train-1-0.tfrecord", [3])
-    output = tmp_path / "output"
-    # 68 examples: both copies of the data twice, and so the example with NaN twice.
-    code, said = pretrain(output, "--data", str(tmp_path / "data"), "--num_train_steps", "17", "--on_nonfinite", "skip")
-    assert code == 0, said
-    assert logged(output)[-1]["skipped_steps"] == 2
-    assert all(value is not None for line in logged(output) for value in line.values())
-    reader = tf.train.load_checkpoint(str(output / "checkpoints" / "model.ckpt-17"))
-    for name in reader.get_variable_to_shape_map():
-        assert np.isfinite(reader.get_tensor(name)).all(), name

@@ -1,6 +1,4 @@
 import argparse
-import subprocess
-import sys
 
 import pytest
 
@@ -92,9 +90,3 @@ def test_a_mistake_is_named(flag, message, capsys):
     with pytest.raises(SystemExit):
         parsed(flag)
     assert message in capsys.readouterr().err
-
-
-def test_flags_need_no_tensorflow():
-    code = "import sys, trainers.training.optimizer_flags; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"tensorflow", "keras"}.intersection(modules)

@@ -44,6 +44,7 @@ def test_ctrl_c_while_tensorflow_is_imported_is_one_line(tmp_path, keras):
     assert err == "beambert pretrain: interrupted; run the same command again to resume\n"
 
 
+@pytest.mark.slow
 def test_a_process_ends_although_readers_read_ahead():
     """Check that running calls of Python readers, made by TensorFlow's threads, do not block the exit of a command."""
     program = """

@@ -130,8 +130,9 @@ def test_entity_attacks_are_inert(tmp_path):
     assert time.process_time() - start < 1
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
-@pytest.mark.parametrize("suffix", ["", ".bz2", ".gz"])
+@pytest.mark.parametrize(
+    ("encoding", "suffix"), [("utf-16", ""), ("utf-16-le", ".gz"), ("utf-16-be", ".bz2"), ("utf-8-sig", "")]
+)
 def test_other_encodings(tmp_path, encoding, suffix):
     content = dump(page("Größe", "Ein Wort über 漢字."), page("Zwei", "Wort.")).encode(encoding)
     content = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress}[suffix](content)
@@ -254,7 +255,7 @@ def stored(request, tmp_path_factory):
     return path, len(content), short(read_file(str(path), ReadOptions()))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_each_page_is_read_once_for_any_splits(stored, data):
     path, size, whole = stored
@@ -403,8 +404,8 @@ def test_the_samples_are_read_whole(shared_data, caplog):
     assert "truncated.xml.bz2 is truncated" in caplog.text
 
 
-def test_a_corpus_is_the_same_for_any_splits_and_processes(tmp_path, monkeypatch):
-    """Compare one split in one process with many splits in two processes, and check the counts of each."""
+def test_a_corpus_is_the_same_for_any_splits(tmp_path, monkeypatch):
+    """Compare one split with many, and check the counts of each."""
     words = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser"]
     generator = random.Random(0)
     pages = [page(f"P{n}", ". ".join(" ".join(generator.choices(words, k=6)) for _ in range(9))) for n in range(200)]
@@ -414,14 +415,14 @@ def test_a_corpus_is_the_same_for_any_splits_and_processes(tmp_path, monkeypatch
     path = tmp_path / "wiki.xml.bz2"
     path.write_bytes(multistream(pages, 20)[:-30])
     found = {}
-    for name, size, flags in (("one", 1 << 20, []), ("two", 3000, ["--direct_num_workers", "2"])):
+    for name, size in (("one", 1 << 20), ("many", 3000)):
         monkeypatch.setitem(reader.SPLIT_BYTES, ".bz2", size)
         output = tmp_path / name
         argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
-        assert beambert.main([*argv, *flags]) == 0
+        assert beambert.main(argv) == 0
         files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
         found[name] = {file.name: file.read_bytes() for file in files}
         counts = corpus_manifest.load(str(output)).counts
         assert counts["documents_read"] == 201
         assert counts["documents_rejected"] == {"redirect": 10, "truncated": 1}
-    assert found["one"] == found["two"]
+    assert found["one"] == found["many"]

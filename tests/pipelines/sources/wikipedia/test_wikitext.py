@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipelines.sources.wikipedia import template_rules, templates
 from pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, MAX_NESTING, TooComplex, to_paragraphs
+from tests.conftest import with_slow
 
 # The words a reader sees in place of a template, in English.
 TEMPLATES = {
@@ -339,9 +340,10 @@ UNITS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("characters", with_slow([MAX_CHARACTERS // 32, MAX_CHARACTERS // 4], [MAX_CHARACTERS // 4]))
 @pytest.mark.parametrize("unit", UNITS)
-def test_no_page_hangs(unit):
-    page = (unit * (MAX_CHARACTERS // len(unit)))[: MAX_CHARACTERS // 4]
+def test_no_page_hangs(unit, characters):
+    page = (unit * (characters // len(unit) + 1))[:characters]
     start = time.process_time()
     for wikitext in (page, "x" + page, "x (y " + page.replace("\n", " ")):
         with contextlib.suppress(TooComplex):
@@ -364,7 +366,7 @@ def test_nesting_below_the_bound_is_resolved():
     assert text("{{small|" * depth + "deep" + "}}" * depth) == "deep"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from([*UNITS, "word", "Two words. ", "\n", "\n\n", "a=b", "http://x", "é", "​"]), max_size=40)
 )
@@ -379,7 +381,7 @@ def test_any_mixture_gives_clean_paragraphs(pieces):
         assert not re.search("[\ufdd0-\ufdef]", paragraph)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([*sorted(template_rules.RULES), "script/x", "ipa-de", "ipac-xx", "lang-de", "lc:x", "formatnum:²"]),
     st.lists(
@@ -394,7 +396,7 @@ def test_no_parameters_break_a_rule(name, parameters, language):
     assert isinstance(shown, str)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abcdefgh éß漢字,.", min_size=1))
 def test_plain_prose_is_left_as_it_is(prose):
     # A space at the start of a line would make it preformatted. Spaces before commas and periods are removed.

@@ -1,41 +1,22 @@
-# ruff: noqa: E402 (the backend is started before anything that needs it is imported)
-"""Program: run steps of a small model on devices, and save weights, slots and metrics.
+"""Steps of a small model with the active backend: weights, slots and metrics.
 
-Run by tests of this directory in processes of their own, since the number of devices is fixed when a backend starts.
-The argument is a JSON object.
-
-Keys:
-    backend: the backend.
-    devices: number of logical CPU devices.
-    replicas: number of devices of all processes.
-    output: an .npz file.
-    processes: address, number and index, for several processes of JAX.
-    cases: objects with the keys below.
+As a program, it calls `save_cases` with a JSON object; KERAS_BACKEND must name the backend.
 
 Keys of a case:
-    batch_size, steps: required; all others are optional.
-    accumulation, clip_per_replica, xla, dropout, optimizer, precision, packed, no_next_sentence: options of training.
+    batch_size, steps: 32 examples and 3 steps by default.
+    devices: "mirrored" for all devices of the process, the default, or "single".
+    accumulation, clip_per_replica, xla, dropout, optimizer, packed, no_next_sentence: options of training.
     dynamic: whether masks are dynamic.
     checkpointing: activation checkpointing.
     padded: whether the vocabulary is padded.
     head, multi_label: for fine-tuning.
     shard_optimizer_state: true or false. With either, the result has `slot_bytes`, the memory of the slots on a device.
+    evaluation: whether the result has the metrics of an evaluation.
 """
 
 import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
-
-from trainers.backends.startup import start_backend
-from trainers.config.process_group import ProcessGroup
-
-arguments = json.loads(sys.argv[1])
-processes = arguments.get("processes")
-start_backend(arguments["backend"], arguments["devices"], processes=ProcessGroup(*processes) if processes else None)
-
-import keras
 import numpy as np
 
 from bert_model.config import BertConfig
@@ -44,8 +25,9 @@ from bert_model.pretraining import BertForPretraining
 from tests.trainers.finetuning.rows_of_random_text import CONFIG as FINETUNING_CONFIG
 from tests.trainers.finetuning.rows_of_random_text import LABELS, random_rows
 from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, random_features, unmasked_ids
-from trainers.backends.backend import Distribution, TrainConfig, load
+from trainers.backends.backend import Distribution, TrainConfig, active_backend
 from trainers.backends.rematerialization import set_activation_checkpointing
+from trainers.backends.startup import start_backend
 from trainers.data.batches import Batches, InputShard
 from trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from trainers.data.stateless_random import stateless_hash
@@ -54,8 +36,6 @@ from trainers.finetuning.finetuning_objectives import finetuning_objective
 from trainers.objective import Objective
 from trainers.optimization.optimizer_options import OptimizerOptions
 from trainers.pretraining.pretraining_objective import pretraining_task
-
-BACKEND = load(arguments["backend"])
 
 
 def features_of(case: dict, count: int) -> dict[str, np.ndarray]:
@@ -100,10 +80,10 @@ def objective_of(case: dict) -> Objective:
     return task
 
 
-def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
+def run_case(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
     """Run the steps of a case; return weights, slots and metrics by name."""
-    keras.config.set_dtype_policy(case.get("precision", "float32"))
-    batch_size, steps = case["batch_size"], case["steps"]
+    backend = active_backend()
+    batch_size, steps = case.get("batch_size", 32), case.get("steps", 3)
     with distribution.scope():
         task = objective_of(case)
     config = TrainConfig(
@@ -117,7 +97,7 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
         shard_optimizer_state=case.get("shard_optimizer_state", False),
         optimizer=OptimizerOptions(name=case.get("optimizer", "bert_adam")),
     )
-    trainer = BACKEND.make_trainer(task, config, distribution)
+    trainer = backend.make_trainer(task, config, distribution)
     features = features_of(case, batch_size * steps)
 
     def batches(share: InputShard) -> Batches:
@@ -147,20 +127,31 @@ def run(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
         slots = [slot.value.addressable_data(0) for slot in trainer.optimizer.slots.values()]
         result["slot_bytes"] = np.array(sum(slot.nbytes for slot in slots))
     result |= {f"metric/{name}": np.array(ratio) for name, ratio in results.sums.items()}
-    for name, value in BACKEND.evaluation_of(task, distribution)(batches).items():
-        result[f"evaluation/{name}"] = np.array(value)
+    if case.get("evaluation"):
+        for name, value in backend.evaluation_of(task, distribution)(batches).items():
+            result[f"evaluation/{name}"] = np.array(value)
     return result
 
 
+def save_cases(arguments: dict) -> None:
+    """Save the results of cases by number and name, with all devices of the started backend or the first one.
+
+    Keys of the argument:
+        backend: the backend.
+        devices: number of logical CPU devices.
+        output: an .npz file.
+        cases: the cases.
+    """
+    start_backend(arguments["backend"], arguments["devices"])
+    everything = active_backend().open_distribution("auto")
+    assert everything.replicas == arguments["devices"]
+    results = {}
+    for number, case in enumerate(arguments["cases"]):
+        is_single = case.get("devices") == "single"
+        distribution = active_backend().open_distribution("single") if is_single else everything
+        results |= {f"{number}:{name}": value for name, value in run_case(case, distribution).items()}
+    np.savez(arguments["output"], **results)
+
+
 if __name__ == "__main__":
-    # One distribution for all cases: each strategy numbers the collective operations of a process from the same start.
-    distribution = BACKEND.open_distribution("auto")
-    assert distribution.replicas == arguments["replicas"]
-    np.savez(
-        arguments["output"],
-        **{
-            f"{number}:{name}": value
-            for number, case in enumerate(arguments["cases"])
-            for name, value in run(case, distribution).items()
-        },
-    )
+    save_cases(json.loads(sys.argv[1]))

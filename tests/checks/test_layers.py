@@ -1,6 +1,7 @@
 """Test the import layers: each file imports only lower layers or its own package, and no import is circular."""
 
 import ast
+import functools
 import graphlib
 
 from tests.conftest import ROOT
@@ -60,6 +61,7 @@ ONLY = {
 }
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """Return each of our modules with those that it imports, including imports in functions and under TYPE_CHECKING."""
     roots = {name.split(".")[0] for name in RANKS} - {"beambert"}

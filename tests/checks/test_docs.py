@@ -2,10 +2,11 @@
 
 import argparse
 import ast
-import contextlib
-import io
+import importlib
 import itertools
+import json
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beambert
+from benchmarks.small_bert import __main__ as small_bert
 from tests.conftest import ROOT
+from tests.documented_commands import beambert_commands, commands, parse_problems, parts
 from tests.tutorials import blocks, compare
 
 DOCUMENTS = [
@@ -22,29 +25,7 @@ DOCUMENTS = [
 ]
 # Scripts of google-research/bert.
 RELEASED_SCRIPTS = {"create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_squad.py"}
-
-
-def beambert_commands(shell: str) -> list[list[str]]:
-    """Return the arguments of every `beambert ...` line of a shell script, without comment and redirection."""
-    lines = shell.replace("\\\n", " ").splitlines()
-    commands = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("beambert ")]
-    return [list(itertools.takewhile(lambda word: word not in (">", "|", "&&"), command)) for command in commands]
-
-
-def commands(text: str) -> list[list[str]]:
-    """Return the `beambert` commands of the shell blocks of a page, except those that start with a flag."""
-    shell = "\n".join(block.text for block in blocks(text) if block.language == "sh")
-    return [argv for argv in beambert_commands(shell) if not argv[0].startswith("-")]
-
-
-def parts(argv: list[str]) -> list[tuple[str, list[str]]]:
-    """Return a command with its flags; for `submit ENGINE ... COMMAND ...`, return both commands with theirs."""
-    if argv[0] != "submit":
-        return [(argv[0], argv[1:])]
-    name = " ".join(argv[:2])
-    runs = beambert.make_parser(name)[1].RUNS
-    split = next(number for number, word in enumerate(argv) if word in runs)
-    return [(name, argv[2:split]), (argv[split], argv[split + 1 :])]
+PACKAGES = ("tokenizer", "pipelines", "bert_model", "trainers")
 
 
 def test_readme_quickstart_is_that_of_the_first_tutorial():
@@ -81,27 +62,6 @@ def test_every_command_in_the_documents_parses():
                 problems += [f"{document.name}: {line}: {flag}" for flag in unknown]
     assert problems == []
     assert seen >= 8
-
-
-def _example_value(placeholder: re.Match) -> str:
-    """Return a value for a shell variable or placeholder such as $PROJECT or PROJECT."""
-    name = placeholder[0].strip("$").lower().replace("_", "-")
-    account = "worker@my-project.iam.gserviceaccount.com"
-    return {"region": "us-central1", "worker": account}.get(name, f"my-{name}")
-
-
-def parse_problems(argv: list[str]) -> list[str]:
-    """Return the errors of the command line for a command, without running it."""
-    problems = []
-    for name, own in parts(argv):
-        message = io.StringIO()
-        try:
-            with contextlib.redirect_stderr(message), contextlib.redirect_stdout(io.StringIO()):
-                beambert.read_command(name, [re.sub(r"\$\w+|\b[A-Z]{4,}\b", _example_value, word) for word in own])
-        except SystemExit as error:
-            if error.code:
-                problems.append(message.getvalue().strip())
-    return problems
 
 
 @pytest.mark.parametrize(
@@ -226,21 +186,65 @@ def test_files_that_the_documents_name_exist():
     assert not missing
 
 
-def test_the_tokenizer_page_shows_the_actual_values(tmp_path, monkeypatch, shared_data):
-    """Run its Python line by line; a comment that starts with a quote or a bracket is the expected value."""
-    release = tmp_path / "uncased_L-12_H-768_A-12"
-    release.mkdir()
-    (release / "vocab.txt").write_bytes((shared_data / "tokenizer/bert-base-uncased-vocab.txt").read_bytes())
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs/guides/tokenize-text.md").read_text(encoding="utf-8")
-    lines = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].splitlines()
-    names = {"texts": ["Some text.", "More."]}
-    seen = 0
-    for line in lines:
-        code, _, comment = line.partition("  # ")
-        if comment.startswith(("[", '"')):
-            assert eval(code, names) == ast.literal_eval(comment), line
-            seen += 1
-        else:
-            exec(code, names)
-    assert seen == 2
+def test_the_cli_reference_is_current(monkeypatch):
+    # Help is wrapped to the width of the terminal.
+    monkeypatch.setenv("COLUMNS", "100")
+    generator = runpy.run_path(str(ROOT / "docs/generate_cli_reference.py"))
+    current = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8") == generator["page"]()
+    assert current, "run python docs/generate_cli_reference.py"
+    text = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    assert re.findall(r"^### beambert (.*)$", text, re.MULTILINE) == list(beambert.COMMANDS)
+
+
+def test_the_api_reference_lists_every_public_name():
+    text = (ROOT / "docs/reference/python-api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\.\. auto\w+:: (\S+)$", text, re.MULTILINE)
+    public = [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
+    assert sorted(listed) == sorted(public)
+
+
+def test_examples_in_help_parse():
+    for name in beambert.COMMANDS:
+        for line in beambert.make_parser(name)[1].EXAMPLE.splitlines():
+            words = shlex.split(line)
+            assert words[: 1 + len(name.split())] == ["beambert", *name.split()]
+            assert not parse_problems(words[1:])
+
+
+# Flags of other programs, and the prefixes "--do_" and "--max_".
+_FOREIGN_FLAGS = {"--do", "--logdir", "--lr_", "--max_", "--na-prob-thresh", "--xla_gpu_deterministic_ops"}
+
+
+def test_messages_of_training_name_flags_that_exist():
+    """Check all strings: help, errors, warnings and findings.
+
+    The style sheets of the reports are excluded, because they have custom properties such as --rule.
+    """
+    parsers = [beambert.make_parser(name)[0] for name in itertools.chain(*beambert.COMMAND_GROUPS.values())]
+    actions = itertools.chain.from_iterable(parser._actions for parser in parsers)
+    flags = {flag for action in actions for flag in action.option_strings}
+    found = []
+    for package in ("adaptation", "bert_model", "tokenizer", "trainers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if path.name in ("task_style.py", "curves.py"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else None
+                names = re.findall(r"(?<![\w-])--[a-z][\w-]*", text) if isinstance(text, str) else []
+                found += [(path.name, name) for name in names if name not in flags | _FOREIGN_FLAGS]
+    # Old names that are still accepted.
+    assert found == [
+        ("tabular.py", "--dev_share"),
+        ("pretrain_flags.py", "--left_to_right"),
+        ("pretrain_flags.py", "--on_corrupt"),
+        ("training_flags.py", "--recompute"),
+        ("training_flags.py", "--on_not_finite"),
+    ]
+
+
+def test_the_guide_has_the_recipe_of_bench_quality():
+    page = (ROOT / "docs/guides/small-bert.md").read_text(encoding="utf-8")
+    recipe = [shlex.split(command.replace("DATA/", ""))[1:] for command in small_bert.RECIPE.values()]
+    assert commands(page)[: len(recipe)] == recipe
+    model = next(block.text for block in blocks(page) if block.language == "json")
+    assert json.loads(model) == json.loads(small_bert.MODEL.read_text(encoding="utf-8"))

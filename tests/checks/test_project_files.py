@@ -4,6 +4,7 @@ import re
 
 import yaml
 
+from beambert_common import optional_packages
 from tests.conftest import ROOT
 
 SETUP = (ROOT / "setup.py").read_text(encoding="utf-8")
@@ -18,7 +19,8 @@ def test_ci_tests_every_supported_python():
     (job,) = read_yaml(".github/workflows/ci.yml")["jobs"].values()
     supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', SETUP)
     assert job["strategy"]["matrix"]["python-version"] == supported == ["3.11", "3.12", "3.13"]
-    assert any(step.get("run", "").startswith("make test ") for step in job["steps"])
+    commands = [step.get("run", "") for step in job["steps"]]
+    assert [command.split()[:2] for command in commands if command] == [["make", "test"], ["make", "test-all"]]
 
 
 def test_pre_commit_runs_the_tools_of_the_environment():
@@ -37,3 +39,15 @@ def test_the_released_version_is_the_same_everywhere():
     )
     assert released[0] == (VERSION, str(citation["date-released"]))
     assert citation["version"] == VERSION
+
+
+def test_every_package_is_installed_and_in_the_images():
+    """Compare the packages of the repository with setup.py and the Dockerfiles."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages >= {"beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy"}
+    packed = re.search(r"for package in \(([^)]+)\)", (ROOT / "setup.py").read_text(encoding="utf-8"))[1]
+    assert set(re.findall(r'"(\w+)"', packed)) == packages
+    for image in ("Dockerfile", "tpu.Dockerfile"):
+        text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8")
+        assert set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)) == packages
+    assert optional_packages.version()

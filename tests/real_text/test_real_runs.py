@@ -1,6 +1,6 @@
 """Test pretraining a `mini` on the sentences of SST-2, CoLA and MRPC, then fine-tuning it on each.
 
-`make test-slow` runs this in under 20 minutes on two cores; it is not part of `make test`.
+`make test-real-text` runs this in under 20 minutes on two cores; it is not part of `make test`.
 """
 
 import dataclasses
