@@ -45,9 +45,11 @@ with contextlib.suppress(ImportError):
 
 
 def pytest_collection_finish() -> None:
-    """Exclude imported modules and collected tests from garbage collection."""
+    """Exclude imported modules and collected tests from garbage collection, and start the server of processes."""
     gc.collect()
     gc.freeze()
+    if "tests.forked" in sys.modules:
+        sys.modules["tests.forked"].start_server()
 
 
 @pytest.fixture(scope="module", autouse=True)

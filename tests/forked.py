@@ -1,41 +1,43 @@
-"""Run functions and commands in processes forked from a server that has imported everything.
+"""Run functions and commands in processes forked from pytest, which has imported everything.
 
-A process costs a tenth of a second instead of the imports of TensorFlow and Beam, and a test may kill it. The server
-computes nothing: a process that has used TensorFlow has threads, which a fork does not copy.
+A process costs a tenth of a second instead of the imports of TensorFlow and Beam, and a test may kill it. All are
+forked from a server, itself a fork of pytest before the first test: a process that has used TensorFlow has threads,
+which a fork does not copy.
 """
 
 import contextlib
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "tensorflow",
-        "keras",
-        "pytest",
-        "hypothesis",
-        "beambert",
-        "apache_beam.runners.portability.fn_api_runner.fn_runner",
-        "pyarrow.parquet",
-        "pipelines.build_corpus",
-        "pipelines.build_pretraining_data",
-        "pipelines.commands.build",
-        "trainers.commands.finetune",
-        "trainers.commands.pretrain",
-        "trainers.finetuning.finetuning_run",
-        "trainers.inference.model_loading",
-        "trainers.pretraining.pretraining_run",
-    ]
-)
+
+
+def start_server() -> None:
+    """Fork the server of `multiprocessing` from this process, instead of starting one that imports everything again."""
+    server = forkserver._forkserver
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address := connection.arbitrary_address("AF_UNIX"))
+        listener.listen()
+        # The server ends when this process has closed the other end of the pipe.
+        is_alive, alive = os.pipe()
+        if (pid := os.fork()) == 0:
+            os.close(alive)
+            try:
+                forkserver.main(listener.fileno(), is_alive, preload=[])
+            finally:
+                os._exit(0)
+    os.close(is_alive)
+    server._forkserver_address, server._forkserver_alive_fd, server._forkserver_pid = address, alive, pid
 
 
 def start(log: Path, function: Callable, *arguments: object):
@@ -120,6 +122,9 @@ def _call(stdout: Path, stderr: Path, function: Callable, arguments: tuple) -> N
         descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # Those of pytest write to its own files.
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
     # SIGINT acts as in the foreground of a terminal, regardless of where the tests run.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(function(*arguments))

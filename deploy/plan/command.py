@@ -26,6 +26,7 @@ from deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
 from deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
 from deploy.plan.training import find_accelerator, plan_training
 from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
+from pipelines.errors import SubmitError
 from tokenizer.vocabulary import Vocabulary
 from trainers.optimization.schedule import check_batch_sizes, plan_stages
 
@@ -107,6 +108,8 @@ def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
     cloud = plan_cloud(data, config.workers, config.cpu_factor)
     predictions = [examples.max_predictions_per_seq for examples in options]
     rows = [length.rows for length in data.lengths]
+    if not all(rows):
+        raise SubmitError("the text is too short for one training example: give more text")
     training = plan_training(model, stages, lengths, predictions, rows, accelerator, config.mfu or DEFAULT_UTILIZATION)
     batch_sizes = [
         max(stage.batch_size for stage in stages if stage.data == data_index) for data_index in range(len(lengths))

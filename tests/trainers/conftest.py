@@ -3,15 +3,9 @@ from argparse import ArgumentParser
 import pytest
 
 from bert_model.config import BertConfig
-from trainers.backends.tensorflow.startup import start_tensorflow
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
 from trainers.config.pretrain_config import PretrainConfig
 from trainers.pretraining.pretrain_flags import add_arguments
-
-start_tensorflow()
-
-# They need TensorFlow started.
-from tests.trainers import fake_backend  # noqa: E402
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset  # noqa: E402
 
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY),
@@ -23,9 +17,19 @@ CONFIG = BertConfig(
 )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _started() -> None:
+    """Start TensorFlow before the first test, and not earlier: `tests.forked` forks this process first."""
+    from trainers.backends.tensorflow.startup import start_tensorflow
+
+    start_tensorflow()
+
+
 @pytest.fixture
 def numpy_backend(monkeypatch):
     """Train with the numpy backend in place of TensorFlow, for tests of everything but the steps."""
+    from tests.trainers import fake_backend
+
     fake_backend.install(monkeypatch)
 
 

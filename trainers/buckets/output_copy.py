@@ -26,7 +26,7 @@ _DOWNLOADS = 4
 _POLL_SECONDS = 2.0
 # Files by which commands recognize a run, and by which they recognize a complete model.
 _FIRST = (RUN_MANIFEST, RUNS_MANIFEST)
-_LAST = ("saved_model.pb", "config.json", "bert_config.json", MODEL_MANIFEST)
+_LAST = ("saved_model.pb", "config.json", MODEL_MANIFEST)
 
 
 class _Uploaded(NamedTuple):

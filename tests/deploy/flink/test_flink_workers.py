@@ -1,12 +1,14 @@
 """Test pools of Python workers, with Beam's embedded engine in place of a TaskManager."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -15,6 +17,7 @@ from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
     beam_provision_api_pb2,
+    beam_provision_api_pb2_grpc,
     endpoints_pb2,
 )
 from google.protobuf import json_format
@@ -101,6 +104,44 @@ def test_a_worker_ends_in_the_middle_of_its_work_when_its_runner_is_killed(pool,
     runner.send_signal(signal.SIGKILL)
     runner.wait()
     wait_until(lambda: not alive(pid), 20)
+
+
+class Runner(beam_fn_api_pb2_grpc.BeamFnLoggingServicer, beam_provision_api_pb2_grpc.ProvisionServiceServicer):
+    """The services of a runner that a worker calls first; the worker IDs of senders of log records are kept."""
+
+    def __init__(self) -> None:
+        self.senders: queue.Queue[str | None] = queue.Queue()
+
+    def GetProvisionInfo(self, request, context):
+        return beam_provision_api_pb2.GetProvisionInfoResponse()
+
+    def Logging(self, request_iterator, context):
+        self.senders.put(dict(context.invocation_metadata()).get("worker_id"))
+        yield beam_fn_api_pb2.LogControl()
+        for _ in request_iterator:
+            pass
+
+
+@pytest.mark.slow
+def test_log_records_say_which_worker_sends_them(pool):
+    """Check the worker ID of log records, since Beam's Prism rejects records without it."""
+    runner = Runner()
+    server = grpc.server(ThreadPoolExecutor(4))
+    beam_fn_api_pb2_grpc.add_BeamFnLoggingServicer_to_server(runner, server)
+    beam_provision_api_pb2_grpc.add_ProvisionServiceServicer_to_server(runner, server)
+    here = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{server.add_insecure_port('localhost:0')}")
+    request = beam_fn_api_pb2.StartWorkerRequest(
+        worker_id="7-3", control_endpoint=here, logging_endpoint=here, provision_endpoint=here
+    )
+    server.start()
+    try:
+        with grpc.insecure_channel(pool) as channel:
+            stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+            assert not stub.StartWorker(request).error
+            assert runner.senders.get(timeout=60) == "7-3"
+            stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="7-3"))
+    finally:
+        server.stop(None)
 
 
 @pytest.mark.slow

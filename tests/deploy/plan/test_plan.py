@@ -275,3 +275,8 @@ def test_an_invalid_table_of_prices_is_one_line(capsys, tmp_path, old, new, mess
     assert old in text
     (tmp_path / "prices.toml").write_text(text.replace(old, new, 1))
     assert message in refused(capsys, "--words", "1e9", "--prices", tmp_path / "prices.toml")
+
+
+def test_a_text_without_a_training_example_is_one_line(capsys, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "Hello world."}\n')
+    assert "too short for one training example" in refused(capsys, "--input", tmp_path / "a.jsonl")

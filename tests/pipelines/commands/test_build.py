@@ -182,6 +182,7 @@ MISTAKES = {
     "no match": ("--input {0}/none*", "none* matches no files"),
     "no text": ("--input {0}/blank.txt --objective mlm", "the training split has no words"),
     "cut gz": ("--input {0}/a.txt {0}/cut.txt.gz", "cut.txt.gz is not a complete .gz file"),
+    "no vocabulary": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/none.txt", "none.txt does not exist"),
     "no [MASK]": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/vocab.txt", "vocab.txt: missing special tokens [MASK]"),
     "two vocabularies": (
         "--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9",

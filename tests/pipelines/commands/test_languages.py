@@ -78,8 +78,9 @@ def _options(tmp_path):
 
 
 def test_language_field_balances_languages(tmp_path):
-    path = tmp_path / "in.jsonl"
-    path.write_text("\n".join(json.dumps({"text": text, "lang": language}) for language, text in _documents()))
+    path = tmp_path / "in.parquet"
+    rows = [{"text": text, "lang": language} for language, text in _documents()]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     argv = ["build", "--input", str(path), *_options(tmp_path), "--dupe_factor", "1", "--objective", "mlm"]
     flags = ["--language_sampling_exponent", "0.3", "--language_field", "lang"]
     assert beambert.main([*argv, *flags]) == 0

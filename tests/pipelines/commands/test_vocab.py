@@ -54,8 +54,12 @@ def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
 
 def test_the_same_bytes_as_the_corpus(corpus, compared, tmp_path, capsys):
     output = tmp_path / "new" / "vocab.txt"
+    output.parent.mkdir()
+    output.write_text("old")
     argv = ["vocab", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]
-    assert beambert.main(argv) == 0
+    assert beambert.main(argv) == 1
+    assert "already exists; use --overwrite" in capsys.readouterr().err
+    assert beambert.main([*argv, "--overwrite"]) == 0
     assert output.read_bytes() == (corpus / "vocab.txt").read_bytes()
     assert list(tmp_path.rglob("*.*")) == [output]
     printed = capsys.readouterr().out

@@ -137,6 +137,16 @@ def test_records_of_another_program_are_an_error(tmp_path):
     assert list(read_records(io.BytesIO(Path(path).read_bytes()), path)) == [(0, b"no example")]
 
 
+def test_pretrain_refuses_with_a_remedy(both, tmp_path, capsys):
+    _, array_record = both
+    argv = ["pretrain", "--data", str(array_record), "--output", str(tmp_path / "run"), "--model", "tiny"]
+    assert beambert.main([*argv, "--num_train_steps", "1"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "contains array_record shards, but the trainer reads TFRecord; build the data again with" in error
+    assert not (tmp_path / "run").exists()
+
+
 @needs_array_record
 def test_a_full_temporary_disk_is_one_line(tmp_path, monkeypatch):
     options = PretrainingDataOptions(format="array_record")

@@ -57,6 +57,8 @@ def test_an_index_is_uploaded_after_its_data_and_deleted_before_it(cloud, run, m
     monkeypatch.setattr(objects, "delete", lambda to, old: (requests.append(f"-{to}"), delete(to, old))[1])
     copy = start()
     write(path, run_DOT_json="r", metrics_DOT_jsonl="m", beambert_DOT_json="b", build_DOT_lock="l", logs__events="e")
+    # A run with a checkpoint resumes with this configuration.
+    write(path, bert_config_DOT_json="c")
     checkpoint(path, 1)
     assert copy.upload()
     first = [name.removeprefix(f"+{url}/") for name in requests]
