@@ -61,18 +61,24 @@ $(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c trainers/data
 demo: setup
 	@$(BIN)/beambert demo
 
-# The tests of every change. Two processes; tests of one file share fixtures and run in one process. Models come last, in
-# new processes: compilers keep memory.
+# Two processes; tests of one file share fixtures and run in one process. Three parts, each in new processes: compilers
+# keep memory.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
-MODEL_TESTS := tests/bert_model tests/trainers
+DATA_TESTS := tests --ignore tests/bert_model --ignore tests/trainers
+MODEL_TESTS := tests/bert_model tests/trainers/backends
+TRAINING_TESTS := tests/trainers --ignore tests/trainers/backends
+
+# The tests of every change.
 test: setup check
-	$(PYTEST) -m "not slow" $(MODEL_TESTS:%=--ignore %)
+	$(PYTEST) -m "not slow" $(DATA_TESTS)
 	$(PYTEST) -m "not slow" $(MODEL_TESTS)
+	$(PYTEST) -m "not slow" $(TRAINING_TESTS)
 
 # Only what `make test` leaves out. In the order of names, so that clusters and clouds, which take longest, come first.
 test-all: setup
-	$(PYTEST) --no-loadscope-reorder -m slow $(MODEL_TESTS:%=--ignore %)
+	$(PYTEST) --no-loadscope-reorder -m slow $(DATA_TESTS)
 	$(PYTEST) --no-loadscope-reorder -m slow $(MODEL_TESTS)
+	$(PYTEST) --no-loadscope-reorder -m slow $(TRAINING_TESTS)
 
 # BEAMBERT_PRETRAINED=DIR reuses the pretrained model of an earlier run.
 test-real-text: setup
