@@ -130,6 +130,17 @@ def test_other_flags_may_be_given_twice_and_lists_may_grow():
     assert beambert.read_command("pretrain", argv).configure().model == "own.json"
 
 
+def test_the_default_in_the_help_is_the_default():
+    compared = 0
+    for name in beambert.COMMANDS:
+        for action in beambert.make_parser(name)[0]._actions:
+            stated = re.search(r"\(default: (-?[\d.,]*\de?[-\d]*)[;,)]", action.help or "")
+            if stated and isinstance(action.default, int | float):
+                assert float(stated[1].replace(",", "")) == action.default, (name, action.option_strings)
+                compared += 1
+    assert compared > 25
+
+
 def path_flags() -> list[tuple[str, str]]:
     """Return (command, flag) of every flag whose metavar or name shows that its value is a path."""
     flags = []

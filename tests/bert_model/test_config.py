@@ -86,6 +86,8 @@ def test_the_released_uncased_vocabulary_has_the_size_in_the_table(shared_data):
         ({"vocab_size": 0}, "invalid vocab_size 0"),
         ({"vocab_size": 9.5}, "invalid vocab_size 9.5"),
         ({"vocab_size": True}, "invalid vocab_size True"),
+        ({"vocab_size": 2**31}, "invalid vocab_size 2147483648: must be at most 2,147,483,647"),
+        ({"vocab_size": 9, "num_hidden_layers": 1001}, "invalid num_hidden_layers 1001: must be at most 1,000"),
         ({"vocab_size": 9, "hidden_dropout_prob": 1.0}, "invalid hidden_dropout_prob 1.0"),
         ({"vocab_size": 9, "hidden_dropout_prob": "x"}, "invalid hidden_dropout_prob 'x'"),
         ({"vocab_size": 9, "initializer_range": 0.0}, "invalid initializer_range 0.0"),

@@ -81,6 +81,8 @@ def test_files_are_those_of_tensorflow(tmp_path_factory, values):
 def test_many_tensors_and_large_ones(tmp_path):
     values = {f"bert/encoder/layer_{number // 9:04}/weight_{number}": np.int64(number) for number in range(12_000)}
     values |= {"c" * 600_000: np.float32(1), "d": numbers("float32", [700, 1000], 1)}
+    # With its value, the key is just long enough for a block of its own.
+    values |= {"b" * (2 * 262_144 - 8): np.float32(2)}
     tensor_bundle.write(tmp_path / "ours", values.items())
     write_with_tensorflow(tmp_path / "theirs", values)
     assert_same_files(tmp_path / "ours", tmp_path / "theirs")
@@ -322,6 +324,10 @@ def test_missing_files_are_named(tmp_path):
     (tmp_path / "b.index").mkdir()
     with pytest.raises(BundleError, match=r"^b\.index: it is a directory$"):
         tensor_bundle.read(tmp_path / "b")
+    with (tmp_path / "c.index").open("wb") as file:
+        file.truncate((1 << 28) + 1)
+    with pytest.raises(BundleError, match=r"^c\.index has more than 268,435,456 bytes$"):
+        tensor_bundle.read(tmp_path / "c")
     with pytest.raises(FileNotFoundError):
         tensor_bundle.write(tmp_path / "missing" / "b", VALUES.items())
 

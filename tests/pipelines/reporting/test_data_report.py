@@ -225,6 +225,7 @@ def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None,
 
 def test_data_without_fault_raises_no_alarm():
     assert warnings() == []
+    assert warnings(train={"tokens_truncated": 12_000_000}) == []
     # Without pairs, a few hundred examples have enough masked tokens to measure an accuracy.
     small = {"instances": 300, "instance_tokens": 30_000}
     assert warnings(held_out=small, options={"objective": "mlm"}) == []

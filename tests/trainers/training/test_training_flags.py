@@ -25,6 +25,14 @@ def test_the_old_name_of_a_single_device_is_accepted():
     assert "{auto,single,mirrored,multi_worker,tpu}" in with_help.format_help()
 
 
+def test_defaults_are_those_of_the_released_optimizer():
+    """`optimization.py` of google-research/bert; it has no decay by layer."""
+    config = configured()
+    assert (config.optimizer, config.lr_schedule, config.lr_decay_power) == ("bert_adam", "linear", 1)
+    assert (config.weight_decay, config.adam_beta1, config.adam_beta2) == (0.01, 0.9, 0.999)
+    assert (config.adam_epsilon, config.clip_norm, config.clip, config.layerwise_lr_decay) == (1e-6, 1, "global", 1)
+
+
 def test_another_command_has_its_own_metric():
     assert parse().best_metric == "eval_loss"
     assert parse("--best_metric", "eval_accuracy").best_metric == "eval_accuracy"
