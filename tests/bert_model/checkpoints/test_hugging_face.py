@@ -152,6 +152,7 @@ def test_a_decoder_is_read_if_it_is_tied_and_refused_if_not(release):
         ({"hidden_act": "silu"}, "sets hidden_act to 'silu'"),
         ({"architectures": ["BertLMHeadModel"]}, "has the unknown class BertLMHeadModel"),
         ({"hidden_size": 7}, "hidden_size 7 is not a multiple"),
+        ({"id2label": {"0": "no", "2": "yes"}}, "the keys of id2label must be consecutive numbers from 0"),
         ({"hidden_size": "8"}, "invalid hidden_size '8'"),
         (
             {"hidden_size": 16},

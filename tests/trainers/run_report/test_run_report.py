@@ -93,6 +93,7 @@ def test_the_page_is_complete_and_shows_the_values_of_the_files(tmp_path):
         assert words in text, words
     # Figures: loss, masked-LM loss, two accuracies, learning rate, gradient norm, and three of speed.
     assert page.count("<svg") == 9
+    assert re.search(r"<dt>steps</dt>\s*<dd[^>]*>1,000</dd>", page)
     assert page.count("<article") == 2
     assert '<mark class="other"><s>cat</s> dog <small>12%</small></mark>' in page
     assert "step 1,000: " in page
