@@ -189,11 +189,13 @@ def test_card_numbers_are_those_of_the_shards(directory_of):
 
 
 def test_card_names_the_rate_of_masks_where_they_are_fixed(directory_of):
-    cards = {kind: (directory_of(kind) / "README.md").read_text(encoding="utf-8") for kind in ("parquet", "packed")}
-    masking = {kind: re.search(r"\| *masking *\|(.*)\|", card, re.IGNORECASE)[1].strip() for kind, card in cards.items()}
-    assert masking["packed"] == "dynamic"
+    def masking(kind):
+        card = (directory_of(kind) / "README.md").read_text(encoding="utf-8")
+        return re.search(r"\| *masking *\|(.*)\|", card, re.IGNORECASE)[1].strip()
+
+    assert masking("packed") == "dynamic"
     most = dataset.load(directory_of("parquet")).max_predictions_per_seq
-    assert masking["parquet"].endswith(f", 0.15 of the tokens, at most {most} per row")
+    assert masking("parquet").endswith(f", 0.15 of the tokens, at most {most} per row")
 
 
 def test_card_warnings_are_those_of_the_manifest(directory_of):
