@@ -318,6 +318,10 @@ def main(argv: list[str] | None = None) -> int:
     # A program that calls this function decides itself what its loggers print.
     if process.is_command():
         print_library_warnings()
+    if sys.flags.optimize > 1:
+        # Apache Beam extends the docstrings of its functions while it is imported.
+        terminal.print_error("beambert: error: Apache Beam needs docstrings; unset PYTHONOPTIMIZE, or set it to 1")
+        return 1
     argv = sys.argv[1:] if argv is None else argv
     try:
         try:

@@ -93,17 +93,19 @@ def _layer_normalization_forward(
     inputs: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float
 ) -> tuple[jax.Array, Residuals]:
     # Both moments come from one pass over the inputs, which the compiler appends to the operation that computes them.
-    mean = jnp.mean(inputs, axis=-1, keepdims=True)
-    variance = jnp.maximum(jnp.mean(jnp.square(inputs), axis=-1, keepdims=True) - jnp.square(mean), 0.0)
+    # Without the first number of each row, their difference loses no digits where the mean is large.
+    shifted = inputs - inputs[..., :1]
+    mean = jnp.mean(shifted, axis=-1, keepdims=True)
+    variance = jnp.maximum(jnp.mean(jnp.square(shifted), axis=-1, keepdims=True) - jnp.square(mean), 0.0)
     inverse = jax.lax.rsqrt(variance + epsilon)
-    return (inputs - mean) * (inverse * gamma) + beta, (inputs, mean, inverse, gamma)
+    return (shifted - mean) * (inverse * gamma) + beta, (inputs, mean, inverse, gamma)
 
 
 def _layer_normalization_backward(
     _epsilon: float, saved: Any, upstream: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     inputs, mean, inverse, gamma = saved
-    normalized = (inputs - mean) * inverse
+    normalized = (inputs - inputs[..., :1] - mean) * inverse
     scaled = upstream * gamma
     projection = normalized * jnp.mean(scaled * normalized, axis=-1, keepdims=True)
     of_inputs = inverse * (scaled - jnp.mean(scaled, axis=-1, keepdims=True) - projection)

@@ -1,8 +1,13 @@
 """Test the command-line interface: help, mistyped commands and flags, unsupported paths, interrupts."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 import beambert
+from tests.conftest import ROOT
 from trainers.commands import convert
 
 
@@ -13,6 +18,14 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
         code = stop.code
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def test_python_without_docstrings_is_refused_in_a_line():
+    environment = {**os.environ, "PYTHONOPTIMIZE": "2"}
+    argv = [sys.executable, "-m", "beambert", "corpus", "--input", "a", "--output", "b"]
+    result = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "beambert: error: Apache Beam needs docstrings; unset PYTHONOPTIMIZE, or set it to 1\n"
 
 
 def test_overview_names_every_command(capsys):

@@ -16,14 +16,22 @@ _REFERENCE = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTES = rf"(?:\s[^<>]{{0,{_MARKUP_CHARACTERS}}})?/?>"
+# The elements of HTML (https://html.spec.whatwg.org, and obsolete ones) and the tags of MediaWiki.
 _INLINE_TAG = re.compile(
-    r"</?(?:abbr|a|bdi|big|b|cite|code|em|font|i|kbd|mark|math|nowiki|s|small|span|strong|sub|sup|tt|u|var)"
-    + _ATTRIBUTES,
+    r"</?(?:abbr|acronym|a|bdi|bdo|big|b|cite|code|del|dfn|em|font|ins|i|kbd|mark|math|meter|nobr|nowiki|progress|q"
+    r"|rb|rp|rtc|rt|ruby|samp|small|span|strike|strong|sub|sup|svg|s|tt|u|var|wbr)" + _ATTRIBUTES,
     re.IGNORECASE,
 )
+# Elements with names that programs use too, such as `#include <map>` and `List<object>`: only end tags and tags with an
+# attribute are removed.
+_COMMON_NAME = "area|base|data|form|frame|label|link|map|menu|object|output|param|template|time|title|track"
 _BLOCK_TAG = re.compile(
-    r"</?(?:blockquote|br|center|dd|div|dl|dt|gallery|h[1-6]|hr|imagemap|includeonly|li|noinclude|ol|onlyinclude|p"
-    r"|poem|pre|references|ref|source|syntaxhighlight|table|tbody|td|th|timeline|tr|ul)" + _ATTRIBUTES,
+    r"</?(?:address|article|aside|audio|blockquote|body|br|button|canvas|caption|center|colgroup|col|datalist|dd|details"
+    r"|dialog|div|dl|dt|embed|fieldset|figcaption|figure|footer|frameset|gallery|h[1-6]|header|head|hgroup|hr|html"
+    r"|iframe|imagemap|img|includeonly|input|legend|li|main|meta|nav|noframes|noinclude|noscript|ol|onlyinclude"
+    r"|optgroup|option|picture|poem|pre|p|references|ref|script|section|select|source|style|summary|syntaxhighlight"
+    r"|table|tbody|td|textarea|tfoot|thead|th|timeline|tr|ul|video)" + _ATTRIBUTES + rf"|</(?:{_COMMON_NAME})\s*>"
+    rf"|<(?:{_COMMON_NAME})\s[^<>=]{{0,{_MARKUP_CHARACTERS}}}=[^<>]{{0,{_MARKUP_CHARACTERS}}}>",
     re.IGNORECASE,
 )
 _BRACE = re.compile(r"([{}])")
@@ -61,11 +69,10 @@ _QUOTES = re.compile(r"'{2,}")
 # Apostrophes of the marks for italic, bold, and both.
 _QUOTE_SIZES = (2, 3, 5)
 _MOST_HEADING_MARKS = 6
-_ENTITY = re.compile(
-    r"&(?:nbsp|amp|lt|gt|quot|apos|ndash|mdash|minus|times|thinsp|hellip|#\d{1,7}|#x[0-9a-fA-F]{1,6});"
-)
-_EMPTY_PARENTHESES = re.compile(r" \((?:\s*+[,;:])?\s*+\)")
-_EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
+# Without the semicolon, which browsers do not require, "&copy" may be part of an address.
+_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
+_EMPTY_PARENTHESES = re.compile(r"[^\S\n]\((?:\s*+[,;:])?\s*+\)")
+_EMPTY_FIRST_ITEM = re.compile(r"([^\S\n]\()\s*[,;]\s*")
 
 
 def _cut_comments(text: str) -> str:
@@ -194,7 +201,7 @@ def _is_prose(text: str) -> bool:
 
 
 def unescape_entities(text: str) -> str:
-    """Replace the HTML entities that `remove_residual_markup` handles by their characters."""
+    """Replace HTML entities that end with a semicolon by their characters; other text is unchanged."""
     return _ENTITY.sub(lambda match: html.unescape(match.group()), text)
 
 
@@ -225,6 +232,6 @@ def remove_residual_markup(text: str) -> str:
         text = _without_heading_marks(text)
     if "&" in text:
         text = unescape_entities(text)
-    if " (" in text:
-        text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
+    if "(" in text:
+        text = _EMPTY_FIRST_ITEM.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
     return text

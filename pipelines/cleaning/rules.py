@@ -212,8 +212,18 @@ def require_end_punctuation(text: str) -> str:
     return text if SENTENCE_END.search(text) else ""
 
 
+_BLANKS = re.compile(r"[^\S\n]+")
+
+
+def fold_blanks(paragraph: str) -> str:
+    """Replace every run of whitespace within a line by one space; the later rules look for single spaces."""
+    return paragraph if paragraph.isprintable() and "  " not in paragraph else _BLANKS.sub(" ", paragraph)
+
+
+# Whitespace is first normalized within lines, since some markup depends on lines, and completely after its removal.
 _PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
     (MOJIBAKE, fix_mojibake),
+    (WHITESPACE, fold_blanks),
     (RESIDUAL_MARKUP, remove_residual_markup),
     (EDITORIAL_MARKS, remove_editorial_marks),
     (UNICODE_NFC, normalize_nfc),
@@ -257,10 +267,11 @@ def clean_paragraphs(
     kept = []
     for paragraph in paragraphs:
         text = paragraph
+        applied = set()
         for name, rule in rules:
             changed = rule(text)
             if changed != text:
-                counts[name] += 1
+                applied.add(name)
                 if lost is not None and name not in _LOSSLESS:
                     # The difference in length between an entity and its character is not a loss.
                     plain = unescape_entities(text) if name == RESIDUAL_MARKUP and "&" in text else text
@@ -272,6 +283,7 @@ def clean_paragraphs(
                     text = changed
                     break
                 text = changed
+        counts.update(applied)
         if text:
             kept.append(text)
     return kept

@@ -30,7 +30,7 @@ def clean_document(document: Document, options: CleaningOptions) -> Document:
         return document
     counts: Counter[str] = Counter()
     dropped: list[tuple[str, str]] = []
-    lost: Counter[str] = Counter()
+    lost = Counter(document.removed.lost)
     paragraphs = rules.clean_paragraphs(document.paragraphs, options, counts, dropped, lost)
     removed = Removed(dict(counts), _sample(dropped), dict(+lost), has_html(document.paragraphs))
     return dataclasses.replace(document, paragraphs=paragraphs, removed=removed)
@@ -228,7 +228,7 @@ def _work(document: Document) -> str:
     if not document.rejected:
         reported += [rules.CONTAMINATED] if removed.contamination else []
         reported += [HTML_TAGS] if removed.html_tags else []
-    if document.sentences is None or not (removed.counts or reported or removed.contamination):
+    if document.sentences is None or not (removed.counts or removed.lost or reported or removed.contamination):
         return ""
     content = {"counts": removed.counts, "dropped": removed.dropped, "reported": reported, "lost": removed.lost}
     if removed.contamination:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipelines.cleaning.rules import SKIPPABLE, utf8_bytes
 from pipelines.corpus.records import Record
+from pipelines.sources.documents import LICENSE
 
 # Fraction of removed text above which an input gets a warning.
 _WARNING_FRACTION = 0.5
@@ -44,9 +45,14 @@ class Loss:
         self.lost.update(other.lost)
 
     @property
+    def lost_text(self) -> Counter[str]:
+        """Return the bytes of text removed, by rule, without licenses."""
+        return Counter({rule: size for rule, size in self.lost.items() if rule != LICENSE})
+
+    @property
     def share(self) -> float:
-        """Return the fraction of the text that is removed."""
-        lost = self.lost.total()
+        """Return the fraction of the text that is removed; the license of a file is not text."""
+        lost = self.lost_text.total()
         return lost / (self.kept + lost) if lost else 0.0
 
     @property
@@ -68,7 +74,7 @@ def losses_of_files(losses: Iterable[tuple[str, str, bool, Loss]]) -> list[dict[
     for path, origin, is_complete, loss in losses:
         if not is_complete or loss.is_much:
             files.setdefault((path, origin), Loss()).merge(loss)
-    large_losses = sorted((-loss.lost.total(), file) for file, loss in files.items() if loss.is_much)
+    large_losses = sorted((-loss.lost_text.total(), file) for file, loss in files.items() if loss.is_much)
     return [
         {"file": file[0], "input": file[1], "kept": files[file].kept, "lost": dict(sorted((+files[file].lost).items()))}
         for _, file in large_losses[:_MAX_FILES]
@@ -101,8 +107,8 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
 
 def _described(loss: Loss, rejected: str) -> str:
     """Return the fraction of text removed, the rules that removed most of it, and what to do."""
-    total = loss.kept + loss.lost.total()
-    rules = sorted(loss.lost.items(), key=lambda item: (-item[1], item[0]))[:_MAX_RULES]
+    total = loss.kept + loss.lost_text.total()
+    rules = sorted(loss.lost_text.items(), key=lambda item: (-item[1], item[0]))[:_MAX_RULES]
     by_rule = ", ".join(f"{size / total:.0%} by {rule}" for rule, size in rules if size)
     # Rules such as duplicate and bad records cannot be disabled.
     flags = "; if this is not intended, use --skip_rules or change the threshold" if rules[0][0] in SKIPPABLE else ""

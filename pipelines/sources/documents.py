@@ -5,15 +5,19 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 
+# Text that readers remove, counted like that of the rules: licenses of files, and notes about them.
+LICENSE = "license"
+NOTES = "notes"
+
 
 @dataclasses.dataclass(frozen=True)
 class Removed:
-    """What the cleaning rules found in a document.
+    """What the reader and the cleaning rules found in a document.
 
     Attributes:
         counts: number of paragraphs that each rule changed or dropped.
         dropped: (rule, snippet) of the first dropped paragraphs of each rule.
-        lost: bytes of text that each rule removed.
+        lost: bytes of text that the reader and each rule removed.
         html_tags: whether the text has HTML tags, which only warns.
         contamination: for a document that shares text with evaluation data, where; else empty.
     """
@@ -44,7 +48,7 @@ class Document:
         weight: Sampling weight: how often it is sampled per copy of the data, on average.
         sentences: The sentences of each paragraph; None before segmentation.
         id: Hexadecimal `identity` of the sentences; "" before segmentation.
-        removed: What the cleaning rules found.
+        removed: What the reader and the cleaning rules found.
     """
 
     paragraphs: list[str]

@@ -5,10 +5,11 @@ import io
 import lzma
 import os
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow
@@ -16,11 +17,20 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 
+from beambert_common.quantities import counted
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import storage_errors
-from pipelines.sources.lines import decode_line, lines_of_stream
+from pipelines.sources.frames import CODECS, FrameError, FrameReader
+from pipelines.sources.lines import Chunk, decode_line, lines_of_stream
 
-_ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2"}
+# The first bytes of compressed files, by suffix.
+_MAGIC = {
+    ".gz": (b"\x1f\x8b",),
+    ".bz2": (b"BZh",),
+    ".xz": (b"\xfd7zXZ\x00",),
+    ".zst": (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))),
+}
 _BUFFER_BYTES = 1 << 20
 # The path and the stream of the file that a thread has opened last.
 _opened = threading.local()
@@ -117,8 +127,41 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
                     f"{flag} {pattern} matches {ascii(metadata.path)[1:-1]}, a name that is not valid UTF-8; "
                     "rename the file, or give a pattern that does not match it"
                 )
-        files.update((metadata.path, metadata) for metadata in matches if metadata.size_in_bytes)
+        start = len(folder) + len(_literal_folder(relative))
+        hidden = [metadata.path for metadata in matches if _is_hidden(metadata.path[start:], relative)]
+        if hidden:
+            if len(hidden) == len(matches):
+                raise SourceError(
+                    f"{flag} {pattern} matches only hidden files, such as {hidden[0]}; name the files to read"
+                )
+            example = os.path.basename(hidden[0])  # noqa: PTH119
+            print(
+                f"{flag} {pattern}: skipped {counted(len(hidden), 'hidden file')}, such as {example}", file=sys.stderr
+            )
+        visible = (metadata for metadata in matches if metadata.path not in hidden)
+        files.update((metadata.path, metadata) for metadata in visible if metadata.size_in_bytes)
     return [files[path] for path in sorted(files)]
+
+
+def _literal_folder(pattern: str) -> str:
+    """Return the directories of a pattern before its first special character, with a slash at the end, or ""."""
+    return pattern[: _PATTERN_CHARACTERS.split(pattern, maxsplit=1)[0].rfind("/") + 1]
+
+
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches a hidden file, or one that programs write beside their data.
+
+    These are files and directories such as `.DS_Store`, `_SUCCESS` and `.part-0.crc`, as Hadoop and Spark have them,
+    unless the pattern names them (`.*` or `_*`).
+
+    Args:
+        path: Path that the pattern matches, without the directories before its first special character.
+        pattern: The pattern.
+    """
+    if not _PATTERN_CHARACTERS.search(pattern):
+        return False
+    named = {part[:1] for part in pattern.split("/")}
+    return any(part[:1] in (".", "_") and part[:1] not in named for part in path.split("/")) or path.endswith(".crc")
 
 
 def _split_local(pattern: str) -> tuple[str, str]:
@@ -318,15 +361,51 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
                 stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, mode="r"), _ARROW_CODECS[suffix])
             elif suffix == ".xz":
                 stream = lzma.LZMAFile(raw)  # noqa: SIM115 - closed with raw
+            elif suffix == ".zst":
+                stream = _Chunks(FrameReader(raw, CODECS[suffix]).chunks(0, None))
             yield io.BufferedReader(stream, buffer_bytes)
     except BeamIOError as error:
         raise SourceError(f"{path} cannot be opened ({error}); check the path and its permissions") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
-        if suffix in _ARROW_CODECS or suffix == ".xz":
-            raise SourceError(
-                f"{path} is not a complete {suffix} file ({error}); download it again or leave it out of --input"
-            ) from error
+        if suffix in _MAGIC:
+            raise not_complete(path, error) from error
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
+
+
+class _Chunks(io.RawIOBase):
+    """A stream of the bytes of chunks."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            try:
+                chunk = next(self._chunks, None)
+            except FrameError as error:
+                raise OSError(error) from error
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk[0])
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def not_complete(path: str, error: Exception) -> SourceError:
+    """Return the error of a compressed file that cannot be decompressed, or is not compressed."""
+    suffix = path[path.rfind(".") :].lower()
+    with suppress(BeamIOError, OSError), FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        if not file.read(6).startswith(_MAGIC[suffix]):
+            return SourceError(f"{path} is not compressed with {suffix}, in spite of its name; rename it")
+    return SourceError(
+        f"{path} is not a complete {suffix} file ({error}); download it again or leave it out of --input"
+    )
 
 
 @contextmanager

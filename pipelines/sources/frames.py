@@ -14,6 +14,8 @@ import zstandard
 from pipelines.sources.lines import Chunk
 
 CHUNK_BYTES = 256 << 10
+# `zstd --long=31`. A frame needs memory for its window, and at most for its text.
+_LARGEST_ZST_WINDOW = 1 << 31
 # zstandard decompresses each read at once; text compresses up to 10,000 times.
 _ZST_CHUNK_BYTES = 16 << 10
 _BZ2_OUTPUT_BYTES = 4 << 20
@@ -75,7 +77,7 @@ CODECS = {
         4,
         _SKIPPABLE,
         _ZST_CHUNK_BYTES,
-        lambda: zstandard.ZstdDecompressor().decompressobj(),
+        lambda: zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZST_WINDOW).decompressobj(),
         _zst_output,
         zstandard.ZstdError,
     ),

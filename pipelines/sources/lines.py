@@ -78,6 +78,20 @@ def lines_of_chunks(chunks: Iterable[Chunk], first: int, path: str, encoding: st
     return _numbered(_split_lines(chunks, first == 1), first, path, encoding)
 
 
+def split_at_cr(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield lines, which end with LF, split where they contain CR: the line end of old Macs and of some exports."""
+    added = 0
+    for line in lines:
+        content = line.content.rstrip(b"\r\n") if b"\r" in line.content else b""
+        if b"\r" not in content:
+            yield line._replace(number=line.number + added) if added else line
+            continue
+        for part in content.split(b"\r"):
+            yield Line(line.number + added, part + b"\n", line.in_range)
+            added += 1
+        added -= 1
+
+
 def decode_line(line: Line, path: str, encoding: str, errors: str = "strict") -> str:
     """Return a line as text, without LF or CRLF.
 

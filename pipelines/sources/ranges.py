@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
-from pipelines.errors import SourceError
-from pipelines.sources.files import open_stored
+from pipelines.sources.files import not_complete, open_stored
 from pipelines.sources.frames import CHUNK_BYTES, FrameError, FrameReader, codec_of, find_frame, plain_chunks
-from pipelines.sources.lines import Chunk, Line, RangeStart, lines_of_chunks
+from pipelines.sources.lines import Chunk, Line, RangeStart, lines_of_chunks, split_at_cr
 
 # Formats whose documents are runs of lines between blank lines.
 RUN_READERS = ("sentences", "bookcorpus")
@@ -138,10 +137,7 @@ def _open(path: str) -> Iterator[BinaryIO]:
         with open_stored(path, 2 * CHUNK_BYTES) as file:
             yield file
     except FrameError as error:
-        raise SourceError(
-            f"{path} is not a complete {path[path.rfind('.') :].lower()} file ({error}); download it again or leave it "
-            "out of --input"
-        ) from error
+        raise not_complete(path, error) from error
 
 
 def _count(
@@ -157,7 +153,7 @@ def _count(
         return lines, False, 0
     lines, has_blank, run = 0, False, 0
     # Any number other than that of the first line of the file.
-    for line in lines_of_chunks(chunks, 1 if is_file_start else 2, path, encoding):
+    for line in split_at_cr(lines_of_chunks(chunks, 1 if is_file_start else 2, path, encoding)):
         if not line.in_range:
             break
         lines += 1

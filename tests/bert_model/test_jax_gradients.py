@@ -42,9 +42,9 @@ def test_softmax_of_scores_that_overflow_float16():
     np.testing.assert_allclose(softmax(jnp.array([[1e5, 1e5, -1e5]]), jnp.zeros(())), [[0.5, 0.5, 0]])
 
 
-@pytest.mark.parametrize("mean", [0.0, 3.0, -20.0])
+@pytest.mark.parametrize("mean", [0.0, 3.0, -20.0, 300.0])
 def test_layer_normalization(mean):
-    """Compare with automatic differentiation of two passes in float64; the error grows with mean^2 / variance."""
+    """Compare with automatic differentiation of two passes in float64; also where the mean is large."""
     inputs, gamma, beta, upstream = random((4, 6, 32), (32,), (32,), (4, 6, 32))
     inputs += np.float32(mean)
     outputs, vjp = jax.vjp(lambda *values: layer_normalization(*values, 1e-12), inputs, gamma, beta)
@@ -55,14 +55,14 @@ def test_layer_normalization(mean):
         expected = [exact, *exact_vjp(jnp.asarray(upstream, jnp.float64))]
     assert all(values.dtype == np.float32 for values in actual)
     for values, wanted in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(values, wanted, atol=2e-6 * (1 + mean**2) + 2e-5)
+        np.testing.assert_allclose(values, wanted, atol=2e-5)
 
 
-def test_layer_normalization_of_a_constant_row_is_beta():
-    inputs, gamma, beta = jnp.full((2, 8), 3.3), jnp.ones(8), jnp.arange(8.0)
-    np.testing.assert_allclose(
-        layer_normalization(inputs, gamma, beta, 1e-12), np.stack([np.arange(8.0)] * 2), atol=0.3
-    )
+@pytest.mark.parametrize("value", [3.3, 12.7, -1e6, 0.0])
+def test_layer_normalization_of_a_constant_row_is_beta(value):
+    size = 768
+    inputs, gamma, beta = jnp.full((2, size), value), jnp.ones(size), jnp.arange(float(size))
+    np.testing.assert_array_equal(layer_normalization(inputs, gamma, beta, 1e-12), np.stack([beta] * 2))
     assert np.isfinite(jax.grad(lambda values: layer_normalization(values, gamma, beta, 1e-12).sum())(inputs)).all()
 
 

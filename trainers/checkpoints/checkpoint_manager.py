@@ -5,6 +5,7 @@
 written last and removed first: a checkpoint is complete if and only if its index exists.
 """
 
+import errno
 import json
 import math
 import re
@@ -142,10 +143,12 @@ def save(
             ) from error
         # An incomplete checkpoint would take space that the run's other files need.
         shutil.rmtree(unfinished, ignore_errors=True)
+        is_full = file_errors.errno_of(error) in (errno.ENOSPC, errno.EDQUOT)
+        free = f", and {_free_bytes(directory):,} are free" if is_full else ""
         raise StorageError(
             f"checkpoint {final.prefix} cannot be written ({file_errors.reason_of(error)}); it needs "
-            f"{bytes_needed(variables, vocab_size):,} bytes, and {_free_bytes(directory):,} are free; free some space "
-            f"or make the directory writable, and run the same command again: {_resume_step(directory)}"
+            f"{bytes_needed(variables, vocab_size):,} bytes{free}; {file_errors.remedy_of(error)}: "
+            f"{_resume_step(directory)}"
         ) from error
     return final
 

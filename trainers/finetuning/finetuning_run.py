@@ -366,7 +366,7 @@ class FinetuningRun:
         self, step: int, state: Mapping, start: float | None = None, *, trains: bool = True
     ) -> TrainingMonitor:
         output = self.output if self.distribution.is_chief else None
-        last = self.plan.num_train_steps or step
+        last = max(self.plan.num_train_steps, step)
         peak = peak_flops_of(self.config, self.distribution)
         best_metric = self.loop_config.best_metric
         shown = SHOWN_METRICS | {best_metric: best_metric}
@@ -381,7 +381,13 @@ class FinetuningRun:
 
     def _write_run_files(self) -> None:
         """Write the files of a run directory before the first step."""
-        plan, output = self.plan, self.output
+        output, last_step = self.output, run_manifest.last_step(self.output)
+        old = run_manifest.load(output)
+        if old is not None and last_step is not None and last_step >= self.plan.num_train_steps:
+            # No step follows, and the record must describe the steps that the checkpoint was trained for.
+            record = dataclasses.replace(old, evaluation_fingerprint=self.plan.record.evaluation_fingerprint)
+            self.plan = self.plan._replace(record=record)
+        plan = self.plan
         write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
         write_model(self.plan, None, None)
 

@@ -286,7 +286,7 @@ class PretrainingRun:
             observer.warn()
         return TrainingMonitor(
             output,
-            self.plan.stages[-1].end_step,
+            max(self.plan.stages[-1].end_step, step),
             SHOWN_METRICS,
             state,
             step=step,

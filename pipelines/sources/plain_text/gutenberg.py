@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipelines.sources.documents import Document
+from pipelines.sources.documents import LICENSE, NOTES, Document, Removed
 from pipelines.sources.files import ReadOptions
 from pipelines.sources.plain_text.chapters import is_chapter_head, split_chapters
 from pipelines.sources.plain_text.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs, split_by_indent
@@ -29,10 +29,16 @@ _SHORT_REST_LINES = 15
 _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
 # Text that only the producers of the file write, matched before the start of the book.
 _PRODUCTION = re.compile(
-    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|[\w.]@[\w-]++\.\w|html\ version
+    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|[\w.]@[\w-]++\.\w|html\ version|\b[78]\ bit\ version
     |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+# A note, and the heading of one of several paragraphs, which ends where lines are left empty.
+_NOTE_START = re.compile(
+    r"[^\w\[(]*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive director)'?s?'? notes?\b(.*)",
+    re.IGNORECASE,
+)
+_HEADING_CHARACTERS = 5
 # Text of the producers, unless it is within a paragraph of the book.
 _CREDIT = re.compile(
     r"""^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
@@ -48,11 +54,13 @@ _PRODUCED = re.compile(
 # A run of carriage returns is matched only once, from its start, to keep matching linear.
 _LINE_END = re.compile(r"(?<!\r)\r+\n|\r")
 _MAIL = re.compile(r"\w\.*+@[\w-]++\.\w")
-_NOTE = re.compile(r"(?:\d+\.\s*)?[\[(]?transcriber'?s?'? note\b", re.IGNORECASE)
+_NOTE = re.compile(r"(?:\d+\.\s*)?[\[(]?transcriber'?s?'? notes?\b", re.IGNORECASE)
 _SIGNATURE = re.compile(r"[A-Z][a-z]+ [A-Z][a-z]+$")
 _BY = re.compile(r"(?:by|von|(?:translated|edited|illustrated) by)\b.{0,60}$")
 _TITLE_PAGE_BLOCKS = 8
 _FRONT_LINES = 150
+# The license of all layouts has fewer bytes; what else is removed with it is text of the book.
+_LICENSE_BYTES = 25_000
 _NOTE_LINES = 60
 _CONTENTS = re.compile(
     r"\W*(?:table of )?contents\W*(?:of volume \w+\W*)?$|\W*inhalt(?:sverzeichnis)?\W*$", re.IGNORECASE
@@ -167,11 +175,8 @@ def split_books(lines: list[str]) -> list[list[str]]:
     return [*books, lines[first:]]
 
 
-def strip_license(lines: list[str]) -> list[str]:
-    """Return the lines of the book itself, without header, footer, credits and table of contents.
-
-    A file without known markers keeps all lines, except the blocks that mention Project Gutenberg.
-    """
+def license_bounds(lines: list[str]) -> tuple[int, int]:
+    """Return the index of the first line after the header, 0 without a header, and that of the first of the footer."""
     start = 0
     for number, line in enumerate(lines):
         # The small print may be at the end of the file, after the text.
@@ -184,6 +189,11 @@ def strip_license(lines: list[str]) -> list[str]:
                 start += 1
         elif start and (_FOOTER.match(line.lstrip()) or _END_LINE.match(line.lstrip())):
             break
+    following = [line for line in itertools.islice(lines, start, None) if line]
+    has_title = any(map(_GUTENBERG.search, lines[:_HEADER_LINES]))
+    if start and (not following or (len(following) <= _SHORT_REST_LINES and not has_title)):
+        # The end of a license that follows the book.
+        lines, start = lines[: start - 1], 0
     end = len(lines)
     for number in range(start, len(lines)):
         if _FOOTER.match(lines[number].lstrip()):
@@ -194,6 +204,15 @@ def strip_license(lines: list[str]) -> list[str]:
             if len(list(itertools.islice(rest, _SHORT_REST_LINES + 1))) <= _SHORT_REST_LINES:
                 end = number
                 break
+    return start, end
+
+
+def strip_license(lines: list[str]) -> list[str]:
+    """Return the lines of the book itself, without header, footer, credits and table of contents.
+
+    A file without known markers keeps all lines, except the blocks that mention Project Gutenberg.
+    """
+    start, end = license_bounds(lines)
     header = " ".join(" ".join(lines[:start]).split()).casefold()
     body = lines[start:end]
     if start:
@@ -242,17 +261,31 @@ def _production_lines(lines: list[str]) -> Iterator[int]:
 
 
 def _without_production_notes(lines: list[str]) -> list[str]:
-    """Remove the producers' notes among the first lines, and everything before them, such as the title page."""
-    last = max(
-        (number for number in _production_lines(lines[: _FRONT_LINES + _NOTE_LINES]) if number < _FRONT_LINES),
-        default=None,
-    )
-    if last is None:
-        return lines
-    gap = _gap_after(lines, last, _NOTE_LINES)
-    if gap is None or gap == len(lines):
-        gap = next((number for number in range(last, len(lines)) if not lines[number]), len(lines))
-    return lines[gap:]
+    """Remove the producers' notes among the first lines, and the title page before them.
+
+    A note after text of the book is left to `_without_insertions`. A note with a heading extends over empty lines, and
+    another line of the producers soon after a note belongs to it.
+    """
+    start, last_note = 0, -_NOTE_LINES - 1
+    for number in _production_lines(lines[: _FRONT_LINES + _NOTE_LINES]):
+        if number >= _FRONT_LINES:
+            break
+        if number < start:
+            continue
+        first = next((index for index in range(number, start, -1) if not lines[index - 1]), start)
+        is_in_note = number <= last_note + _NOTE_LINES
+        if not is_in_note and _contains_text(lines[start:first]):
+            break
+        end = next((index for index in range(number, len(lines)) if not lines[index]), len(lines))
+        gap = _gap_after(lines, number, _NOTE_LINES)
+        note = _NOTE_START.match(lines[number])
+        is_heading = note is not None and len(note[1]) <= _HEADING_CHARACTERS
+        if not (is_in_note or is_heading) and gap is not None and _contains_text(lines[end:gap]):
+            gap = end
+        if note:
+            last_note = number
+        start = end if gap is None or gap == len(lines) else gap
+    return lines[start:]
 
 
 def _without_title_page(lines: list[str], header: str) -> list[str]:
@@ -350,10 +383,24 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
 def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator[Document]:
     title = find_title(lines)
     body = strip_license(lines)
+    removed = _removed(lines, body)
     joiner = Joiner(body)
     chapters = split_chapters(body) if options.document_unit == "chapter" else []
     if not chapters:
-        yield Document(_paragraphs(body, joiner), title=title, source=path)
+        yield Document(_paragraphs(body, joiner), title=title, source=path, removed=removed)
     for heading, chapter in chapters:
         name = f"{title}: {heading}" if title and heading else title or heading
-        yield Document(_paragraphs(chapter, joiner), title=name, source=path)
+        yield Document(_paragraphs(chapter, joiner), title=name, source=path, removed=removed)
+        removed = Removed()
+
+
+def _removed(lines: list[str], body: list[str]) -> Removed:
+    """Return the bytes that the reader removes: the license, and notes, title page and table of contents."""
+
+    def size(part: list[str]) -> int:
+        return sum(len(line.encode()) for line in part)
+
+    start, end = license_bounds(lines)
+    text = size(lines[start:end])
+    license_bytes = min(size(lines) - text, _LICENSE_BYTES)
+    return Removed(lost={LICENSE: license_bytes, NOTES: size(lines) - license_bytes - size(body)})

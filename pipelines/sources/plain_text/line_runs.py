@@ -5,13 +5,15 @@ from collections.abc import Iterable, Iterator
 
 from pipelines.sources.documents import Document
 from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import Line, RangeStart, decode_line
+from pipelines.sources.lines import Line, RangeStart, decode_line, split_at_cr
 
 
 def read_runs(
     lines: Iterable[Line], path: str, options: ReadOptions, start: RangeStart, max_lines: float = math.inf
 ) -> Iterator[Document]:
-    """Yield the documents whose first line is in a range of a file. Several blank lines count as one.
+    """Yield the documents whose first line is in a range of a file.
+
+    Lines end with LF, CRLF or CR. Several blank lines count as one.
 
     Args:
         lines: The lines of the range and those after it.
@@ -27,7 +29,7 @@ def read_runs(
     first = 0
     # Lines of a document that starts in an earlier range.
     continued = -start.run % max_lines
-    for line in lines:
+    for line in split_at_cr(lines):
         if not line.in_range and not sentences:
             return
         text = decode_line(line, path, options.encoding)

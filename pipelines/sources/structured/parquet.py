@@ -23,7 +23,21 @@ _BATCH_ROWS = 256
 def _is_text(kind: pyarrow.DataType) -> bool:
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
-    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    return kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view())
+
+
+def _is_list(kind: pyarrow.DataType) -> bool:
+    types = pyarrow.types
+    return any(
+        is_list(kind)
+        for is_list in (
+            types.is_list,
+            types.is_large_list,
+            types.is_fixed_size_list,
+            types.is_list_view,
+            types.is_large_list_view,
+        )
+    )
 
 
 def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
@@ -66,7 +80,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
                 "all but one"
             )
     kind = schema.field(options.text_field).type if options.text_field in schema.names else pyarrow.null()
-    listed = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
+    listed = _is_list(kind)
     if not _is_text(kind.value_type if listed else kind):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise SourceError(

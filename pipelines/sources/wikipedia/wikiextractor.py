@@ -18,6 +18,10 @@ from pipelines.sources.structured import jsonl
 
 _TITLE_START = re.compile(r'\btitle="')
 
+# Some versions mark headings and list items, and put placeholders in place of code and formulas.
+_MARK = re.compile(r"(?:Section::::|BULLET::::[-*#:;]*)\s*")
+_PLACEHOLDER = re.compile(r"\b(?:codice|formula)_\d+\b")
+
 # `--json` writes these fields in this order, in some versions with "revid" between them.
 _JSON = re.compile(rb'\{"id": "?\d*"?, (?:"revid": (?:null|"?\d*"?), )?"url": "[^"]*", "title": ')
 
@@ -41,10 +45,18 @@ def read_json_lines(
             yield document
             continue
         title = html.unescape(document.title)
-        paragraphs = [html.unescape(paragraph).strip() for paragraph in document.paragraphs if paragraph.strip()]
+        paragraphs = [cleaned for cleaned in map(_clean, document.paragraphs) if cleaned]
         if paragraphs[:1] == [title]:
             del paragraphs[0]
         yield dataclasses.replace(document, paragraphs=paragraphs, title=title)
+
+
+def _clean(paragraph: str) -> str:
+    """Decode entities, and remove the marks and placeholders of WikiExtractor."""
+    text = html.unescape(paragraph).strip()
+    if "::::" in text and (mark := _MARK.match(text)):
+        text = text[mark.end() :]
+    return _PLACEHOLDER.sub("", text).strip() if "_" in text else text
 
 
 def _title(line: str) -> str:
@@ -103,8 +115,8 @@ def read_lines(
                     f"{path}, line {line.number}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
                     "set the correct --input_format"
                 )
-            paragraph = html.unescape(text).strip()
-            if paragraphs or paragraph != title:
+            paragraph = _clean(text)
+            if paragraph and (paragraphs or paragraph != title):
                 paragraphs.append(paragraph)
     if paragraphs is not None:
         yield Document(paragraphs, title=title, source=path, line=first)

@@ -46,7 +46,6 @@ _INLINE = _words(
     """
 )
 _TAG = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9]*)(?=[\s/>])([^<>]*)>")
-_BLANKS = re.compile(" *")
 _COMMENT_END = re.compile("-->")
 
 _BRACKET = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\n[ \t:*#]*(?:\{\||\|\}(?!\}(?!\})))")
@@ -102,10 +101,21 @@ def to_paragraphs(
 
 
 def _without_tags(text: str) -> str:
-    """Remove comments, tags, and the content of opaque tags; convert HTML tables to wikitext tables."""
+    """Remove comments, tags, and the content of opaque tags; convert HTML tables to wikitext tables.
+
+    A blank at the start of a line marks preformatted text only if the line of the source starts with it. Blanks that
+    begin a line because the tags before them are removed are removed too.
+    """
     if "<" not in text:
         return text
     parts: list[str] = []
+
+    def add(part: str) -> None:
+        if parts and parts[-1].endswith("\n"):
+            part = part.lstrip(" ")
+        if part:
+            parts.append(part)
+
     position = 0
     unclosed: set[str] = set()  # Tags without a further end tag, to search for it only once.
 
@@ -117,7 +127,7 @@ def _without_tags(text: str) -> str:
         return match
 
     while match := _TAG.search(text, position):
-        parts.append(text[position : match.start()])
+        add(text[position : match.start()])
         position = match.end()
         if match[2] is None:
             end = end_of("!--", position)
@@ -126,23 +136,20 @@ def _without_tags(text: str) -> str:
         name = match[2].lower()
         opening = not match[1] and not match[3].endswith("/")
         if name == "table":
-            parts.append("\n{|" if opening else "\n|}\n")
-            position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
+            add("\n{|" if opening else "\n|}\n")
         elif name in _OPAQUE or (name == "nowiki" and opening):
             end = end_of(name, position) if opening else None
             if end:
                 if name == "nowiki" or "inline" in match[3]:
-                    parts.append(text[position : end.start()].translate(_PROTECT))
+                    add(text[position : end.start()].translate(_PROTECT))
                 position = end.end()
         elif name in _BLOCKS:
-            parts.append("\n")
-            # Skip blanks after the tag: at the start of a line they would mark preformatted text.
-            position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]
+            add("\n")
         elif name == "br":
-            parts.append(" ")
+            add(" ")
         elif name not in _INLINE:
-            parts.append(match[0])
-    parts.append(text[position:])
+            add(match[0])
+    add(text[position:])
     return "".join(parts)
 
 

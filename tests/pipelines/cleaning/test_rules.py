@@ -43,6 +43,15 @@ def letters(text: str) -> str:
         ("'''Bold''' and ''italic'' text", "Bold and italic text"),
         ("== History ==", "History"),
         ("R&amp;D &#8211; x&nbsp;y", "R&D – x\xa0y"),
+        ("caf&eacute; isn&rsquo;t &ldquo;closed&rdquo; 5 &euro;", "café isn’t “closed” 5 €"),
+        ("&Auml;pfel &#x2014; &hearts; &nosuch; &copy 2020 a&lt=b", "Äpfel — ♥ &nosuch; &copy 2020 a&lt=b"),
+        ('one<img src="a.png" alt="x"> <section class=a>two</section> <button>three</button>', "one   two   three "),
+        ("<article><header>A</header><figure>B</figure></article><ins>c</ins>", "  A  B  c"),
+        ('<label for="a">b</label> <time datetime="2020">May</time>', " b   May "),
+        (
+            "#include <map> and List<object> and <title> of <data>",
+            "#include <map> and List<object> and <title> of <data>",
+        ),
         ("born {{birth date|1950|{{nested}}}} in", "born  in"),
         ("#if: |&rft.au={{urlencode:}}{{#if:|", ""),
         ('height:13.0em; margin-left:0em; width:0.72em; ">', ""),
@@ -56,6 +65,15 @@ def letters(text: str) -> str:
 )
 def test_residual_markup(dirty, clean):
     assert remove_residual_markup(dirty) == clean
+
+
+@pytest.mark.parametrize("blank", [" ", "\xa0", "\t", "  ", " \u2009", "\u3000"], ids=ascii)
+def test_rules_see_normalized_whitespace(blank):
+    text = "ASCII ( ), abbreviated (; from A) was [citation needed] here."
+    counts = Counter()
+    (cleaned,) = clean_paragraphs([text.replace(" ", blank)], DEFAULT, counts)
+    assert cleaned == "ASCII, abbreviated (from A) was here."
+    assert counts[rules.WHITESPACE] == 1
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,30 @@ def test_the_remedy_names_only_rules_that_can_be_skipped():
     ]
     counts["inputs"]["a"]["bytes_lost"] = {"residual_markup": 90}
     assert "; see d/rejected/; if this is not intended, use --skip_rules" in loss_warnings(counts, "d/rejected/")[0]
+
+
+def test_text_that_a_reader_removes_is_counted_and_a_license_does_not_warn(tmp_path, capsys):
+    start, end = (
+        "*** START OF THIS PROJECT GUTENBERG EBOOK A TALE ***",
+        "*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***",
+    )
+    title, prose = "The Project Gutenberg EBook of A Tale, by Nobody", _prose(1, 200)
+    license_text = "\n\n".join(["Small print."] * 1500)
+    (tmp_path / "short.txt").write_text(
+        "\n\n".join([title, start, "Produced by Somebody", "\n\n" + prose, end, license_text])
+    )
+    # A start line in the middle of the book, as after a wrong concatenation.
+    (tmp_path / "cut.txt").write_text(
+        "\n\n".join([title, *[_prose(seed, 200) for seed in range(2, 8)], start, _prose(9, 200), end])
+    )
+    paths = [str(tmp_path / name) for name in ("short.txt", "cut.txt")]
+    assert beambert.main(["corpus", "--input", *paths, "--output", str(tmp_path / "data"), *_OPTIONS]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "cleaning removed" in line]
+    assert f"--input {paths[1]}: cleaning removed 8" in line
+    assert "% by notes; see rejected/" in line
+    short, cut = (
+        json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["inputs"][path]["bytes_lost"]
+        for path in paths
+    )
+    assert short == {"license": len(title + start + end) + 12 * 1500, "notes": len("Produced by Somebody")}
+    assert cut["license"] == 25_000

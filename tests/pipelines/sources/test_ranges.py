@@ -239,13 +239,15 @@ def test_ranges_have_the_documents_of_the_file_in_many_examples(folder, name, da
 
 def plain_reference(content: bytes, max_lines: int) -> list[tuple[int, list[str]]]:
     """Return (line number, lines) of the documents between blank lines, from the text as one string."""
-    lines = content.decode("utf-8").removeprefix("\ufeff").split("\n")
+    text = content.decode("utf-8").removeprefix("\ufeff")
+    # Before LF, CR is a part of the line end; elsewhere it is one itself.
+    lines = [part for line in text.split("\n") for part in line.rstrip("\r").split("\r")]
     documents = []
     for is_blank, run in itertools.groupby(enumerate(lines, start=1), lambda pair: not pair[1].strip()):
         run = list(run)
         for start in range(0, 0 if is_blank else len(run), max_lines):
             part = run[start : start + max_lines]
-            documents.append((part[0][0], [line.rstrip("\r") for _, line in part]))
+            documents.append((part[0][0], [line for _, line in part]))
     return documents
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+import zstandard
 
 from pipelines.sources import FORMATS, ReadOptions, SourceError, read_file, recognize_format
 from pipelines.sources.files import match_files
@@ -28,6 +29,18 @@ def test_sentences_are_grouped_by_empty_lines(tmp_path):
     documents = read(tmp_path / "a.txt", b"\n\nOne.\nTwo.\n \n\t\n\nThree.\r\n\r\nFour.", input_format="sentences")
     assert [document.paragraphs for document in documents] == [["One.", "Two."], ["Three."], ["Four."]]
     assert all(document.segmented for document in documents)
+
+
+@pytest.mark.parametrize("name", ["sentences", "bookcorpus"])
+def test_lines_of_sentences_may_end_with_cr(tmp_path, name):
+    for content in (b"One.\rTwo.\r\rThree.\r", b"One.\rTwo.\n\rThree.", b"One.\r\r\nTwo.\r\r\n\r\nThree."):
+        documents = read(tmp_path / "a.txt", content, input_format=name)
+        assert [document.paragraphs for document in documents] == [["One.", "Two."], ["Three."]], content
+    assert [document.line for document in read(tmp_path / "a.txt", b"One.\r\rTwo.\n\nThree.", input_format=name)] == [
+        1,
+        3,
+        5,
+    ]
 
 
 def test_text_joins_wrapped_lines_between_empty_ones(tmp_path):
@@ -87,6 +100,23 @@ As far as it"""
         ("Empty", []),
         ("Cut short", ["As far as it"]),
     ]
+
+
+def test_marks_and_placeholders_of_wikiextractor_are_removed(tmp_path):
+    lines = [
+        "Section::::Early life.",
+        "BULLET::::- An item.",
+        "BULLET::::1. One.",
+        "The function codice_2 is fast.",
+        "formula_10",
+    ]
+    content = "\n".join(['<doc id="1" url="u" title="A">', "A", "", *lines, "</doc>"]).encode()
+    (document,) = read(tmp_path / "wiki_00", content)
+    article = {"id": "12", "revid": "7", "url": "u", "title": "A", "text": "\n".join(lines)}
+    (from_json,) = read(tmp_path / "wiki_01", json.dumps(article).encode())
+    assert (
+        document.paragraphs == ["Early life.", "An item.", "1. One.", "The function  is fast."] == from_json.paragraphs
+    )
 
 
 def test_wikiextractor_json(tmp_path):
@@ -222,7 +252,7 @@ def test_compressed_files_and_damaged_ones(tmp_path, suffix):
     assert len(twice) == 2
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF
-    broken = [whole[: len(whole) // 2], whole[:-5], b"not compressed at all, but long enough"]
+    broken = [whole[: len(whole) // 2], whole[:-5]]
     if suffix != ".zst":  # pyarrow writes zstd without the checksum that would reveal a changed byte
         broken.append(bytes(damaged))
     for content in broken:
@@ -271,6 +301,60 @@ def test_characters_that_may_get_another_meaning_in_a_set_match_without_a_warnin
 def test_files_with_a_backslash_in_the_name_match(tmp_path):
     (tmp_path / "a\\b.txt").write_text("text")
     assert [file.path for file in match_files([f"{tmp_path}/*.txt"])] == [f"{tmp_path}/a\\b.txt"]
+
+
+@pytest.mark.parametrize("window", [27, 28, 31])
+def test_zstandard_windows_of_any_size(tmp_path, window):
+    parameters = zstandard.ZstdCompressionParameters(window_log=window, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    content = compressor.compress(b"One.\n\nTwo.\n") + compressor.flush()
+    assert zstandard.get_frame_parameters(content).window_size == 1 << window
+    for name in ("sentences", "text"):
+        documents = read(tmp_path / "a.txt.zst", content, input_format=name)
+        assert [paragraph for document in documents for paragraph in document.paragraphs] == ["One.", "Two."]
+    with pytest.raises(SourceError, match=r"a.txt.zst is not a complete .zst file"):
+        read(tmp_path / "a.txt.zst", content[:-5], input_format="text")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+@pytest.mark.parametrize("name", ["sentences", "text"])
+def test_a_file_that_is_not_compressed_is_told_from_an_incomplete_one(tmp_path, suffix, name):
+    with pytest.raises(
+        SourceError, match=rf"a{suffix} is not compressed with {suffix}, in spite of its name; rename it"
+    ):
+        read(tmp_path / f"a{suffix}", b"One.\n\nTwo.\n" * 20, input_format=name)
+
+
+@pytest.mark.parametrize("pattern", ["*", "**", "in/*", "i?/**"])
+def test_hidden_files_are_skipped_and_said_once(tmp_path, capsys, monkeypatch, pattern):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "_SUCCESS", ".a.txt.crc", ".DS_Store", "b.txt.crc", ".git/config", "_temporary/0/c.txt"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("x")
+        if "/" not in name:
+            (tmp_path / name).write_text("x")
+    found = [file.path for file in match_files([pattern], absolute_paths=False)]
+    assert found == {"*": ["a.txt"], "**": ["a.txt", "in/a.txt"]}.get(pattern, ["in/a.txt"])
+    said = capsys.readouterr().err
+    assert said.startswith(f"--input {pattern}: skipped ")
+    assert said.count("\n") == 1
+
+
+def test_hidden_files_are_read_if_the_pattern_names_them(tmp_path, capsys):
+    (tmp_path / ".hidden").mkdir()
+    for name in (".hidden/a.txt", "_b.txt", ".c.txt"):
+        (tmp_path / name).write_text("x")
+    for pattern, name in (
+        (".hidden/*", ".hidden/a.txt"),
+        ("_*", "_b.txt"),
+        (".*.txt", ".c.txt"),
+        (".c.txt", ".c.txt"),
+        (".*/*", ".hidden/a.txt"),
+    ):
+        assert [file.path for file in match_files([f"{tmp_path}/{pattern}"])] == [f"{tmp_path}/{name}"]
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SourceError, match="matches only hidden files, such as "):
+        match_files([f"{tmp_path}/*.txt"])
 
 
 @pytest.fixture

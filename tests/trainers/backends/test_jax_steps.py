@@ -172,10 +172,10 @@ def assert_parity(jax, tensorflow):
         elif not key.endswith(("adam_m", "adam_v")):
             difference = np.abs(jax[key] - value)
             # The gradients of some biases are 0 in theory and noise in both backends. These are the biases of keys, and
-            # those that add the same value to the scores of all choices or positions. The bound is 1/200 of the maximum
-            # change of 20 steps.
+            # those that add the same value to the scores of all choices or positions. The noise depends on the
+            # instructions of the CPU (1.1e-4 with AVX-512); the bound is 1/100 of the maximum change of 20 steps.
             if f"{key}/adam_v" in tensorflow and tensorflow[f"{key}/adam_v"].max() < 1e-12:
-                assert difference.max() < 1e-4, key
+                assert difference.max() < 2e-4, key
             else:
                 assert np.linalg.norm(difference) / np.linalg.norm(value) < 1e-5, key
     assert jax["metric/loss"][1] == 20

@@ -123,6 +123,14 @@ def test_output_of_another_run_is_refused(finetune, rte, initial, tmp_path, caps
     # Omitted flags keep their recorded values, so this is the same run, which is complete.
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
     assert "is already trained to step 12; raise --num_train_epochs to continue" in capsys.readouterr().out
+    # With other options no step follows, and the record stays that of the steps.
+    record = (output / "run.json").read_bytes()
+    shorter = [*given[:3], "--num_train_epochs", "1", "--learning_rate", "0.5", "--do_eval"]
+    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *shorter]) == 0
+    said = capsys.readouterr()
+    assert "is already trained to step 12" in said.out
+    assert "step 12/12" in said.out + said.err
+    assert (output / "run.json").read_bytes() == record
     pretraining = write_model(tmp_path / "converted")
     assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
     assert "contains a converted model (beambert.json)" in capsys.readouterr().err

@@ -97,6 +97,13 @@ def test_finished_run_is_evaluated_and_a_longer_one_resumes(tmp_path, options, c
     assert pretrain.run(options()) == 0
     assert "already trained to step 6" in capsys.readouterr().out
     assert (tmp_path / "output" / "eval_results.txt").exists()
+    # With fewer steps no step follows, and the record stays that of the steps.
+    record = (tmp_path / "output/run.json").read_bytes()
+    assert pretrain.run(options("--num_train_steps", "3", "--learning_rate", "0.5")) == 0
+    said = capsys.readouterr()
+    assert "already trained to step 6" in said.out
+    assert "step 6/6" in said.out + said.err
+    assert (tmp_path / "output/run.json").read_bytes() == record
     assert pretrain.run(options("--num_train_steps", "8")) == 0
     said = capsys.readouterr().out
     assert "from step 6 of 8" in said

@@ -211,6 +211,14 @@ VERSE = ["Tiger, tiger, burning bright\nIn the forests of the night,\nCould fram
         ([], [*PROSE[:9], "People who read e-books on trains are often as happy as we were then.", *PROSE]),
         (["Produced by Somebody and the Online Distributed\nProofreading Team"], PROSE),
         (["[This e-text was prepared by Somebody.]"], PROSE),
+        # A note after text is removed alone, and text that mentions its words is text.
+        ([], [*PROSE[:8], "[Transcriber's Note: A line is missing here.]\n", *PROSE]),
+        ([], [*PROSE[:30], "TRANSCRIBER'S NOTE: The spelling is kept."]),
+        ([], [*PROSE[:3], "The html version of the story was longer\nthan this one is, as we said.", *PROSE]),
+        (["Produced by Somebody", "A TALE", "[Transcriber's note: As printed.]"], PROSE),
+        # Only a note with a heading extends over empty lines.
+        (["Transcriber's note: As printed."], [*PROSE[:5], "\n\nTWO", *PROSE]),
+        (["Transcriber's Notes\n\nThe spelling is that of the book.\n\nSo is the grammar of all of it."], PROSE),
         (["    A note of the file,\n    which nobody@example.org wrote,\n    and which is indented"], PROSE),
         # A word of a sentence is not the heading of a table of contents.
         ([], [*PROSE[:2], "My uncle asked us to open the box, and to let him see all of its\ncontents.", *SHORT]),
@@ -226,7 +234,40 @@ VERSE = ["Tiger, tiger, burning bright\nIn the forests of the night,\nCould fram
 def test_what_the_producers_wrote_is_removed_and_nothing_else(tmp_path, removed, kept):
     path = tmp_path / "a.txt"
     path.write_text(HEADER + "\n\n".join([*removed, "\n" * bool(removed) + kept[0], *kept[1:]]) + FOOTER)
-    assert read_book(path)[0].paragraphs == [" ".join(paragraph.split()) for paragraph in kept]
+    is_note = re.compile(r"\[?transcriber's note", re.IGNORECASE)
+    expected = [" ".join(paragraph.split()) for paragraph in kept if not is_note.match(paragraph)]
+    (book,) = read_book(path)
+    assert book.paragraphs == expected
+    # What is removed is counted.
+    assert book.removed.lost["license"] > 0
+    assert (book.removed.lost["notes"] > 0) == bool(removed or len(expected) < len(kept))
+
+
+@pytest.mark.parametrize("begins", ["", '***START**THE SMALL PRINT!**START***\nWhy is this "Small Print!" here?\n\n'])
+@pytest.mark.parametrize("rest", ["", "\n\nscanned in 1993\nend of file"])
+def test_a_license_after_the_book(tmp_path, begins, rest):
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "\n\n".join([*PROSE, f"{begins}*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*{rest}\n"])
+    )
+    (book,) = read_book(path, input_format="gutenberg")
+    assert book.paragraphs == [" ".join(paragraph.split()) for paragraph in PROSE]
+    assert book.removed.lost["notes"] == 0
+
+
+def test_a_poem_after_a_long_header_is_kept(tmp_path):
+    path = tmp_path / "a.txt"
+    header = "The Project Gutenberg Etext of A Poem\n\n" + "This is a line of the license.\n" * 200
+    path.write_text(f"{header}*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n\n\n{VERSE[0]}\n")
+    assert read_book(path)[0].paragraphs == [VERSE[0].replace("\n", " ")]
+
+
+def test_text_that_is_taken_for_a_license_is_counted(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(HEADER.replace("\n\n***", "\n\n" + "\n\n".join(PROSE * 10) + "\n\n***") + PROSE[0] + FOOTER)
+    (book,) = read_book(path)
+    assert book.removed.lost["license"] == 25_000
+    assert book.removed.lost["notes"] > 10 * len(PROSE[0])
 
 
 def test_all_lines_of_an_indented_note_are_removed(tmp_path):

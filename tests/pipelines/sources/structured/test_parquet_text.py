@@ -21,6 +21,36 @@ def _write(path, columns):
     return str(path)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pyarrow.string(),
+        pyarrow.large_string(),
+        pyarrow.string_view(),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+        pyarrow.list_(pyarrow.string_view()),
+        pyarrow.large_list(pyarrow.large_string()),
+        pyarrow.list_(pyarrow.string(), 1),
+        pyarrow.list_view(pyarrow.string()),
+    ],
+    ids=str,
+)
+def test_every_type_of_text(tmp_path, kind):
+    is_list = "list" in str(kind)
+    values = [["One."], ["Two."]] if is_list else ["One.", "Two."]
+    table = pyarrow.table(
+        {"text": pyarrow.array(values, kind), "title": pyarrow.array(["A", "B"], pyarrow.string_view())}
+    )
+    try:
+        pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    except pyarrow.ArrowNotImplementedError:
+        pytest.skip(f"pyarrow cannot write {kind}")
+    documents = list(read_file(str(tmp_path / "a.parquet"), ReadOptions()))
+    assert [document.paragraphs for document in documents] == [["One."], ["Two."]]
+    assert [document.title for document in documents] == ["A", "B"]
+    assert all(document.segmented == is_list for document in documents)
+
+
 def test_text_that_is_not_utf8_stops_the_job_with_its_row(tmp_path):
     path = _write(tmp_path / "a.parquet", {"text": TEXTS})
     with pytest.raises(SourceError) as error:

@@ -196,6 +196,22 @@ Then <table><tr><td>cell</td></tr></table> rest.
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "<blockquote>Q.</blockquote><ref>x</ref> ", "<ref>x</ref> ", "<!-- c --> ", "<br /> ", "<br><br> ",
+        "<nowiki/> ", "<div></div> <ref name=a/>  ", "<span> ", "</div><!-- c --><span> ", "{|\n|a\n|} ",
+        "<table><tr><td>a</table><ref>x</ref> ", "[[File:a.png|b]] ", "{{none}} ", "__NOTOC__ ",
+    ],
+)  # fmt: skip
+def test_a_blank_after_removed_markup_does_not_begin_preformatted_text(before):
+    text = "The council answered in May."
+    for wikitext in (before + text, f"A.\n{before}{text}", f"A.\n\n{before}{text}\n\nB."):
+        assert text in " ".join(to_paragraphs(wikitext))
+    # A blank at the start of the line of the source does.
+    assert to_paragraphs(f"A.\n <ref>x</ref>{text}\nB.") == ["A.", "B."]
+
+
 def test_a_table_or_template_that_never_closes_costs_its_section_only():
     assert to_paragraphs("Lead.\n{| a\n| cell\n== Next ==\nText.") == ["Lead.", "Text."]
     assert "Text." in to_paragraphs("Lead.\n{{Infobox\n| a = b\n== Next ==\nText.")
