@@ -71,8 +71,8 @@ _QUOTE_SIZES = (2, 3, 5)
 _MOST_HEADING_MARKS = 6
 # Without the semicolon, which browsers do not require, "&copy" may be part of an address.
 _ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
-_EMPTY_PARENTHESES = re.compile(r"[^\S\n]\((?:\s*+[,;:])?\s*+\)")
-_EMPTY_FIRST_ITEM = re.compile(r"([^\S\n]\()\s*[,;]\s*")
+_EMPTY_PARENTHESES = re.compile(r" \((?:\s*+[,;:])?\s*+\)")
+_EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
 
 
 def _cut_comments(text: str) -> str:
@@ -231,7 +231,7 @@ def remove_residual_markup(text: str) -> str:
     if text.startswith("=="):
         text = _without_heading_marks(text)
     if "&" in text:
-        text = unescape_entities(text)
-    if "(" in text:
-        text = _EMPTY_FIRST_ITEM.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
+        text = unescape_entities(text).replace("\xa0(", " (")
+    if " (" in text:
+        text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
     return text

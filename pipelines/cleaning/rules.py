@@ -217,7 +217,9 @@ _BLANKS = re.compile(r"[^\S\n]+")
 
 def fold_blanks(paragraph: str) -> str:
     """Replace every run of whitespace within a line by one space; the later rules look for single spaces."""
-    return paragraph if paragraph.isprintable() and "  " not in paragraph else _BLANKS.sub(" ", paragraph)
+    if "  " not in paragraph and paragraph.isprintable():
+        return paragraph
+    return _BLANKS.sub(" ", paragraph)
 
 
 # Whitespace is first normalized within lines, since some markup depends on lines, and completely after its removal.
@@ -267,11 +269,13 @@ def clean_paragraphs(
     kept = []
     for paragraph in paragraphs:
         text = paragraph
-        applied = set()
+        is_folded = False
         for name, rule in rules:
             changed = rule(text)
             if changed != text:
-                applied.add(name)
+                # Whitespace is folded twice, and a paragraph counts once.
+                counts[name] += not (is_folded and name == WHITESPACE)
+                is_folded = is_folded or name == WHITESPACE
                 if lost is not None and name not in _LOSSLESS:
                     # The difference in length between an entity and its character is not a loss.
                     plain = unescape_entities(text) if name == RESIDUAL_MARKUP and "&" in text else text
@@ -283,7 +287,6 @@ def clean_paragraphs(
                     text = changed
                     break
                 text = changed
-        counts.update(applied)
         if text:
             kept.append(text)
     return kept

@@ -45,6 +45,7 @@ def letters(text: str) -> str:
         ("R&amp;D &#8211; x&nbsp;y", "R&D – x\xa0y"),
         ("caf&eacute; isn&rsquo;t &ldquo;closed&rdquo; 5 &euro;", "café isn’t “closed” 5 €"),
         ("&Auml;pfel &#x2014; &hearts; &nosuch; &copy 2020 a&lt=b", "Äpfel — ♥ &nosuch; &copy 2020 a&lt=b"),
+        ("Aristotle&nbsp;(; Greek) was&nbsp;( ) here", "Aristotle (Greek) was here"),
         ('one<img src="a.png" alt="x"> <section class=a>two</section> <button>three</button>', "one   two   three "),
         ("<article><header>A</header><figure>B</figure></article><ins>c</ins>", "  A  B  c"),
         ('<label for="a">b</label> <time datetime="2020">May</time>', " b   May "),

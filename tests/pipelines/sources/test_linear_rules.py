@@ -19,7 +19,7 @@ from pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
 QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
 HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
 TEMPLATE = re.compile(r"\{\{[^{}]{0,1000}\}\}")
-EMPTY_PARENTHESES = re.compile(r"[^\S\n]\(\s*[,;:]?\s*\)")
+EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
 PRODUCTION = re.compile(
     gutenberg._PRODUCTION.pattern.replace(r"|[\w.]@[\w-]++\.\w|", r"|[\w.]+@[\w-]+\.\w|").replace(
         r"^\W*(?:trans", r"^\s*\W*(?:trans"
