@@ -1,6 +1,7 @@
 """Test mistakes on the command line: each error is one line with a remedy."""
 
 import argparse
+import ast
 import re
 
 import pytest
@@ -14,6 +15,7 @@ from tests.test_beambert import run
 
 DESTINATIONS = [name for name in beambert.COMMANDS if " " in name]
 PATHS = ("DIR", "DST", "FILE", "GLOB", "NAME|FILE.json", "PATH", "SHARD", "SRC")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 TPU = ("--project", "p", "--zone", "us-west4-a", "--accelerator_type", "v5litepod-8", "--dry_run")
 PRETRAIN = ("pretrain", "--data", "gs://b/data", "--output", "gs://b/run")
 
@@ -139,6 +141,51 @@ def test_the_default_in_the_help_is_the_default():
                 assert float(stated[1].replace(",", "")) == action.default, (name, action.option_strings)
                 compared += 1
     assert compared > 25
+
+
+# Flags of `pretrain` and `build` in modules of the trainers that `finetune` uses too, in messages that it cannot print.
+NOT_OF_FINETUNE = {
+    "data/mask_rate_schedule.py": {"--mask_rate_schedule", "--masking", "--max_predictions_per_seq"},
+    "data/shard_reader.py": {"--on_corrupt_record"},
+    "data/tf_dataset.py": {"--format"},
+    "metrics/diagnosis.py": {
+        "--drop_near_duplicates",
+        "--drop_repeated_paragraphs",
+        "--no_next_sentence",
+        "--num_train_steps",
+        "--num_warmup_steps",
+        "--vocab_size",
+    },
+    "optimization/schedule.py": {"--batch_ramp", "--data", "--schedule"},
+    "training/process_agreement.py": {"--max_train_time", "--num_train_steps"},
+    # Printed only for a run without a task.
+    "training/run_manifest.py": {"--batch_ramp"},
+}
+ONLY_OTHERS = ("commands", "config", "evaluation", "inference", "pretraining")
+
+
+def test_messages_of_finetune_name_flags_of_finetune():
+    known = {flag for name in ("finetune", "tune") for action in beambert.make_parser(name)[0]._actions
+             for flag in action.option_strings}  # fmt: skip
+    found = {}
+    for path in sorted((ROOT / "trainers").rglob("*.py")):
+        name = str(path.relative_to(ROOT / "trainers"))
+        if name.split("/")[0] in ONLY_OTHERS or "_flags" in name or name.startswith("run_report/task_style"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        documentation = {
+            ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, DOCUMENTED)
+        }
+        # A flag that an f-string completes ends in an underscore.
+        flags = {
+            flag for text in texts - documentation for flag in re.findall(r"(?<![\w-])--[a-z][a-z_]*[a-z]\b(?!_)", text)
+        }
+        if others := flags - known:
+            found[name] = others - {"--xla_gpu_deterministic_ops", "--fine", "--average", "--dev_share"}
+    assert {name: flags for name, flags in found.items() if flags} == NOT_OF_FINETUNE
 
 
 def path_flags() -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.errors import TrainingError
 from trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
 from trainers.inference.model_loading import check_model, load_model
-from trainers.inference.predictor import WORDS_AT, Answer, Predictor
+from trainers.inference.predictor import THRESHOLD, WORDS_AT, Answer, Predictor
 from trainers.inference.spans import max_query_length
 from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from trainers.monitoring.training_progress import warn
@@ -51,6 +51,7 @@ class PredictConfig(ModelConfig):
     json: bool = False
     question: str | None = None
     null_score_diff_threshold: float | None = None
+    threshold: float | None = None
     words_at: str | None = None
     top_k: int = 5
     task: str | None = None
@@ -103,6 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="Predict no answer if null_score - score exceeds X, for models trained with unanswerable questions "
         "(default: always answer)",
+    )
+    group.add_argument(
+        "--threshold",
+        type=number(0.0, 1.0, most_too=True),
+        metavar="P",
+        help=f"Lowest probability of the labels of a multi-label model to print; 0 prints all (default: {THRESHOLD})",
     )
     group.add_argument(
         "--words_at",
@@ -163,6 +170,7 @@ def run(config: PredictConfig) -> int:
         top_k=config.top_k,
         question=config.question,
         null_score_diff_threshold=config.null_score_diff_threshold,
+        threshold=config.threshold,
         words_at=config.words_at,
     )
     try:

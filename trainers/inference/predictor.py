@@ -22,8 +22,8 @@ from trainers.metrics.task_metrics import sigmoid, softmax
 
 Answer = dict[str, Any]
 WORDS_AT = ("punctuation", "whitespace")
-# Probability threshold of the labels of a multi-label model.
-_LIKELY = 0.5
+# Threshold of the labels of a multi-label model.
+THRESHOLD = 0.5
 
 
 class Predictor:
@@ -37,6 +37,7 @@ class Predictor:
         question: question about every text, for a span model; None where each text has its own.
         null_score_diff_threshold: predict no answer where null_score - score exceeds this threshold; None to always
             predict an answer.
+        threshold: probability above which a multi-label model predicts a label, or equal to it; None for `THRESHOLD`.
         words_at: word boundaries of a token classifier: "punctuation", as in the tokenizer, or "whitespace" for
             pre-tokenized texts.
 
@@ -58,6 +59,7 @@ class Predictor:
         top_k: int = 5,
         question: str | None = None,
         null_score_diff_threshold: float | None = None,
+        threshold: float | None = None,
         words_at: str | None = None,
     ) -> None:
         from trainers.inference.forward import TextForward
@@ -77,11 +79,17 @@ class Predictor:
                     f"{flag} is a flag for {tasks[0]} models, and {inference_model.path} is a "
                     f"{inference_model.task} model: omit it"
                 )
+        if threshold is not None and not inference_model.multi_label:
+            raise TrainingError(
+                f"--threshold is a flag for models with several labels per text, and {inference_model.path} has one: "
+                "omit it"
+            )
         for flag, number in (("--batch_size", batch_size), ("--top_k", top_k)):
             if number is not None and number < 1:
                 raise TrainingError(f"invalid {flag} {number}: must be at least 1")
         self.inference_model, self.batch_size, self.top_k, self.question = inference_model, batch_size, top_k, question
         self.max_seq_length = text_length(inference_model, max_seq_length)
+        self.threshold = THRESHOLD if threshold is None else threshold
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
         self.tokenizer = inference_model.tokenizer()
         self.cut = self.doubtful = 0
@@ -183,7 +191,7 @@ class Predictor:
         answers = []
         for pair, probabilities in zip(pairs, activation(np.stack(logits)), strict=True):  # [n]
             order = np.argsort(-probabilities, kind="stable").tolist()
-            likely = [i for i in order if probabilities[i] > _LIKELY]
+            likely = [i for i in order if probabilities[i] >= self.threshold]
             shown = likely if self.inference_model.multi_label else order[: self.top_k]
             labels = [
                 {"label": self.inference_model.labels[i], "probability": _rounded(probabilities[i])} for i in shown

@@ -111,8 +111,8 @@ def check_batch_sizes(stages: Sequence[Stage], replicas: int, gradient_accumulat
         if size % parts:
             raise TrainingError(
                 f"invalid batch size {size}: must be a multiple of {parts}, {replicas} replicas times "
-                f"{gradient_accumulation_steps} gradient accumulation steps (see --train_batch_size, --schedule, "
-                "--batch_ramp)"
+                f"{gradient_accumulation_steps} gradient accumulation steps; change it, or "
+                "--gradient_accumulation_steps"
             )
 
 

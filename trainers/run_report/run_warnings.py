@@ -40,7 +40,7 @@ def warnings_of(
     if skipped:
         warnings.append(
             f"{skipped:,} of {last['step']:,} steps were skipped because the loss or gradient was not finite. If there "
-            "are more than a few, train again with a lower --learning_rate or more --num_warmup_steps."
+            "are more than a few, train again with a lower --learning_rate or a longer warm-up."
         )
     corrupt = max((line.get("corrupt_records") or 0 for line in train), default=0)
     if corrupt:

@@ -294,6 +294,6 @@ def _not_finite(step: int, checkpoint_directory: Path) -> DivergenceError:
     saved = checkpoint_manager.checkpoints(checkpoint_directory)
     last = f"the last checkpoint is {saved[-1].prefix}" if saved else "no checkpoint was saved"
     return DivergenceError(
-        f"loss or gradient is not finite at step {step}; {last}; train again with a lower --learning_rate or more "
-        "--num_warmup_steps"
+        f"loss or gradient is not finite at step {step}; {last}; train again with a lower --learning_rate or a longer "
+        "warm-up"
     )

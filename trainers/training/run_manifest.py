@@ -276,9 +276,10 @@ def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[s
             return [f"the data at step {first} ({_short(data[0])} before, {_short(data[1])} now)"], ""
         if there.batch_size != here.batch_size:
             ramp = ",".join(f"{stage.batch_size}:{stage.end_step}" for stage in before)
+            remedy = f", or --batch_ramp {ramp} to change the batch size only from this step on"
             return (
                 [f"the batch size at step {first} ({there.batch_size} before, {here.batch_size} now)"],
-                f", or --batch_ramp {ramp} to change the batch size only from this step on",
+                "" if new.options.get("task") else remedy,
             )
     return [], ""
 

@@ -87,6 +87,11 @@ def test_multi_label_classification(predictor):
         close([entry["probability"] for entry in answer["labels"]], sorted(likely.values(), reverse=True))
         sizes.add(len(likely))
     assert len(sizes) > 1
+    for threshold, least in ((0.0, len(LABELS)), (1.0, 0)):
+        found = answers(predictor(MULTI_LABEL, threshold=threshold), SINGLE)
+        assert {len(answer["labels"]) for answer in found} == {least}
+    with pytest.raises(TrainingError, match="--threshold is a flag for models with several labels per text"):
+        predictor("classification", threshold=0.3)
 
 
 def test_choices(predictor):

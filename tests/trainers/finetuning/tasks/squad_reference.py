@@ -56,7 +56,8 @@ def answer_in_pieces(words, of_character, starts, pieces, answer, tokenize):
     if not words:
         return None
     first, last = of_character[start], of_character[start + len(text) - 1]
-    if " ".join(text.split()) not in " ".join(words[first : last + 1]):
+    # Unlike the released code, white space within a word of the context is that of the answer.
+    if " ".join(text.split()) not in " ".join(" ".join(words[first : last + 1]).split()):
         return None
     first, last = first % len(words), last % len(words)
     begin, end = starts[first], starts[last + 1] - 1

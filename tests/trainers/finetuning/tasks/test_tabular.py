@@ -192,12 +192,34 @@ def test_json_truth_values_are_classes(tmp_path):
 def test_columns_and_separator_by_flag(tmp_path):
     write(
         tmp_path / "train.csv",
-        [{"review": "a", "reply": "b", "tags": "x| y |x"}, {"review": "c", "reply": "d", "tags": ""}],
+        [{"review": "a", "reply": "b", "tags": "x| y "}, {"review": "c", "reply": "d", "tags": ""}],
     )
     flags = ["--text_column", "review", "--text_pair_column", "reply", "--label_column", "tags"]
     flags += ["--problem", "multi_label", "--label_separator", "|"]
     task = tabular.open_task(options(tmp_path, *flags), (TRAIN,), None)
     assert [(e.text, e.text_pair, e.label) for e in task.examples[TRAIN]] == [("a", "b", ("x", "y")), ("c", "d", ())]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), (False, True), ("0", "1")], ids=str)
+def test_multi_hot_labels_are_positions(tmp_path, suffix, values):
+    rows = [[0, 1, 1], [0, 0, 0], [1, 0, 1], [1, 1, 1]]
+    labels = [[values[bit] for bit in row] for row in rows]
+    for form in [list] if suffix in ("jsonl", "parquet") else [lambda row: ",".join(map(str, row)), str]:
+        if form is str and suffix in ("csv", "tsv") and isinstance(values[0], bool | str):
+            continue
+        write(tmp_path / f"train.{suffix}", [{"text": "t", "label": form(row)} for row in labels])
+        write(tmp_path / f"dev.{suffix}", [{"text": "t", "label": form(row)} for row in labels[1:2]])
+        task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TRAIN, DEV), None)
+        assert task.labels == ("0", "1", "2")
+        assert [example.label for example in task.examples[TRAIN]] == [("1", "2"), (), ("0", "2"), ("0", "1", "2")]
+        assert [example.label for example in task.examples[DEV]] == [()]
+
+
+def test_lists_of_other_values_or_lengths_are_names(tmp_path):
+    write(tmp_path / "train.jsonl", [{"text": "t", "label": labels} for labels in ([0, 1], [1], [0, 2], [])])
+    task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TRAIN,), None)
+    assert [example.label for example in task.examples[TRAIN]] == [("0", "1"), ("1",), ("0", "2"), ()]
 
 
 def test_classes_and_their_order_are_those_of_the_model(tmp_path):
@@ -390,6 +412,8 @@ def test_invalid_train_files_and_flags_are_named(tmp_path, flags, rows, parts):
         ("jsonl", True, ["--problem", "regression"], "True is not a number"),
         ("jsonl", None, ["--problem", "multi_label"], "labels are missing: write an empty list"),
         ("jsonl", [["x"]], ["--problem", "multi_label"], "label ['x'] is neither text"),
+        ("jsonl", ["x", "y", "x"], ["--problem", "multi_label"], "label 'x' occurs twice: give each label once"),
+        ("parquet", ["1", "0", "1"], ["--problem", "multi_label"], "label '1' occurs twice"),
         ("parquet", None, [], "label is missing"),
     ],
 )

@@ -145,8 +145,9 @@ def _match_words(
     is_match = np.zeros(len(texts), bool)
     spans = zip(words.starts[first_word].tolist(), words.ends[last_word].tolist(), texts, strict=True)
     for number, (start, end, text) in enumerate(spans):
-        # `SPACES` separate the words of the context, Python's white space those of the answer.
-        is_match[number] = " ".join(text.split()) in SPACING.sub(" ", words.text[start:end])
+        # The released code compares with words that only `SPACES` separate, and so skips answers with other white
+        # space, such as a no-break space within a number.
+        is_match[number] = " ".join(text.split()) in " ".join(words.text[start:end].split())
     is_match &= touched & (first_word <= last_word)
     return is_match, encoded.first_tokens[first_word], encoded.first_tokens[last_word + 1] - 1
 

@@ -1,8 +1,10 @@
 """The task `csv`: classification or regression of texts or pairs from CSV, TSV, JSON lines or Parquet files."""
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
+import json
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from trainers.finetuning.tasks.text.text_task import TextTask
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")
+# Values of multi-hot labels, in any format of file.
+_BITS = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
 # Default columns of the texts.
 _TEXT_COLUMNS = ("text", "sentence")
 _TEXT_PAIR_COLUMN = "text_pair"
@@ -142,8 +146,10 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
     labels: list[Label | None] = [None] * len(table)
     if not optional or columns.label in table.columns:
         cells = table.cells(columns.label, "set --label_column to the column of the label")
+        if config.problem == MULTI_LABEL:
+            cells = _without_multi_hot([_listed(cell, config.label_separator) for cell in cells])
         labels = [
-            None if optional and _is_missing(cell, config) else _label(cell, config, table.where(row))
+            None if optional and _is_missing(cell) else _label(cell, config, table.where(row))
             for row, cell in enumerate(cells)
         ]
     return [
@@ -152,10 +158,31 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
     ]
 
 
-def _is_missing(cell: Any, config: FinetuneConfig) -> bool:
-    """Return whether a cell is null, NaN or blank. A blank cell of `multi_label` is an example without labels."""
+def _listed(cell: Any, separator: str) -> Any:
+    """Return a text of several labels as a list: an array of JSON, or names that the separator divides."""
+    if not isinstance(cell, str):
+        return cell
+    if cell.strip().startswith("[") and cell.strip().endswith("]"):
+        with contextlib.suppress(ValueError):
+            return json.loads(cell)
+    return [name for name in cell.split(separator) if name.strip()]
+
+
+def _without_multi_hot(cells: list[Any]) -> list[Any]:
+    """Return multi-hot rows, lists of one 0 or 1 for each label, as lists of the positions of the ones.
+
+    The rows are multi-hot if all are lists of the same length, at least 2, of nothing but 0 and 1.
+    """
+    sizes = {len(cell) if isinstance(cell, list) else 0 for cell in cells}
+    if len(sizes) != 1 or min(sizes) < 2 or not all(str(value).strip() in _BITS for cell in cells for value in cell):
+        return cells
+    return [[position for position, value in enumerate(cell) if _BITS[str(value).strip()]] for cell in cells]
+
+
+def _is_missing(cell: Any) -> bool:
+    """Return whether a cell is null, NaN or blank; for `multi_label`, where texts are lists, only null or NaN."""
     if isinstance(cell, str):
-        return config.problem != MULTI_LABEL and not cell.strip()
+        return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
@@ -166,10 +193,14 @@ def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
         return _class_name(cell, where)
     if cell is None:
         raise TaskDataError(f"{where}: labels are missing: write an empty list for no labels, or remove the row")
-    if isinstance(cell, str):
-        cell = [name for name in cell.split(config.label_separator) if name.strip()]
-    names = cell if isinstance(cell, list) else [cell]
-    return tuple(dict.fromkeys(_class_name(name, where) for name in names))
+    names = tuple(_class_name(name, where) for name in (cell if isinstance(cell, list) else [cell]))
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise TaskDataError(
+            f"{where}: label {repeated!r} occurs twice: give each label once, or in every row a list with one 0 or 1 "
+            "for each label"
+        )
+    return names
 
 
 def _class_name(cell: Any, where: str) -> str:
