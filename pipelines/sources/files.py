@@ -128,7 +128,7 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
                     "rename the file, or give a pattern that does not match it"
                 )
         start = len(folder) + len(_literal_folder(relative))
-        hidden = [metadata.path for metadata in matches if _is_hidden(metadata.path[start:], relative)]
+        hidden = sorted(metadata.path for metadata in matches if _is_hidden(metadata.path[start:], relative))
         if hidden:
             if len(hidden) == len(matches):
                 raise SourceError(
@@ -138,8 +138,10 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
             print(
                 f"{flag} {pattern}: skipped {counted(len(hidden), 'hidden file')}, such as {example}", file=sys.stderr
             )
-        visible = (metadata for metadata in matches if metadata.path not in hidden)
-        files.update((metadata.path, metadata) for metadata in visible if metadata.size_in_bytes)
+        visible = {metadata.path: metadata for metadata in matches if metadata.size_in_bytes}
+        for path in hidden:
+            visible.pop(path, None)
+        files |= visible
     return [files[path] for path in sorted(files)]
 
 

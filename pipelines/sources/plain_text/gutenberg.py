@@ -189,9 +189,7 @@ def license_bounds(lines: list[str]) -> tuple[int, int]:
                 start += 1
         elif start and (_FOOTER.match(line.lstrip()) or _END_LINE.match(line.lstrip())):
             break
-    following = [line for line in itertools.islice(lines, start, None) if line]
-    has_title = any(map(_GUTENBERG.search, lines[:_HEADER_LINES]))
-    if start and (not following or (len(following) <= _SHORT_REST_LINES and not has_title)):
+    if start and (not any(lines[start:]) or (_is_short(lines, start) and not _names_gutenberg(lines[:_HEADER_LINES]))):
         # The end of a license that follows the book.
         lines, start = lines[: start - 1], 0
     end = len(lines)
@@ -199,20 +197,31 @@ def license_bounds(lines: list[str]) -> tuple[int, int]:
         if _FOOTER.match(lines[number].lstrip()):
             end = number
             break
-        if _END_LINE.match(lines[number].lstrip()):
-            rest = (line for line in itertools.islice(lines, number + 1, None) if line)
-            if len(list(itertools.islice(rest, _SHORT_REST_LINES + 1))) <= _SHORT_REST_LINES:
-                end = number
-                break
+        if _END_LINE.match(lines[number].lstrip()) and _is_short(lines, number + 1):
+            end = number
+            break
     return start, end
 
 
-def strip_license(lines: list[str]) -> list[str]:
+def _is_short(lines: list[str], start: int) -> bool:
+    """Return whether few lines follow, from `start` on, so that they are not a book."""
+    rest = (line for line in itertools.islice(lines, start, None) if line)
+    return len(list(itertools.islice(rest, _SHORT_REST_LINES + 1))) <= _SHORT_REST_LINES
+
+
+def _names_gutenberg(lines: list[str]) -> bool:
+    return any(map(_GUTENBERG.search, lines))
+
+
+def strip_license(lines: list[str], start: int, end: int) -> list[str]:
     """Return the lines of the book itself, without header, footer, credits and table of contents.
 
     A file without known markers keeps all lines, except the blocks that mention Project Gutenberg.
+
+    Args:
+        lines: lines of the file.
+        start, end: its `license_bounds`.
     """
-    start, end = license_bounds(lines)
     header = " ".join(" ".join(lines[:start]).split()).casefold()
     body = lines[start:end]
     if start:
@@ -382,8 +391,9 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
 
 def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator[Document]:
     title = find_title(lines)
-    body = strip_license(lines)
-    removed = _removed(lines, body)
+    start, end = license_bounds(lines)
+    body = strip_license(lines, start, end)
+    removed = _removed(lines, start, end, body)
     joiner = Joiner(body)
     chapters = split_chapters(body) if options.document_unit == "chapter" else []
     if not chapters:
@@ -394,13 +404,12 @@ def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator
         removed = Removed()
 
 
-def _removed(lines: list[str], body: list[str]) -> Removed:
+def _removed(lines: list[str], start: int, end: int, body: list[str]) -> Removed:
     """Return the bytes that the reader removes: the license, and notes, title page and table of contents."""
 
     def size(part: list[str]) -> int:
         return sum(len(line.encode()) for line in part)
 
-    start, end = license_bounds(lines)
     text = size(lines[start:end])
     license_bytes = min(size(lines) - text, _LICENSE_BYTES)
     return Removed(lost={LICENSE: license_bytes, NOTES: size(lines) - license_bytes - size(body)})

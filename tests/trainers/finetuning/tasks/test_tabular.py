@@ -216,6 +216,13 @@ def test_multi_hot_labels_are_positions(tmp_path, suffix, values):
         assert [example.label for example in task.examples[DEV]] == [()]
 
 
+def test_multi_hot_labels_beside_rows_without_labels(tmp_path):
+    rows = [{"text": "t", "label": label} for label in ([0, 1], None, [1, 0])]
+    write(tmp_path / "test.jsonl", rows)
+    task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TEST,), ("0", "1"))
+    assert [example.label for example in task.examples[TEST]] == [("1",), None, ("0",)]
+
+
 def test_lists_of_other_values_or_lengths_are_names(tmp_path):
     write(tmp_path / "train.jsonl", [{"text": "t", "label": labels} for labels in ([0, 1], [1], [0, 2], [])])
     task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TRAIN,), None)

@@ -171,12 +171,18 @@ def _listed(cell: Any, separator: str) -> Any:
 def _without_multi_hot(cells: list[Any]) -> list[Any]:
     """Return multi-hot rows, lists of one 0 or 1 for each label, as lists of the positions of the ones.
 
-    The rows are multi-hot if all are lists of the same length, at least 2, of nothing but 0 and 1.
+    The rows are multi-hot if all with labels are lists of the same length, at least 2, of nothing but 0 and 1.
     """
-    sizes = {len(cell) if isinstance(cell, list) else 0 for cell in cells}
-    if len(sizes) != 1 or min(sizes) < 2 or not all(str(value).strip() in _BITS for cell in cells for value in cell):
+    rows = [cell for cell in cells if not _is_missing(cell)]
+    sizes = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if len(sizes) != 1 or min(sizes) < 2 or not all(str(value).strip() in _BITS for row in rows for value in row):
         return cells
-    return [[position for position, value in enumerate(cell) if _BITS[str(value).strip()]] for cell in cells]
+    return [
+        [position for position, value in enumerate(cell) if _BITS[str(value).strip()]]
+        if isinstance(cell, list)
+        else cell
+        for cell in cells
+    ]
 
 
 def _is_missing(cell: Any) -> bool:
