@@ -18,6 +18,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 
 from beambert_common.quantities import counted
+from beambert_common.terminal import printable
 from pipelines.errors import SourceError
 from pipelines.io.atomic_files import storage_errors
 from pipelines.sources.frames import CODECS, FrameError, FrameReader
@@ -135,9 +136,8 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
                     f"{flag} {pattern} matches only hidden files, such as {hidden[0]}; name the files to read"
                 )
             example = os.path.basename(hidden[0])  # noqa: PTH119
-            print(
-                f"{flag} {pattern}: skipped {counted(len(hidden), 'hidden file')}, such as {example}", file=sys.stderr
-            )
+            skipped = f"{flag} {pattern}: skipped {counted(len(hidden), 'hidden file')}, such as {example}"
+            print(printable(skipped), file=sys.stderr)
         visible = {metadata.path: metadata for metadata in matches if metadata.size_in_bytes}
         for path in hidden:
             visible.pop(path, None)

@@ -340,6 +340,15 @@ def test_hidden_files_are_skipped_and_said_once(tmp_path, capsys, monkeypatch, p
     assert said.count("\n") == 1
 
 
+def test_the_name_of_a_hidden_file_reaches_no_terminal_as_an_escape(tmp_path, capsys):
+    for name in ("a.txt", ".\x1b]0;title\x07.crc"):
+        (tmp_path / name).write_text("x")
+    match_files([f"{tmp_path}/*"])
+    said = capsys.readouterr().err
+    assert "skipped 1 hidden file" in said
+    assert "\x1b" not in said
+
+
 def test_hidden_files_are_read_if_the_pattern_names_them(tmp_path, capsys):
     (tmp_path / ".hidden").mkdir()
     for name in (".hidden/a.txt", "_b.txt", ".c.txt"):

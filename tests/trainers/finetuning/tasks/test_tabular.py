@@ -223,6 +223,13 @@ def test_multi_hot_labels_beside_rows_without_labels(tmp_path):
     assert [example.label for example in task.examples[TEST]] == [("1",), None, ("0",)]
 
 
+def test_a_deeply_nested_array_is_text(tmp_path):
+    nested = "[" * 100_000 + "]" * 100_000
+    write(tmp_path / "train.csv", [{"text": "t", "label": nested}, {"text": "t", "label": "b"}])
+    task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TRAIN,), None)
+    assert task.examples[TRAIN][0].label == (nested,)
+
+
 def test_lists_of_other_values_or_lengths_are_names(tmp_path):
     write(tmp_path / "train.jsonl", [{"text": "t", "label": labels} for labels in ([0, 1], [1], [0, 2], [])])
     task = tabular.open_task(options(tmp_path, "--problem", "multi_label"), (TRAIN,), None)

@@ -163,7 +163,7 @@ def _listed(cell: Any, separator: str) -> Any:
     if not isinstance(cell, str):
         return cell
     if cell.strip().startswith("[") and cell.strip().endswith("]"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(cell)
     return [name for name in cell.split(separator) if name.strip()]
 
