@@ -73,6 +73,11 @@ def print_labeled(label: str, text: str, stream: TextIO) -> None:
     print(line, file=stream, flush=True)
 
 
+def print_summary_line(label: str, text: str, stream: TextIO | None = None) -> None:
+    """Print a line of the summary of a command, by default to stdout: a column of labels, and the text beside it."""
+    print_labeled(f"  {label:<11} ", text, stream or sys.stdout)
+
+
 def wrapped(text: str, indent: int, columns: int) -> str:
     """Return a text wrapped between words, at most at 100 columns, with all lines but the first indented."""
     return textwrap.fill(

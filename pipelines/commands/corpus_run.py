@@ -7,6 +7,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
+from beambert_common.terminal import print_summary_line
 from beambert_common.word_rules import without_released_rules
 from pipelines import dataset
 from pipelines.build_corpus import build_corpus
@@ -153,14 +154,16 @@ def print_summary(corpus: Corpus, output: str) -> None:
     """Print contents and paths of the corpus."""
     documents, rejected = corpus.counts["documents"], corpus.counts["documents_rejected"]
     reported = corpus.counts["documents_reported"]
-    print(
-        f"  corpus      {output}/corpus/\n              {documents['train']:,} training documents, "
-        f"{documents['validation']:,} validation documents, {sum(corpus.counts['sentences'].values()):,} sentences"
+    print_summary_line("corpus", f"{output}/corpus/")
+    print_summary_line(
+        "",
+        f"{documents['train']:,} training documents, {documents['validation']:,} validation documents, "
+        f"{sum(corpus.counts['sentences'].values()):,} sentences",
     )
     if list_files(f"{absolute(output)}/rejected/*.jsonl"):
-        print(f"  rejected    {output}/rejected/  documents by rule: {_by_rule(rejected)}")
+        print_summary_line("rejected", f"{output}/rejected/  documents by rule: {_by_rule(rejected)}")
     if reported:
-        print(f"  reported    {output}/rejected/  documents kept, by rule: {_by_rule(reported)}")
+        print_summary_line("reported", f"{output}/rejected/  documents kept, by rule: {_by_rule(reported)}")
     vocabulary_flags.print_summary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
 
 

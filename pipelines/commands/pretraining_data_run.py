@@ -3,14 +3,13 @@
 import dataclasses
 import hashlib
 import shlex
-import sys
 from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert_common.quantities import counted
-from beambert_common.terminal import print_labeled
+from beambert_common.terminal import print_summary_line
 from beambert_common.word_rules import WordRules, rules_of, without_released_rules
 from pipelines import dataset
 from pipelines.build_pretraining_data import build_pretraining_data
@@ -291,10 +290,11 @@ def print_summary(manifest: Dataset, output: str) -> None:
     """
     train, validation = (manifest.num_examples(split) for split in SPLITS)
     counts = manifest.counts["train"]
-    print(
-        f"  shards      {output}/shards/  {counted(len(manifest.shards), 'shard')}\n"
-        f"              {train:,} training examples (--dupe_factor {manifest.options['dupe_factor']}), "
-        f"{validation:,} validation examples"
+    print_summary_line("shards", f"{output}/shards/  {counted(len(manifest.shards), 'shard')}")
+    print_summary_line(
+        "",
+        f"{train:,} training examples (--dupe_factor {manifest.options['dupe_factor']}), "
+        f"{validation:,} validation examples",
     )
     objective, masking = manifest.options["objective"], manifest.options["masking"]
     shares = []
@@ -305,19 +305,19 @@ def print_summary(manifest: Dataset, output: str) -> None:
         shares.append(f"{counts['masked_tokens'] / counts['instance_tokens']:.1%} of tokens masked")
     shares.append(f"{counts['unknown_tokens'] / counts['tokens']:.2%} [UNK]")
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
-    print(f"              {', '.join(shares)}")
-    print(f"              {counts['tokens']:,} training tokens (the released BERT: about 3,300 million words)")
+    print_summary_line("", ", ".join(shares))
+    print_summary_line("", f"{counts['tokens']:,} training tokens (the released BERT: about 3,300 million words)")
     has_report = FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}")
     if has_report:
-        print(f"  report      {output}/{REPORT_FILE_NAME}")
-    print(f"  description {output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
-    print(f"  manifest    {output}/{dataset.FILE_NAME}")
+        print_summary_line("report", f"{output}/{REPORT_FILE_NAME}")
+    print_summary_line("description", f"{output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
+    print_summary_line("manifest", f"{output}/{dataset.FILE_NAME}")
     warnings = manifest.counts.get("warnings", [])
     for warning in warnings[:_MOST_WARNINGS]:
-        print_labeled("  warning     ", warning, sys.stdout)
+        print_summary_line("warning", warning)
     if len(warnings) > _MOST_WARNINGS:
         place = REPORT_FILE_NAME if has_report else dataset.FILE_NAME
-        print(f"  warnings    {len(warnings) - _MOST_WARNINGS} more in {place}")
+        print_summary_line("warnings", f"{len(warnings) - _MOST_WARNINGS} more in {place}")
     if manifest.file_format != "tfrecord":
         print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
     elif "://" in output and not output.startswith("gs://"):

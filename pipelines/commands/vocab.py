@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE
 from beambert_common.quantities import counted
+from beambert_common.terminal import print_summary_line
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
 from pipelines.io.output_file import check_output_file
@@ -130,7 +131,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
         delete_folder(temporary)
     if result["documents_rejected"]:
         rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
-        print(f"  rejected    documents by rule: {rejected}")
+        print_summary_line("rejected", f"documents by rule: {rejected}")
     vocabulary_flags.print_summary(result["vocab"], config.output, options.compare_vocab)
     alphabet = alphabet_warnings(result["vocab"], options.alphabet_limit)
     vocabulary_flags.print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])

@@ -11,7 +11,7 @@ from beambert_common.command_line.flag_config import flag_values
 from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
 from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.terminal import print_labeled
+from beambert_common.terminal import print_summary_line
 from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
 from pipelines.errors import SourceError
 from tokenizer.coverage import Coverage
@@ -216,24 +216,25 @@ def print_summary(vocab: dict[str, Any], path: str, compared: str) -> None:
         path: Path of vocab.txt, as printed.
         compared: Path of the vocabulary of --compare_vocab, or "".
     """
-    print(f"  vocabulary  {path}  {vocab['size']:,} tokens")
+    print_summary_line("vocabulary", f"{path}  {vocab['size']:,} tokens")
     words = vocab["learned_from"]
     if words:
         share = words["words_excluded"] / words["words"]
-        print(
-            f"              learned from {words['distinct_words'] - words['distinct_words_excluded']:,} of "
-            f"{words['distinct_words']:,} distinct words; rare words excluded: {share:.3%} of the text"
+        print_summary_line(
+            "",
+            f"learned from {words['distinct_words'] - words['distinct_words_excluded']:,} of "
+            f"{words['distinct_words']:,} distinct words; rare words excluded: {share:.3%} of the text",
         )
     measured = {name: Coverage(**counts) for name, counts in vocab["validation"].items()}
     if not measured["vocab"].words:
-        print("              coverage not measured: the validation split is empty; increase --validation_fraction")
+        print_summary_line("", "coverage not measured: the validation split is empty; increase --validation_fraction")
         return
-    print(f"              {measured['vocab'].words:,} validation words: {measured['vocab']}")
+    print_summary_line("", f"{measured['vocab'].words:,} validation words: {measured['vocab']}")
     if compared:
-        print(f"              compared with {compared}: {measured['compare_vocab']}")
+        print_summary_line("", f"compared with {compared}: {measured['compare_vocab']}")
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
     """Print warnings below the summary of a command."""
     for warning in warnings:
-        print_labeled("  warning     ", warning, sys.stderr)
+        print_summary_line("warning", warning, sys.stderr)

@@ -137,7 +137,7 @@ def test_a_warning_on_a_terminal_is_wrapped_between_words_and_indented(monkeypat
     stream = io.StringIO()
     stream.isatty = lambda: True
     monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
-    terminal.print_labeled("  warning     ", text.strip(), stream)
+    terminal.print_summary_line("warning", text.strip(), stream)
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= min(columns, 100)
     assert all(line.startswith(" " * 14) and line[14] != " " for line in lines[1:])

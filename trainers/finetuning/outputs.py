@@ -2,10 +2,12 @@
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.terminal import print_labeled
 from bert_model.checkpoints import native
 from bert_model.checkpoints.model_card import model_card
 from bert_model.size import parameter_counts
@@ -107,13 +109,13 @@ def print_summary(
         numbers = ", ".join(
             with_level(f"{name} {_shown(value)}", name, results, ".4g") for name, value in scores.items()
         )
-        print_status(f"Evaluation   {output / 'eval_results.txt'}: {numbers}")
+        print_labeled("Evaluation   ", f"{output / 'eval_results.txt'}: {numbers}", sys.stdout)
         for line in score_warnings_in(output):
             warn(line)
     for file in files:
         print_status(f"Predictions  {file}")
     if goodput is not None:
-        print_status(f"Goodput      {summary(goodput)}")
+        print_labeled("Goodput      ", summary(goodput), sys.stdout)
     print_status(f"Report       {output / 'report.html'}")
     if checkpoint is not None:
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())

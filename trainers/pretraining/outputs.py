@@ -2,10 +2,12 @@
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.terminal import print_labeled
 from bert_model.checkpoints import native
 from bert_model.checkpoints.model_card import model_card
 from bert_model.size import parameter_counts
@@ -77,7 +79,7 @@ def print_summary(
             for name, label in shown.items()
             if name in results
         )
-        print_status(f"Evaluation   {output / 'eval_results.txt'}: {scores}")
+        print_labeled("Evaluation   ", f"{output / 'eval_results.txt'}: {scores}", sys.stdout)
         for line in score_warnings(results, {}):
             warn(line)
     run = read_run(output)
@@ -87,7 +89,7 @@ def print_summary(
         passed = ", ".join(f"{name} at step {step:,}" for name, step in steps.items())
         print_status(f"Levels       passed: {passed or 'none'}")
     if goodput is not None:
-        print_status(f"Goodput      {summary(goodput)}")
+        print_labeled("Goodput      ", summary(goodput), sys.stdout)
     print_status(f"Report       {output / 'report.html'}")
     print_status(f"TensorBoard  tensorboard --logdir {shlex.quote(str(output / 'logs'))}")
     print_status(f"Try it       beambert fill-mask {shlex.quote(str(output))} 'The capital of France is [MASK].'")
