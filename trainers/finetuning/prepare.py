@@ -220,8 +220,11 @@ def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[P
             config.bert_config_file
         ) if config.bert_config_file else None
     if not config.do_train:
+        purpose = " or ".join(
+            name for name, is_wanted in (("evaluate", config.do_eval), ("predict with", config.do_predict)) if is_wanted
+        )
         raise TrainingError(
-            f"{output} contains no model to evaluate: train one with --do_train, or give a fine-tuned model with "
+            f"{output} contains no model to {purpose}: train one with --do_train, or give a fine-tuned model with "
             "--init_checkpoint"
         )
     if config.model:

@@ -82,7 +82,10 @@ def test_missing_inputs_are_named(rte, initial, tmp_path, capsys):
         return line
 
     assert "--init_checkpoint is missing: give a pretrained model" in said()
-    assert "contains no model to evaluate: train one with --do_train" in said("--do_eval")
+    remedy = "train one with --do_train, or give a fine-tuned model with --init_checkpoint"
+    assert f"contains no model to evaluate: {remedy}" in said("--do_eval")
+    assert f"contains no model to predict with: {remedy}" in said("--do_predict")
+    assert f"contains no model to evaluate or predict with: {remedy}" in said("--do_eval", "--do_predict")
     assert "requires --vocab_file" in said("--do_train", "--model", "tiny")
     assert "without --do_train" not in said("--do_train", "--init_checkpoint", str(tmp_path / "nothing"))
     # A pretrained model has no head to evaluate.
