@@ -104,8 +104,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=sequence_length,
         metavar="N",
         help="Maximum sequence length in tokens; longer texts are truncated, or split into windows for question "
-        "answering (default: the training length, else the model's limit; at most "
-        f"{model_loading.SPAN_LENGTH} for question answering)",
+        "answering (default: the training length, else the model's limit, for question "
+        f"answering at most {model_loading.SPAN_LENGTH})",
     )
     group.add_argument(
         "--top_k",

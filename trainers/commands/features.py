@@ -48,6 +48,7 @@ COMMON_FLAGS = (
 )
 POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
+DEFAULT_MAX_SEQ_LENGTH = 128
 # Maximum size of the results that are buffered to restore the input order.
 BYTES_A_WINDOW = 2**28
 
@@ -63,7 +64,7 @@ class FeaturesConfig(ModelConfig):
     format: str | None = None
     layers: str | None = None
     pooling: str = "none"
-    max_seq_length: int = 128
+    max_seq_length: int | None = None
     batch_size: int | None = None
     backend: str = "auto"
     precision: str = "float32"
@@ -110,9 +111,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max_seq_length",
         type=sequence_length,
-        default=FeaturesConfig.max_seq_length,
         metavar="N",
-        help="Maximum sequence length in tokens; longer texts are truncated",
+        help="Maximum sequence length in tokens; longer texts are truncated "
+        f"(default: {DEFAULT_MAX_SEQ_LENGTH}, or the model's limit if it is shorter)",
     )
     group.add_argument(
         "--batch_size",
@@ -166,7 +167,7 @@ def run(config: FeaturesConfig) -> int:
                 progress.add(len(features.token_splits) - 1, lines.bytes_read)
         progress.finish(f"Wrote {output}: {writer.count:,} texts, {writer.tokens:,} tokens")
     for count, problem in (
-        (extractor.cut, f"exceeded --max_seq_length {config.max_seq_length} and were truncated"),
+        (extractor.cut, f"exceeded --max_seq_length {extractor.max_seq_length} and were truncated"),
         (lines.corrupt, "were not valid UTF-8; the invalid bytes were dropped"),
     ):
         if count:
@@ -197,11 +198,12 @@ class FeatureExtractor:
             the last four, or all of a smaller model, and with pooling the last.
         pooling: "none", "cls" or "mean".
         max_seq_length: maximum sequence length in tokens, including [CLS] and [SEP]; of a pair, the longer text is
-            truncated.
+            truncated. None: 128, or max_position_embeddings if it is less.
         batch_size: maximum batch size in texts; None as for `TextForward`.
         **options: vocab_file, word rules, bert_config_file, backend and precision of `model_loading.load_model`.
 
     Attributes:
+        max_seq_length: maximum sequence length of the texts.
         cut: number of texts so far that were truncated.
 
     Raises:
@@ -213,7 +215,7 @@ class FeatureExtractor:
         path: Path,
         layers: Sequence[int] | None = None,
         pooling: str = "none",
-        max_seq_length: int = 128,
+        max_seq_length: int | None = None,
         batch_size: int | None = None,
         **options: Any,
     ) -> None:
@@ -226,6 +228,8 @@ class FeatureExtractor:
         else:
             inference_model = load_model(path, layers=layers, **options)
             counted = list(inference_model.layers)
+        if max_seq_length is None:
+            max_seq_length = min(DEFAULT_MAX_SEQ_LENGTH, inference_model.config.max_position_embeddings)
         model_loading.check_max_seq_length(max_seq_length, inference_model.config, least=3)
         self.max_seq_length = max_seq_length
         self.layout = Layout(

@@ -27,7 +27,7 @@ from trainers.finetuning.text_pairs import likely_pairs
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
 NEXT_SENTENCE = "cls/seq_relationship/"
-# Default of the released run_squad.py; other tasks use the length of the training.
+# Default of the released run_squad.py, for models without a record of the training.
 SPAN_LENGTH = 384
 # Minimum length: question, context and three special tokens.
 LEAST_LENGTH = 8
@@ -45,7 +45,8 @@ class InferenceModel:
         multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
         vocabulary: vocabulary of the model.
         word_rules: rules that split text into words.
-        max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings.
+        max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings, at most
+            384 for spans.
         missing: TF1 names of weights that the checkpoint lacks and that are zero.
         layers: requested layers, counted from 0.
         text_pairs: as in `native.ModelRecord`.
@@ -160,6 +161,7 @@ def load_model(
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialized
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
+        limit = config.max_position_embeddings
         return InferenceModel(
             path=path,
             model=model,
@@ -168,7 +170,7 @@ def load_model(
             multi_label=checkpoint.multi_label,
             vocabulary=vocabulary,
             word_rules=word_rules_of(checkpoint, vocabulary, flags),
-            max_seq_length=known or config.max_position_embeddings,
+            max_seq_length=known or (min(limit, SPAN_LENGTH) if checkpoint.task == "span" else limit),
             missing=missing,
             layers=wanted,
             text_pairs=checkpoint.record.text_pairs if checkpoint.record else None,
@@ -198,14 +200,13 @@ def text_length(inference_model: InferenceModel, max_seq_length: int | None) -> 
 
     Args:
         inference_model: the model.
-        max_seq_length: requested length; None for that of the training, at most 384 for spans.
+        max_seq_length: requested length; None for that of the model.
 
     Raises:
         TrainingError: the length exceeds max_position_embeddings, or is too short for a question.
     """
     if max_seq_length is None:
-        trained = inference_model.max_seq_length
-        max_seq_length = min(trained, SPAN_LENGTH) if inference_model.task == "span" else trained
+        max_seq_length = inference_model.max_seq_length
     check_max_seq_length(max_seq_length, inference_model.config, LEAST_LENGTH)
     return max_seq_length
 

@@ -4,6 +4,7 @@ Letters in shapes: N texts, S_i tokens of row i, n labels.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,11 @@ from tokenizer.normalization import is_whitespace
 from tokenizer.wordpiece import CONTINUATION
 from trainers.data.text_encoding import encode_texts
 from trainers.errors import TrainingError
+from trainers.finetuning.tasks.spans.squad_answers import Answers
 from trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
 from trainers.inference.model_loading import InferenceModel, text_length
-from trainers.inference.spans import Span, best_spans
-from trainers.inference.tokenization import PAIR_SEPARATOR, split_pair
+from trainers.inference.spans import answer_questions
+from trainers.inference.tokenization import PAIR_SEPARATOR, split_pair, split_texts
 from trainers.metrics.task_metrics import sigmoid, softmax
 
 Answer = dict[str, Any]
@@ -107,8 +109,8 @@ class Predictor:
           labels with a probability above 0.5
         - regression: text, text_pair, score
         - multiple_choice: text, choices, choice (index), probabilities
-        - span: question, context, answer, start and end (character offsets in the context), score, null_score; no
-          answer is "" with start and end -1
+        - span: question, context, answer as in predictions.json of `finetune squad`, start and end (character offsets
+          in the context), score, null_score; no answer is "" with start and end -1
         - token_classification: text, entities and words with start and end (character offsets in the text)
 
         Args:
@@ -136,7 +138,7 @@ class Predictor:
         """
         task, path, pairs = self.inference_model.task, self.inference_model.path, self.inference_model.text_pairs
         for text, location in zip(texts, locations, strict=True):
-            separators = text.strip().count(PAIR_SEPARATOR)
+            separators = len(split_texts(text)) - 1
             if task == "multiple_choice" and separators < 2:
                 raise TrainingError(f"{location} has fewer than two choices: write 'text ||| choice ||| choice'")
             if task == "span" and self.question is None and not separators:
@@ -205,7 +207,7 @@ class Predictor:
         return [{**_texts(pair), "score": _rounded(float(value))} for pair, value in zip(pairs, logits, strict=True)]
 
     def _multiple_choice(self, texts: Sequence[str]) -> list[Answer]:
-        split = [text.strip().split(PAIR_SEPARATOR) for text in texts]
+        split = [split_texts(text) for text in texts]
         pairs = [(context, choice) for context, *choices in split for choice in choices]
         text_of_row = [number for number, (_, *choices) in enumerate(split) for _ in choices]
         logits = np.array(self._logits_of_texts(*_columns(pairs), text_of_row)).ravel()  # [choices of all]
@@ -220,27 +222,29 @@ class Predictor:
 
     def _span(self, texts: Sequence[str]) -> list[Answer]:
         if self.question is None:
-            split = [text.strip().partition(PAIR_SEPARATOR) for text in texts]
-            pairs = [(question, context) for question, _, context in split]
+            split = [split_texts(text) for text in texts]
+            pairs = [(question, PAIR_SEPARATOR.join(context)) for question, *context in split]
         else:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
         questions, contexts = _columns(pairs)
-        spans = best_spans(self._logits, self.tokenizer, questions, contexts, self.max_seq_length)
-        self.cut += sum(span.question_truncated for span in spans)
-        return [self._answer_span(*pair, span) for pair, span in zip(pairs, spans, strict=True)]
+        found, truncated = answer_questions(self._logits, self.tokenizer, questions, contexts, self.max_seq_length)
+        self.cut += truncated
+        return [self._answer_span(*pair, answers) for pair, answers in zip(pairs, found, strict=True)]
 
-    def _answer_span(self, question: str, context: str, span: Span) -> Answer:
-        start, end, threshold = span.start, span.end, self.null_score_diff_threshold
-        if threshold is not None and span.null_score - span.score > threshold:
-            start = end = -1
+    def _answer_span(self, question: str, context: str, answers: Answers) -> Answer:
+        threshold = math.inf if self.null_score_diff_threshold is None else self.null_score_diff_threshold
+        no_answer = answers.chosen(-math.inf)
+        # A context without tokens has no answer.
+        best, chosen = answers.best or no_answer, answers.chosen(threshold)
+        start, end = chosen.span or (-1, -1)
         return {
             "question": question,
             "context": context,
-            "answer": context[start:end] if end >= 0 else "",
+            "answer": chosen.text,
             "start": start,
             "end": end,
-            "score": _rounded(span.score),
-            "null_score": _rounded(span.null_score),
+            "score": _rounded(best.score),
+            "null_score": _rounded(no_answer.score),
         }
 
     def _token_classification(self, texts: Sequence[str]) -> list[Answer]:

@@ -1,151 +1,67 @@
-"""Extractive question answering: windows over the contexts, and the best span of all windows of a question.
+"""Extractive question answering: the answers of `finetune squad --do_predict` to questions in memory.
 
-Follows run_squad.py of the released code except in the search: all spans are scored, while the released code combines
-the 20 best starts and ends of a window. The answer is the unchanged text of the span. `span_signatures.py` computes the
-same in a TensorFlow graph, for exported models.
+`span_signatures.py` computes answers in a TensorFlow graph, for exported models. There, all spans of a window are
+scored, while run_squad.py combines the 20 best starts and ends. The answer has the characters of its tokens, while
+run_squad.py extends it to whole words in contexts with [UNK].
 
-Letters in shapes: N questions, W windows of all of them, S_i tokens of window i, T tokens of a context, A lengths of an
-answer.
+Letters in shapes: N questions, W windows of all of them, S_i tokens of window i.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 
 from tokenizer.tokenizer import Tokenizer
+from trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers
+from trainers.finetuning.tasks.spans.squad_files import Question, SquadFile
+from trainers.finetuning.tasks.spans.squad_windows import window_rows
 
 DOC_STRIDE = 128
 MAX_QUERY_LENGTH = 64
 MAX_ANSWER_LENGTH = 30
 
 
-class Span(NamedTuple):
-    """The best answer to a question.
-
-    Attributes:
-        start, end: character offsets in the context, end exclusive; -1 for a context without tokens.
-        score: sum of the start and the end logit; for a context without tokens `null_score`.
-        null_score: sum of both logits of [CLS], minimized over the windows. For models trained with unanswerable
-            questions, there is no answer where null_score - score exceeds a threshold.
-        question_truncated: whether the question was truncated.
-    """
-
-    start: int
-    end: int
-    score: float
-    null_score: float
-    question_truncated: bool = False
-
-
-def best_spans(
+def answer_questions(
     logits: Callable[[list[np.ndarray], list[np.ndarray]], Sequence[np.ndarray]],
     tokenizer: Tokenizer,
     questions: Sequence[str],
     contexts: Sequence[str],
     max_seq_length: int,
-) -> list[Span]:
-    """Return the best answer to each of N questions.
+) -> tuple[list[Answers], int]:
+    """Return the answers to each of N questions, with that of no answer, and the number of truncated questions.
 
     Args:
         logits: function of the token ids and the segment ids of W windows, int32 [S_i] each; returns the start and end
             logits of each, float32 [2, S_i or more].
         tokenizer: tokenizer of the model.
         questions: N questions, truncated to `max_query_length` tokens.
-        contexts: N contexts of any length, read in windows with a stride of 128 tokens.
+        contexts: N contexts of any length, read in windows with a stride of 128 tokens. One without tokens is in no
+            window.
         max_seq_length: tokens of a window, including question, [CLS] and [SEP].
     """
-    question_ids, question_splits = tokenizer.encode_batch(questions)
-    ids, splits, offsets = tokenizer.encode_batch_with_offsets(contexts)
-    query_length = max_query_length(max_seq_length)
-    cls_id, sep_id = tokenizer.vocabulary.cls_id, tokenizer.vocabulary.sep_id
-    bounds = list(itertools.pairwise(splits.tolist()))
-    rows, segments = [], []
-    befores, windows = [], []
-    for (first, last), (query_first, query_last) in zip(bounds, itertools.pairwise(question_splits), strict=True):
-        query = question_ids[query_first:query_last][:query_length]
-        befores.append(len(query) + 2)
-        windows.append(context_windows(last - first, max_seq_length - len(query) - 3))
-        for start, end in windows[-1]:
-            row = np.concatenate([[cls_id], query, [sep_id], ids[first + start : first + end], [sep_id]])
-            rows.append(row.astype(np.int32))
-            segments.append((np.arange(len(row)) >= befores[-1]).astype(np.int32))
-    window_logits = iter(logits(rows, segments))
-    spans = [
-        _best_span(list(itertools.islice(window_logits, len(of_question))), of_question, before, offsets[first:last])
-        for of_question, before, (first, last) in zip(windows, befores, bounds, strict=True)
-    ]
-    truncated = (np.diff(question_splits) > query_length).tolist()
-    return [span._replace(question_truncated=value) for span, value in zip(spans, truncated, strict=True)]
+    file = SquadFile(
+        path=Path("questions"),
+        contexts=tuple(contexts),
+        questions=tuple(Question(str(number), text, number, ()) for number, text in enumerate(questions)),
+        labeled=False,
+    )
+    rows = window_rows(
+        file,
+        tokenizer,
+        max_seq_length,
+        doc_stride=DOC_STRIDE,
+        max_query_length=max_query_length(max_seq_length),
+        training=False,
+    )
+    bounds = list(itertools.pairwise(rows.row_splits.tolist()))
+    padded = logits(*([values[start:end] for start, end in bounds] for values in (rows.ids, rows.segment_ids)))
+    of_rows = [values[:, : end - start] for values, (start, end) in zip(padded, bounds, strict=True)]
+    answers = find_answers(file, rows, of_rows, max_answer_length=MAX_ANSWER_LENGTH, version_2=True)
+    return answers, rows.truncated
 
 
 def max_query_length(max_seq_length: int) -> int:
     """Return the maximum number of tokens of a question: 64, or half of the window without [CLS] and two [SEP]."""
     return min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)
-
-
-def context_windows(count: int, room: int) -> list[tuple[int, int]]:
-    """Return start and end of each window over a context.
-
-    Args:
-        count: number of tokens of the context.
-        room: maximum number of tokens of a window, at least 1.
-
-    Returns:
-        At least one window; an empty one for a context without tokens.
-    """
-    stride = min(room, DOC_STRIDE)
-    starts = range(0, max(count - room, 0) + stride, stride)
-    return [(start, min(start + room, count)) for start in starts]
-
-
-def _best_span(
-    logits: Sequence[np.ndarray], windows: Sequence[tuple[int, int]], before: int, offsets: np.ndarray
-) -> Span:
-    """Return the span with the highest score of the windows of a question, the first of equals.
-
-    Args:
-        logits: start and end logits of each window, float32 [2, S_i or more].
-        windows: start and end of each window in the context.
-        before: number of tokens of a row before the context.
-        offsets: int32 [T, 2], character offsets of the context's tokens.
-    """
-    null_score = min(float(window_logits[:, 0].sum()) for window_logits in logits)
-    best_window = windows_with_most_context(windows)  # [T]
-    best = Span(-1, -1, -np.inf, null_score)
-    for number, ((start, end), window_logits) in enumerate(zip(windows, logits, strict=True)):
-        starts = np.flatnonzero(best_window[start:end] == number)
-        if not len(starts):
-            continue
-        start_logits, end_logits = window_logits[:, before : before + end - start]
-        following = np.pad(end_logits, (0, MAX_ANSWER_LENGTH - 1), constant_values=-np.inf)
-        ends_of_start = np.lib.stride_tricks.sliding_window_view(following, MAX_ANSWER_LENGTH)[starts]
-        scores = start_logits[starts, None] + ends_of_start  # [starts, A]
-        row, length = divmod(int(scores.argmax()), MAX_ANSWER_LENGTH)
-        if (score := float(scores[row, length])) > best.score:
-            token = start + int(starts[row])
-            best = Span(int(offsets[token, 0]), int(offsets[token + length, 1]), score, null_score)
-    return best if len(offsets) else best._replace(score=null_score)
-
-
-def windows_with_most_context(windows: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Return the window in which each token has its maximum context, the first of equals (`_check_is_max_context`).
-
-    Args:
-        windows: start and end of each window in the context.
-
-    Returns:
-        int64 [T], index of a window.
-    """
-    count = windows[-1][1]
-    most, window_of_token = np.full(count, -1, np.float32), np.zeros(count, np.int64)
-    for number, (start, end) in enumerate(windows):
-        position = np.arange(end - start)
-        around = np.minimum(position, end - start - 1 - position)
-        # In float32, as in the graph: sums of equal amounts stay equal.
-        amount = around.astype(np.float32) + np.float32(0.01) * np.float32(end - start)
-        is_better = amount > most[start:end]
-        most[start:end][is_better] = amount[is_better]
-        window_of_token[start:end][is_better] = number
-    return window_of_token

@@ -1,5 +1,6 @@
 """Read lines of texts and pairs, for commands that run a model on many texts."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ from trainers.errors import TrainingError
 PAIR_SEPARATOR = " ||| "
 # Number of lines that are sorted by length together.
 LINES_A_CHUNK = 4096
+# At the end of a line, where an empty text follows, editors remove the last space.
+_SEPARATOR = re.compile(r"(?<![^ ])\|\|\|(?![^ ])")
 
 
 def open_texts(input_file: str) -> BinaryIO:
@@ -50,7 +53,18 @@ class TextLines:
                 yield line.decode("utf-8", errors="replace")
 
 
+def split_texts(line: str) -> list[str]:
+    """Split a line at every " ||| ", also at the start and the end of the line, where a text is empty."""
+    first, *others = _SEPARATOR.split(line.strip())
+    # Only the spaces of the separators are removed: offsets of answers count those of the texts.
+    texts = [first, *(text.removeprefix(" ") for text in others)]
+    return [*(text.removesuffix(" ") for text in texts[:-1]), texts[-1]]
+
+
 def split_pair(line: str) -> tuple[str, str | None]:
-    """Split a line at the last " ||| "; return the stripped text and the second text, None where it is not a pair."""
-    first, separator, second = line.strip().rpartition(PAIR_SEPARATOR)
-    return (first, second) if separator else (second, None)
+    """Split a line at the last " ||| "; return the text and the second text, None where it is not a pair.
+
+    The second text of "a ||| " is empty. extract_features.py of the released code reads the text "a |||".
+    """
+    *firsts, second = split_texts(line)
+    return (PAIR_SEPARATOR.join(firsts), second) if firsts else (second, None)

@@ -249,6 +249,15 @@ def test_invalid_utf8_and_empty_input(run, tmp_path, capsys):
     assert np.load(tmp_path / "empty.npz")["row_splits"].tolist() == [0]
 
 
+def test_default_length_is_at_most_that_of_the_model(tmp_path, capsys):
+    (tmp_path / "input.txt").write_text(f"a b\n{'a ' * 40}\n", encoding="utf-8")
+    argv = ["--input_file", str(tmp_path / "input.txt"), "--output_file", str(tmp_path / "out.npz")]
+    assert beambert.main(["features", *argv, "--init_checkpoint", str(MODEL)]) == 0
+    limit = load_model(MODEL).config.max_position_embeddings
+    assert np.diff(np.load(tmp_path / "out.npz")["row_splits"]).tolist() == [4, limit]
+    assert f"1 of 2 texts exceeded --max_seq_length {limit} and were truncated" in capsys.readouterr().err
+
+
 def test_errors_are_one_line_and_leave_no_output(run, tmp_path, capsys):
     for name, flags, message in (
         ("out.txt", (), "unknown suffix of --output_file"),
@@ -281,7 +290,10 @@ def test_a_failed_run_leaves_no_file(run, tmp_path, monkeypatch):
 def test_pairs_are_split_at_the_last_separator():
     assert split_pair(" a ||| b ||| c\n") == ("a ||| b", "c")
     assert split_pair("a|||b") == ("a|||b", None)
-    assert split_pair("a ||| \n") == ("a |||", None)
+    # An empty text is one of a pair, also where an editor has removed the last space.
+    assert split_pair("a ||| \n") == split_pair("a |||\n") == ("a", "")
+    assert split_pair("||| b") == ("", "b")
+    assert split_pair("a ||| ||| b") == ("a ||| ", "b")
 
 
 @given(st.lists(st.floats(width=32, min_value=-(2.0**33), max_value=2.0**33), min_size=1))

@@ -23,6 +23,7 @@ from tokenizer.normalization import split_words
 from tokenizer.tokenizer import Tokenizer
 from trainers.commands import predict
 from trainers.errors import TrainingError
+from trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL
 from trainers.inference import spans
 from trainers.inference.model_loading import load_model
 from trainers.inference.predictor import Predictor, best_windows, window_starts
@@ -130,8 +131,45 @@ def test_answers_and_their_places(predictor, served, monkeypatch):
     none = predictor("span", question="all", null_score_diff_threshold=-1e9)
     for answer in answers(none, ["human", "  "]):
         assert (answer["answer"], answer["start"], answer["end"]) == ("", -1, -1)
+    (empty,) = answers(asking, ["all rights |||"])
+    assert (empty["question"], empty["context"], empty["answer"], empty["end"]) == ("all rights", "", "", -1)
     with pytest.raises(TrainingError, match=r"line 1 has no question: write 'question \|\|\| context', or use --"):
         answers(asking, ["a ||| b", "a"])
+
+
+def test_the_answers_are_those_of_finetune(models, predictor, tmp_path):
+    # q and z are not in the vocabulary, so that their words are [UNK].
+    contexts = [
+        "human, (qz)-rights; the all of (zip)  all!",
+        *(f"{word}.qq" for word in ("z", "q,z", "q all", "zz-rights")),
+        "a zq. (all)zzz,human\u2014qqq rights",
+        "rights e\u0301 all \ufb01 human",
+        *(f"{text} (qi).z!" for text in TEXTS[:8]),
+    ]
+    questions = [QUESTIONS[number % 4][0] for number in range(len(contexts))]
+    paragraphs = [
+        {"context": context, "qas": [{"id": str(number), "question": question, "answers": []}]}
+        for number, (question, context) in enumerate(zip(questions, contexts, strict=True))
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    output = tmp_path / "output"
+    flags = ["--predict_file", tmp_path / "dev.json", "--init_checkpoint", models / "span", "--output", output]
+    flags += ["--max_seq_length", LENGTH, "--max_query_length", spans.max_query_length(LENGTH), "--do_predict"]
+    flags += ["--version_2_with_negative", "--null_score_diff_threshold", "1e9"]
+    assert beambert.main(["finetune", "squad", *map(str, flags)]) == 0
+    written = json.loads((output / "predictions.json").read_text(encoding="utf-8"))
+    odds = json.loads((output / "null_odds.json").read_text(encoding="utf-8"))
+    found = answers(predictor("span"), [" ||| ".join(pair) for pair in zip(questions, contexts, strict=True)])
+    assert [answer["answer"] for answer in found] == [written[str(number)] for number in range(len(contexts))]
+    for number, (answer, context) in enumerate(zip(found, contexts, strict=True)):
+        if answer["end"] < 0:
+            # The 20 best starts or ends are in the question.
+            assert odds[str(number)] == ONLY_NULL
+        else:
+            close(answer["null_score"] - answer["score"], odds[str(number)])
+            assert answer["answer"].split() == context[answer["start"] : answer["end"]].split()
+    # An answer with [UNK] has whole words.
+    assert found[1]["answer"] == "z.qq"
 
 
 def test_words_and_entities(predictor, served):
