@@ -14,11 +14,13 @@ from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, L
 from pipelines.io.output_file import OutputFile, check_output_file
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
+from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TrainingError
 from trainers.evaluation.input_files import find_files
 from trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
 from trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
 from trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
+from trainers.monitoring.training_progress import warn
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Evaluate a pretrained model without training.
@@ -172,6 +174,10 @@ def run(config: EvaluateConfig) -> int:
     windows = text_windows(read_texts(files, config.text_unit), tokenizer, limit)
     if files and not windows.rows:
         raise TrainingError(f"--texts {' '.join(config.texts)} has no text: check the files")
+    unknown = UnknownTokens(tokenizer)
+    unknown.add(windows.rows, read_texts(files, config.text_unit))
+    if (line := unknown.warning("--texts")) is not None:
+        warn(line)
     scorer = MaskedScorer(inference_model, limit, config.batch_size)
     results = EvaluationResults(
         model=config.directory,
@@ -181,7 +187,7 @@ def run(config: EvaluateConfig) -> int:
         precision=config.precision,
         whole_word=config.whole_word,
         text=evaluate_text(scorer, windows, config.max_tokens, config.whole_word) if files else None,
-        pairs=evaluate_pairs(scorer, encoded, len(all_pairs), config.whole_word) if all_pairs else None,
+        pairs=evaluate_pairs(scorer, tokenizer, encoded, len(all_pairs), config.whole_word) if all_pairs else None,
     )
     content = json.dumps(results.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     _write("--output", config.output, content, config.overwrite)

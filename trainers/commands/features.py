@@ -18,6 +18,7 @@ from pipelines.io.output_file import check_output_file
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.data.text_encoding import encode_texts
+from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TrainingError
 from trainers.inference import model_loading
 from trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
@@ -28,6 +29,7 @@ from trainers.inference.tokenization import (
     open_texts,
     split_pair,
 )
+from trainers.monitoring.training_progress import warn
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
@@ -166,6 +168,8 @@ def run(config: FeaturesConfig) -> int:
                 writer.write(features)
                 progress.add(len(features.token_splits) - 1, lines.bytes_read)
         progress.finish(f"Wrote {output}: {writer.count:,} texts, {writer.tokens:,} tokens")
+    if (line := extractor.unknown.warning("the texts")) is not None:
+        warn(line)
     for count, problem in (
         (extractor.cut, f"exceeded --max_seq_length {extractor.max_seq_length} and were truncated"),
         (lines.corrupt, "were not valid UTF-8; the invalid bytes were dropped"),
@@ -205,6 +209,7 @@ class FeatureExtractor:
     Attributes:
         max_seq_length: maximum sequence length of the texts.
         cut: number of texts so far that were truncated.
+        unknown: the [UNK] tokens of all texts so far.
 
     Raises:
         TrainingError: the model has no such layer or a smaller length limit; further errors as of `load_model`.
@@ -237,6 +242,7 @@ class FeatureExtractor:
         )
         self.tokenizer = inference_model.tokenizer()
         self.cut = 0
+        self.unknown = UnknownTokens(self.tokenizer)
         states_of = hidden_states(inference_model.model, counted, pooling)
         self._forward = TextForward(inference_model, states_of, max_seq_length, batch_size)
 
@@ -253,6 +259,7 @@ class FeatureExtractor:
             encoded = encode_texts(firsts, seconds, self.tokenizer, self.max_seq_length)
             rows, segments = encoded.by_row()
             self.cut += int(encoded.truncated.sum())
+            self.unknown.add(rows, [*firsts, *(text for text in seconds if text)])
             # Texts are sorted by length within a window; its results are buffered to restore the order.
             kept = np.array([1 if self.layout.pooled else len(row) for row in rows])
             size = np.cumsum(kept) * 4 * self.layout.hidden_size * len(self.layout.layers)  # bytes

@@ -13,8 +13,10 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
+from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TrainingError
 from trainers.inference.model_loading import MASKED_LM, check_model, load_model
+from trainers.monitoring.training_progress import warn
 from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
@@ -125,6 +127,10 @@ def fill_masks(
         raise TrainingError(f"{directory} has no masked-LM head; give a pretrained model")
     tokenizer = inference_model.tokenizer(never_split=[MASK])
     rows = [encode(text, tokenizer, inference_model.max_seq_length) for text in texts]
+    unknown = UnknownTokens(tokenizer)
+    unknown.add(rows, texts)
+    if (line := unknown.warning("the texts")) is not None:
+        warn(line)
     from trainers.inference.forward import TextForward
 
     masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]

@@ -191,6 +191,8 @@ def run(config: PredictConfig) -> int:
         # The reader closed the pipe; discard what Python still buffers.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if (line := predictor.unknown.warning("the texts")) is not None:
+        warn(line)
     if predictor.doubtful:
         inputs, training_inputs = "single texts", f"pairs; write 'TEXT{PAIR_SEPARATOR}TEXT'"
         if not predictor.inference_model.likely_pairs:
@@ -281,7 +283,7 @@ def shown(answer: Answer) -> list[str]:
     """Return an answer of a `Predictor` as lines for the terminal."""
     if "labels" in answer:
         lines = [f"{candidate['probability']:6.1%}  {candidate['label']}" for candidate in answer["labels"]]
-        return lines or ["no label with a probability above 50%"]
+        return lines or ["no label with a probability of --threshold or more (--threshold 0 prints all)"]
     if "choices" in answer:
         order = sorted(range(len(answer["choices"])), key=lambda i: -answer["probabilities"][i])
         return [f"{answer['probabilities'][i]:6.1%}  {answer['choices'][i]}" for i in order]

@@ -16,19 +16,21 @@ from trainers.errors import TaskDataError
 
 
 class TextRows(NamedTuple):
-    """Rows as in `finetuning_task.Rows`, and whether each was truncated.
+    """Rows as in `finetuning_task.Rows`, and which of them were truncated or have an empty text.
 
     Attributes:
         ids: int32 [T].
         segment_ids: int32 [T], 1 for the second text and its [SEP], else 0.
         row_splits: int64 [N + 1].
         truncated: bool [N].
+        empty: bool [N], whether a text, or the second text of a pair, has no tokens.
     """
 
     ids: np.ndarray
     segment_ids: np.ndarray
     row_splits: np.ndarray
     truncated: np.ndarray
+    empty: np.ndarray
 
     def by_row(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return the ids and the segment ids of each row, N arrays each, int32 [S_i], without padding."""
@@ -77,4 +79,6 @@ def encode_texts(
     ids[ranges(second_starts, kept_second)] = second_ids[ranges(second_splits[:-1], kept_second)]
     segment_ids = np.zeros(len(ids), np.int32)
     segment_ids[ranges(second_starts, second_part)] = 1
-    return TextRows(ids, segment_ids, row_splits, first + second > room)
+    is_pair = np.array([pair is not None for pair in pairs], bool) if pairs else np.zeros(len(texts), bool)
+    empty = (first == 0) | ((second == 0) & is_pair)
+    return TextRows(ids, segment_ids, row_splits, first + second > room, empty)

@@ -8,6 +8,7 @@ import numpy as np
 
 from beambert_common.progress import TextProgress
 from tokenizer.tokenizer import Tokenizer
+from trainers.data.unknown_tokens import example_and_remedy
 from trainers.errors import TrainingError
 from trainers.evaluation.evaluation_results import PairResults, TextResults
 from trainers.evaluation.minimal_pairs import MinimalPair
@@ -17,8 +18,8 @@ from trainers.evaluation.text_windows import Windows, sample_windows
 from trainers.inference.masked_scoring import MaskedScorer, Report, computed_positions
 from trainers.monitoring.training_progress import warn
 
-# Fraction of [UNK] above which scores say little.
-_MOST_UNKNOWN = 0.05
+# Fraction of pairs with [UNK], or with equal tokens, above which scores say little.
+_MOST_PAIRS = 0.05
 
 
 class EncodedPairs(NamedTuple):
@@ -70,11 +71,13 @@ def encode_pairs(pairs: Sequence[MinimalPair], tokenizer: Tokenizer, max_seq_len
     return EncodedPairs(pairs, rows, of_pair[:, 0], of_pair[:, 1])
 
 
-def evaluate_pairs(scorer: MaskedScorer, encoded: EncodedPairs, all_pairs: int, whole_word: bool) -> PairResults:
+def evaluate_pairs(
+    scorer: MaskedScorer, tokenizer: Tokenizer, encoded: EncodedPairs, all_pairs: int, whole_word: bool
+) -> PairResults:
     """Return the results on minimal pairs.
 
     Args:
-        scorer: scorer of the model.
+        scorer, tokenizer: scorer and tokenizer of the model.
         encoded: at least one pair.
         all_pairs: number of pairs of the files.
         whole_word: as for `MaskedScorer.token_log_probabilities`.
@@ -86,8 +89,13 @@ def evaluate_pairs(scorer: MaskedScorer, encoded: EncodedPairs, all_pairs: int, 
     unknown = np.array([scorer.vocabulary.unk_id in row for row in encoded.rows])
     with_unknown = int(np.count_nonzero(unknown[encoded.good] | unknown[encoded.bad]))
     equal = int(np.count_nonzero(encoded.good == encoded.bad))
-    _warn_of_many(with_unknown, len(encoded.pairs), "pairs contain [UNK], a word that the vocabulary lacks")
-    _warn_of_many(equal, len(encoded.pairs), "pairs have the same tokens in both sentences, and count as wrong")
+    most = _MOST_PAIRS * len(encoded.pairs)
+    if with_unknown > most:
+        sentences = (sentence for pair in encoded.pairs for sentence in (pair.good, pair.bad))
+        end = example_and_remedy(sentences, tokenizer)
+        warn(f"{with_unknown:,} of {len(encoded.pairs):,} pairs contain [UNK]{end}")
+    if equal > most:
+        warn(f"{equal:,} of {len(encoded.pairs):,} pairs have the same tokens in both sentences, and count as wrong")
     return PairResults(
         all_pairs, equal, with_unknown, pair_scores(encoded.pairs, sums[encoded.good], sums[encoded.bad])
     )
@@ -110,7 +118,6 @@ def evaluate_text(scorer: MaskedScorer, all_windows: Windows, max_tokens: int | 
         loss = pseudo_log_likelihood(scorer, windows, whole_word=whole_word, report=report)
         progress.finish(f"Scored {windows.tokens:,} tokens of text: {progress.texts:,} masked tokens")
     unknown = windows.occurrences(scorer.vocabulary.unk_id)
-    _warn_of_many(unknown, windows.tokens, "tokens are [UNK], words that the vocabulary lacks")
     return TextResults(
         int(windows.counts.sum()), windows.tokens, all_windows.tokens, unknown, masked_lm, negative_log_likelihood=loss
     )
@@ -126,8 +133,3 @@ def _report_to(progress: TextProgress) -> Report:
         progress.add(tokens, total)
 
     return report
-
-
-def _warn_of_many(count: int, total: int, problem: str) -> None:
-    if count > _MOST_UNKNOWN * total:
-        warn(f"{count:,} of {total:,} {problem}")

@@ -218,7 +218,7 @@ class FinetuningRun:
         """Evaluate all development splits, write the result files and return the metrics."""
         plan = self.plan
         metrics: dict[str, float] = {}
-        details = {}
+        details: dict[str, dict[str, Any]] = {}
         for split in plan.task.eval_splits:
             self._scored[split] = logits = self.logits(plan.rows[split])
             metrics |= self._metrics(split, logits)
@@ -227,6 +227,8 @@ class FinetuningRun:
             return metrics
         if TRAIN in plan.rows and (warnings := split_warnings(plan.task, TRAIN, plan.rows[TRAIN])):
             details[TRAIN] = {"warnings": warnings}
+        for split, line in plan.unknown_tokens.items():
+            details.setdefault(split, {})["unknown_tokens"] = line
         step = 0 if checkpoint is None else checkpoint.step
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         if not plan.records_evaluation:

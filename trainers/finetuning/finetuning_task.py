@@ -5,7 +5,7 @@ row, T tokens of all rows together, S_i tokens of row i, n labels.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +44,8 @@ class Rows:
         choices: C; 1 except for multiple_choice.
         truncated: number of examples that exceed a length limit, which `FinetuningTask.truncation` describes.
         skipped: number of examples that were skipped because their answer cannot be found.
+        empty: int64 [K], indices of the examples with a text without tokens, which `FinetuningTask.emptiness`
+            describes.
         extras: arrays for the task itself, to convert rows to text.
     """
 
@@ -54,6 +56,7 @@ class Rows:
     choices: int = 1
     truncated: int = 0
     skipped: int = 0
+    empty: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -114,6 +117,21 @@ class FinetuningTask(Protocol):
             split: one of `splits`.
             rows: rows of the split.
             max_seq_length: maximum length of a row in tokens.
+        """
+
+    def emptiness(self, split: str, rows: Rows) -> str:
+        """Return a warning about `rows.empty` examples: their number, and the location of the first.
+
+        Args:
+            split: one of `splits`.
+            rows: rows of the split.
+        """
+
+    def texts(self, split: str) -> Iterable[str]:
+        """Return all texts of a split, as they are tokenized.
+
+        Args:
+            split: one of `splits`.
         """
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:

@@ -23,6 +23,7 @@ class FinetuningPlan(NamedTuple):
         config: resolved options.
         task: the task with its files.
         rows: encoded rows by split.
+        unknown_tokens: warnings about [UNK] by split, where they are many.
         vocabulary: vocabulary of the model.
         word_rules: rules that split text into words.
         model_config: configuration of the model.
@@ -42,6 +43,7 @@ class FinetuningPlan(NamedTuple):
     config: FinetuneConfig
     task: FinetuningTask
     rows: Mapping[str, Rows]
+    unknown_tokens: Mapping[str, str]
     vocabulary: Vocabulary
     word_rules: WordRules
     model_config: BertConfig

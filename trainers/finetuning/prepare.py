@@ -23,6 +23,7 @@ from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
 from trainers.config.finetune_config import FinetuneConfig
+from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TaskDataError, TrainingError
 from trainers.finetuning.class_weights import class_weights_of
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
@@ -111,6 +112,9 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(word_rules))
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
         rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
+        unknown_tokens = _unknown_tokens(task, rows, tokenizer)
+        for line in unknown_tokens.values():
+            warn(line)
         _print_skipped(task, rows, max_seq_length)
         for split in rows:
             for line in split_warnings(task, split, rows[split]):
@@ -123,6 +127,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             config=config,
             task=task,
             rows=rows,
+            unknown_tokens=unknown_tokens,
             vocabulary=vocabulary,
             word_rules=word_rules,
             model_config=model_config,
@@ -339,10 +344,23 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
     return config, [Stage(0, config.train_batch_size, 0, steps, 0)]
 
 
+def _unknown_tokens(task: FinetuningTask, rows: Mapping[str, Rows], tokenizer: Tokenizer) -> dict[str, str]:
+    """Return a warning for each split with many [UNK]."""
+    warnings = {}
+    for split, table in rows.items():
+        unknown = UnknownTokens(tokenizer)
+        unknown.add([table.ids], task.texts(split))
+        if (line := unknown.warning(f"the {split} split")) is not None:
+            warnings[split] = line
+    return warnings
+
+
 def _print_skipped(task: FinetuningTask, rows: Mapping[str, Rows], max_seq_length: int) -> None:
     for split, table in rows.items():
         if table.truncated:
             warn(task.truncation(split, table, max_seq_length))
+        if len(table.empty):
+            warn(task.emptiness(split, table))
         if table.skipped:
             warn(
                 f"{table.skipped} {split} examples were skipped: columns are missing, or the answer is not in the text"

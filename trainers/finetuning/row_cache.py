@@ -12,7 +12,7 @@ from tokenizer.tokenizer import Tokenizer
 from trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 # Increment when the encoding of rows changes.
-_FORMAT = 2
+_FORMAT = 3
 _NUMBERS = ("choices", "truncated", "skipped")
 
 
@@ -64,6 +64,7 @@ def _write(path: Path, rows: Rows) -> None:
         "row_splits": rows.row_splits,
         **{f"target.{name}": values for name, values in rows.targets.items()},
         **{f"extra.{name}": values for name, values in rows.extras.items()},
+        "empty": rows.empty,
         **{name: np.array(getattr(rows, name)) for name in _NUMBERS},
     }
     with file_errors.writing(path):
@@ -84,6 +85,7 @@ def _read(path: Path) -> Rows | None:
             arrays["row_splits"],
             {name.removeprefix("target."): values for name, values in arrays.items() if name.startswith("target.")},
             **{name: int(arrays[name]) for name in _NUMBERS},
+            empty=arrays["empty"],
             extras={name.removeprefix("extra."): arrays[name] for name in arrays if name.startswith("extra.")},
         )
     except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):

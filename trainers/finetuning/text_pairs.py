@@ -18,10 +18,14 @@ _INFERENCE_LABELS = {"entailment", "not_entailment", "contradiction", "neutral"}
 
 
 def pairs_in(rows: Rows) -> bool | None:
-    """Return True where all rows are pairs of texts, False where none is, and None for a mixture."""
-    if not len(rows):
+    """Return True where all rows are pairs of texts, False where none is, and None for a mixture.
+
+    Rows with an empty text, which may be the second one, are ignored.
+    """
+    if len(rows) == len(rows.empty):
         return None
     is_pair = np.maximum.reduceat(rows.segment_ids, rows.row_splits[:-1]) > 0  # [N]
+    is_pair = np.delete(is_pair, rows.empty)
     return bool(is_pair[0]) if (is_pair == is_pair[0]).all() else None
 
 

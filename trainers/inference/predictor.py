@@ -14,6 +14,7 @@ from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
 from tokenizer.normalization import is_whitespace
 from tokenizer.wordpiece import CONTINUATION
 from trainers.data.text_encoding import encode_texts
+from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TrainingError
 from trainers.finetuning.tasks.spans.squad_answers import Answers
 from trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
@@ -46,6 +47,7 @@ class Predictor:
     Attributes:
         cut: number of truncated texts so far, of a span model that of truncated questions; contexts and texts for token
             classification are read in windows instead.
+        unknown: the [UNK] tokens of all texts so far.
         doubtful: number of single texts so far for a model that probably reads pairs, or the reverse.
 
     Raises:
@@ -94,6 +96,7 @@ class Predictor:
         self.threshold = THRESHOLD if threshold is None else threshold
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
         self.tokenizer = inference_model.tokenizer()
+        self.unknown = UnknownTokens(self.tokenizer)
         self.cut = self.doubtful = 0
         self._forward = TextForward(
             inference_model, task_logits(inference_model.model), self.max_seq_length, self.batch_size
@@ -176,6 +179,7 @@ class Predictor:
         encoded = encode_texts(firsts, seconds, self.tokenizer, self.max_seq_length)
         rows = np.flatnonzero(encoded.truncated)
         self.cut += len(rows if text_of_row is None else np.unique(np.asarray(text_of_row)[rows]))
+        self.unknown.add([encoded.ids], [*firsts, *(text for text in seconds if text)])
         return self._logits(*encoded.by_row())
 
     def _pairs(self, texts: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -227,7 +231,12 @@ class Predictor:
         else:
             pairs = [(self.question, text.rstrip("\r\n")) for text in texts]
         questions, contexts = _columns(pairs)
-        found, truncated = answer_questions(self._logits, self.tokenizer, questions, contexts, self.max_seq_length)
+
+        def logits(rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
+            self.unknown.add(rows, [*questions, *contexts])
+            return self._logits(rows, segments)
+
+        found, truncated = answer_questions(logits, self.tokenizer, questions, contexts, self.max_seq_length)
         self.cut += truncated
         return [self._answer_span(*pair, answers) for pair, answers in zip(pairs, found, strict=True)]
 
@@ -259,6 +268,7 @@ class Predictor:
             for start in starts.tolist():
                 part = ids[first + start : last][: self.max_seq_length - 2]
                 rows.append(np.array([vocabulary.cls_id, *part, vocabulary.sep_id], np.int32))
+        self.unknown.add([ids], texts)
         logits = self._logits(rows, [np.zeros_like(row) for row in rows])
         answers = []
         for text, (first_row, starts), (first, last) in zip(

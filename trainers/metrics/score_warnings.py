@@ -25,6 +25,11 @@ _LEAST_SPREAD = 1e-3
 _LEAST_F1 = 0.1
 
 
+def without_advice(warning: str) -> str:
+    """Return a warning without the advice on training, which does not help where the input is wrong."""
+    return warning.removesuffix(_REMEDY).removesuffix(_LITTLE).rstrip()
+
+
 def class_warnings(split: str, labels: Sequence[str], counts: np.ndarray) -> list[str]:
     """Return the warnings about a classification task.
 

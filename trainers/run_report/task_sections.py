@@ -10,6 +10,7 @@ from typing import Any
 from beambert_common.renamed_fields import with_new_names
 from beambert_common.typed_json import JsonError
 from pipelines.reporting.tables import table
+from trainers.metrics.score_warnings import without_advice
 from trainers.run_report.published_scores import IN_PERCENT, published
 from trainers.run_report.task_examples import answers, choices, entities, errors
 from trainers.run_report.task_tables import by_class, by_type, confusion, regression, warnings_of_confusion
@@ -48,13 +49,17 @@ def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
 
 
 def warnings_of_details(evaluation: Details) -> list[str]:
-    """Return warnings about the predictions, one line each."""
-    warnings = []
+    """Return warnings about the input and the predictions, one line each.
+
+    Where many tokens are [UNK], only these warnings have a remedy.
+    """
+    unknown, warnings = [], []
     for split, details in _splits(evaluation).items():
+        unknown += [line for line in (details.get("unknown_tokens"),) if isinstance(line, str)]
         lines = details.get("warnings")
         warnings += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
         warnings += _valid_list(warnings_of_confusion, split, details.get("confusion"))
-    return warnings
+    return [*unknown, *map(without_advice, warnings)] if unknown else warnings
 
 
 def _splits(evaluation: Details) -> dict[str, Details]:

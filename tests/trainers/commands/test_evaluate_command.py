@@ -57,6 +57,15 @@ def test_json_and_report(evaluate, inputs, tmp_path, capsys):
     assert (tmp_path / "out.json").read_bytes() == first
 
 
+def test_unknown_words_are_a_warning(evaluate, inputs, capsys):
+    (inputs / "text.txt").write_text("rain on a \u5e9c\n", encoding="utf-8")
+    (inputs / "pairs.tsv").write_text("a sun\t\u4eac sun\tone\ta\na sun\tsun a\tone\ta\n", encoding="utf-8")
+    assert evaluate("--pairs", inputs / "pairs.tsv", "--texts", inputs / "text.txt") == 0
+    said = capsys.readouterr().err
+    assert "12.5% of the tokens of --texts are [UNK], such as '\u5e9c': the vocabulary lacks these words; use" in said
+    assert "1 of 2 pairs contain [UNK], such as '\u4eac': the vocabulary lacks these words; use" in said
+
+
 @pytest.mark.parametrize("width", [60, 120])
 def test_the_table_fits_the_terminal(evaluate, inputs, monkeypatch, capsys, width):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -249,6 +249,13 @@ def test_invalid_utf8_and_empty_input(run, tmp_path, capsys):
     assert np.load(tmp_path / "empty.npz")["row_splits"].tolist() == [0]
 
 
+def test_unknown_words_are_a_warning(run, capsys):
+    assert run(["a tea", "sun ||| a \u5e9c"], "out.npz") == 0
+    assert (
+        "11.1% of the tokens of the texts are [UNK], such as '\u5e9c': the vocabulary lacks" in capsys.readouterr().err
+    )
+
+
 def test_default_length_is_at_most_that_of_the_model(tmp_path, capsys):
     (tmp_path / "input.txt").write_text(f"a b\n{'a ' * 40}\n", encoding="utf-8")
     argv = ["--input_file", str(tmp_path / "input.txt"), "--output_file", str(tmp_path / "out.npz")]

@@ -41,6 +41,11 @@ def test_fillings_are_the_best_of_a_distribution(output):
     assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
 
 
+def test_unknown_words_are_a_warning(output, capsys):
+    assert beambert.main(["fill-mask", str(output), "ba [MASK] q", "be [MASK]"]) == 0
+    assert "20.0% of the tokens of the texts are [UNK], such as 'q': the vocabulary lacks" in capsys.readouterr().err
+
+
 def test_answers_come_in_the_order_of_the_texts(output):
     texts = ["ba be bi bo bu [MASK]", "[MASK]", "be [MASK] ba", "[MASK] [MASK]"]
     answers = fill_masks(output, texts, top_k=2)

@@ -298,6 +298,23 @@ def called(capsys, *argv):
     return code, *capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("classification", "all qi"),
+        ("regression", "all ||| qi"),
+        ("multiple_choice", "all ||| qi ||| human"),
+        ("span", "all ||| qi human rights"),
+        ("token_classification", "all qi"),
+    ],
+)
+def test_unknown_words_are_a_warning(models, capsys, name, text):
+    code, _, said = called(capsys, models / name, text)
+    assert code == 0
+    assert "% of the tokens of the texts are [UNK], such as 'qi': the vocabulary lacks these words; use" in said
+    assert called(capsys, models / name, text.replace("qi", "all"))[2] == ""
+
+
 def test_truncated_questions_are_counted(models, tmp_path, capsys):
     lines = tmp_path / "questions.txt"
     # 22 tokens are half of the window of 48 without [CLS] and two [SEP]; a long context is read in windows.

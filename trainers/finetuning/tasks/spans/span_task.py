@@ -3,7 +3,7 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,21 @@ class SpanTask:
         questions = len(self.files[split].questions) - rows.skipped
         limit = self.windows["max_query_length"]
         return f"{rows.truncated} of {questions} {split} questions exceed --max_query_length {limit} and were truncated"
+
+    def emptiness(self, split: str, rows: Rows) -> str:
+        """Return the number of questions with an empty question or context, and the id of the first."""
+        file = self.files[split]
+        first = file.where(int(rows.empty[0]))
+        return (
+            f"{len(rows.empty)} of {len(file.questions)} {split} questions are empty or have an empty context, the "
+            f"first is {first}; add the text or remove the questions"
+        )
+
+    def texts(self, split: str) -> Iterator[str]:
+        """Yield all questions and contexts."""
+        file = self.files[split]
+        yield from (question.text for question in file.questions)
+        yield from file.contexts
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return exact_match and f1, or with --version_2_with_negative the keys of `squad_scores.scores_of_2_0`."""

@@ -120,8 +120,16 @@ def window_rows(
             "unknown": encoded.ids == tokenizer.vocabulary.unk_id,
             "word_rules": np.array([rules.do_lower_case, rules.strips_accents, rules.tokenize_chinese_chars]),
         }
-    skipped = len(file.questions) - len(kept)
-    return Rows(ids, segment_ids, row_splits, targets, truncated=truncated, skipped=skipped, extras=extras)
+    return Rows(
+        ids,
+        segment_ids,
+        row_splits,
+        targets,
+        truncated=truncated,
+        skipped=len(file.questions) - len(kept),
+        empty=kept[(query_lengths[kept] == 0) | (sizes[kept] == 0)],
+        extras=extras,
+    )
 
 
 def _lay_out(

@@ -41,7 +41,7 @@ def tagging_rows(
 
     Returns:
         Rows with the target `label_ids` and the extra `FIRST_TOKENS`; `truncated` counts the sentences that are longer
-        than a row.
+        than a row, `empty` are the words without tokens.
 
     Raises:
         TaskDataError: max_seq_length is less than 3.
@@ -86,6 +86,7 @@ def tagging_rows(
         row_splits=row_splits,
         targets=targets,
         truncated=truncated,
+        empty=np.flatnonzero(first_tokens < 0),
         extras={FIRST_TOKENS: first_tokens},
     )
 

@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,18 @@ class TaggingTask:
             f"{rows.truncated} of {sentences} {split} sentences exceed --max_seq_length {max_seq_length} and were "
             "split between words; only longer words were truncated"
         )
+
+    def emptiness(self, split: str, rows: Rows) -> str:
+        """Return the number of words without tokens, and the location of the first."""
+        file = self._files[split]
+        return (
+            f"{len(rows.empty)} of {len(file.words)} {split} words have no tokens and are in no row, the first in "
+            f"{file.where(int(rows.empty[0]))}; check its characters"
+        )
+
+    def texts(self, split: str) -> Sequence[str]:
+        """Return all words."""
+        return self._files[split].words
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return precision, recall and F1 of entities, F1 of each type, and the accuracy over words.

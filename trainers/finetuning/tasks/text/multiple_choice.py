@@ -7,7 +7,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +193,27 @@ class ChoiceTask:
             targets={} if None in labels else {"label_ids": np.array(labels, np.int32)},
             choices=choices,
             truncated=int(encoded.truncated.reshape(-1, choices).any(axis=1).sum()),
+            empty=np.flatnonzero(encoded.empty.reshape(-1, choices).any(axis=1)),
         )
 
     def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
         """Return the number of truncated examples."""
         count = f"{rows.truncated} of {len(rows)} {split} examples"
         return f"{count} exceed --max_seq_length {max_seq_length} and were truncated"
+
+    def emptiness(self, split: str, rows: Rows) -> str:
+        """Return the number of examples with an empty context or choice, and the location of the first."""
+        first = self.examples[split][rows.empty[0]].where
+        return (
+            f"{len(rows.empty)} of {len(rows)} {split} examples have an empty context or choice, the first in {first}; "
+            "add the text or remove the rows"
+        )
+
+    def texts(self, split: str) -> Iterator[str]:
+        """Yield the contexts and choices of all examples."""
+        for example in self.examples[split]:
+            yield example.context
+            yield from example.choices
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return "eval_accuracy", or "test_accuracy" for the test split."""

@@ -5,7 +5,7 @@ Letters in shapes: N examples, n labels.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,28 @@ class TextTask:
             targets=self._targets(examples) if self._has_labels(split) else {},
             truncated=int(encoded.truncated.sum()),
             skipped=self._skipped.get(split, 0),
+            empty=np.flatnonzero(encoded.empty),
         )
 
     def truncation(self, split: str, rows: Rows, max_seq_length: int) -> str:
         """Return the number of truncated examples."""
         count = f"{rows.truncated} of {len(rows)} {split} examples"
         return f"{count} exceed --max_seq_length {max_seq_length} and were truncated"
+
+    def emptiness(self, split: str, rows: Rows) -> str:
+        """Return the number of examples with an empty text, and the location of the first."""
+        first = self.examples[split][rows.empty[0]].where
+        return (
+            f"{len(rows.empty)} of {len(rows)} {split} examples have an empty text, the first in {first}; add the text "
+            "or remove the rows"
+        )
+
+    def texts(self, split: str) -> Iterator[str]:
+        """Yield both texts of all examples."""
+        for example in self.examples[split]:
+            yield example.text
+            if example.text_pair is not None:
+                yield example.text_pair
 
     def metrics(self, split: str, rows: Rows, logits: Logits) -> dict[str, float]:
         """Return the metrics of a split: "eval_accuracy", "eval_mismatched_accuracy", "test_accuracy", ..."""
