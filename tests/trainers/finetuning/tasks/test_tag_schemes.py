@@ -14,6 +14,7 @@ from trainers.finetuning.tasks.tagging.tag_schemes import (
     labels_of,
     parse,
     scheme_of_labels,
+    similar_tag,
     tags_of,
 )
 
@@ -129,6 +130,31 @@ def test_valid_and_invalid_tags():
     assert parse("E-PER", "iob2") is None
     assert first_unknown(["O", "B-PER", "PER", "NN"]) == 2
     assert first_unknown(["O", "B-PER"]) is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "scheme", "meant"),
+    [
+        ("B_PER", None, "B-PER"),
+        ("b-per", None, "B-PER"),
+        ("b_per", None, "B-PER"),
+        ("b-PER", None, "B-PER"),
+        ("I:Per", "iob2", "I-Per"),
+        ("PER-B", None, "B-PER"),
+        ("s_geo_place", "bmes", "S-GEO_PLACE"),
+        ("s_geo", "iob2", None),
+        ("o", None, "O"),
+        ("0", "iob1", "O"),
+        ("b", None, "B"),
+        ("PER", None, None),
+        ("x-per", None, None),
+        ("B-", None, None),
+        ("", None, None),
+    ],
+)
+def test_misspelled_tags_suggest_a_valid_one(tag, scheme, meant):
+    assert parse(tag, scheme) is None
+    assert similar_tag(tag, scheme) == meant
 
 
 def test_classes():

@@ -12,12 +12,16 @@
 A tag is "O", or a letter, a hyphen and the type, such as "B-PER"; the letter alone is an entity without a type.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 OUTSIDE = "O"
+# Letter and type with any separator, such as "B_PER", and the reverse.
+_LETTER_FIRST = re.compile(r"(?P<letter>[A-Za-z])[^A-Za-z0-9]+(?P<kind>.+)")
+_LETTER_LAST = re.compile(r"(?P<kind>.+?)[^A-Za-z0-9]+(?P<letter>[A-Za-z])")
 
 
 class Letters(NamedTuple):
@@ -78,6 +82,21 @@ def first_unknown(tags: Sequence[str], scheme: str | None = None) -> int | None:
     """Return the index of the first tag that is not valid in a scheme (None: any but io); None if all are valid."""
     unknown = {tag for tag in set(tags) if tag != OUTSIDE and parse(tag, scheme) is None}
     return next((index for index, tag in enumerate(tags) if tag in unknown), None) if unknown else None
+
+
+def similar_tag(tag: str, scheme: str | None = None) -> str | None:
+    """Return the valid tag that an invalid one such as "B_PER", "b-per", "PER-B" or "o" means; None if it is unknown.
+
+    Args:
+        tag: a tag that `parse` does not accept.
+        scheme: scheme of the tag; None for any scheme except io, in which all tags are valid.
+    """
+    if tag in ("o", "0"):
+        return OUTSIDE
+    spelled = tag.upper() if tag.islower() else tag
+    matches = (pattern.fullmatch(spelled) for pattern in (_LETTER_FIRST, _LETTER_LAST))
+    candidates = [spelled, *(f"{match['letter'].upper()}-{match['kind']}" for match in matches if match)]
+    return next((candidate for candidate in candidates if parse(candidate, scheme)), None)
 
 
 def entities_of(tags: Sequence[str], sentence_splits: np.ndarray, scheme: str | None = None) -> Entities:

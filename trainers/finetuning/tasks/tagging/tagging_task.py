@@ -30,6 +30,7 @@ from trainers.finetuning.tasks.tagging.tag_schemes import (
     first_unknown,
     labels_of,
     scheme_of_labels,
+    similar_tag,
     tags_of,
 )
 from trainers.finetuning.tasks.tagging.tagging_rows import tagging_rows, word_labels
@@ -205,12 +206,14 @@ class TaggingTask:
         tags = tags_of(self._true[split], len(file.words), self._scheme)
         for word, (tag, own) in enumerate(zip(tags, file.tags or (), strict=True)):
             if tag not in numbers:
+                meant = next((label for label in self.labels if label.upper() == tag.upper()), None)
+                similar = f"did you mean {meant}? Use" if meant else "use"
                 known = ", ".join(self.labels[:8]) + (", ..." if len(self.labels) > 8 else "")
                 as_label = "" if tag == own else f" ({tag} in {self._scheme})"
                 remedy = ", or --test_without_tags true if the last column is no tag" if split == TEST else ""
                 raise TaskDataError(
-                    f"{file.where(word)}: tag {own}{as_label} is not a label of the model ({known}): use a file with "
-                    f"the tags of the training data{remedy}"
+                    f"{file.where(word)}: tag {own}{as_label} is not a label of the model ({known}): {similar} a file "
+                    f"with the tags of the training data{remedy}"
                 )
         return np.fromiter((numbers[tag] for tag in tags), np.int32, len(tags))
 
@@ -338,7 +341,9 @@ def _check_tags(file: ConllFile, scheme: str | None) -> None:
     word = first_unknown(file.tags, scheme)
     if word is not None:
         tag = file.tags[word]
-        if scheme is not None:
+        if (similar := similar_tag(tag, scheme)) is not None:
+            expected = f"a valid tag: did you mean {similar!r}? Correct the tags of the file"
+        elif scheme is not None:
             expected = f"a tag of scheme {scheme} (--file_tag_scheme)"
         else:
             expected = "a valid tag such as O, B-PER or I-PER: set --tag_column, or --file_tag_scheme io for bare types"
