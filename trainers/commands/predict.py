@@ -283,7 +283,11 @@ def shown(answer: Answer) -> list[str]:
     """Return an answer of a `Predictor` as lines for the terminal."""
     if "labels" in answer:
         lines = [f"{candidate['probability']:6.1%}  {candidate['label']}" for candidate in answer["labels"]]
-        return lines or ["no label with a probability of --threshold or more (--threshold 0 prints all)"]
+        if not lines:
+            likeliest = max(answer["probabilities"], key=answer["probabilities"].__getitem__)
+            probability = answer["probabilities"][likeliest]
+            return [f"no label, the most probable is {likeliest} with {probability:.1%} (--threshold)"]
+        return lines
     if "choices" in answer:
         order = sorted(range(len(answer["choices"])), key=lambda i: -answer["probabilities"][i])
         return [f"{answer['probabilities'][i]:6.1%}  {answer['choices'][i]}" for i in order]

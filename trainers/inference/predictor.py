@@ -109,7 +109,7 @@ class Predictor:
         The fields depend on the task:
 
         - classification: text, text_pair, and the most probable labels with probabilities; for multi-label models the
-          labels with a probability above 0.5
+          labels with a probability of at least the threshold, and the probabilities of all
         - regression: text, text_pair, score
         - multiple_choice: text, choices, choice (index), probabilities
         - span: question, context, answer as in predictions.json of `finetune squad`, start and end (character offsets
@@ -202,7 +202,11 @@ class Predictor:
             labels = [
                 {"label": self.inference_model.labels[i], "probability": _rounded(probabilities[i])} for i in shown
             ]
-            answers.append({**_texts(pair), "labels": labels})
+            answer = {**_texts(pair), "labels": labels}
+            if self.inference_model.multi_label:
+                names = self.inference_model.labels
+                answer["probabilities"] = dict(zip(names, map(_rounded, probabilities), strict=True))
+            answers.append(answer)
         return answers
 
     def _regression(self, texts: Sequence[str]) -> list[Answer]:

@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -85,6 +86,8 @@ def test_multi_label_classification(predictor):
         shares = 1 / (1 + np.exp(-logits_alone(asking, text)))
         likely = {name: share for name, share in zip(LABELS, shares, strict=True) if share > 0.5}
         assert {entry["label"] for entry in answer["labels"]} == likely.keys()
+        assert list(answer["probabilities"]) == list(LABELS)
+        close(list(answer["probabilities"].values()), shares)
         close([entry["probability"] for entry in answer["labels"]], sorted(likely.values(), reverse=True))
         sizes.add(len(likely))
     assert len(sizes) > 1
@@ -296,6 +299,15 @@ def called(capsys, *argv):
     capsys.readouterr()
     code = beambert.main(["predict", *map(str, argv)])
     return code, *capsys.readouterr()
+
+
+def test_the_most_probable_label_is_printed_where_none_is_predicted(models, capsys):
+    code, out, _ = called(capsys, models / MULTI_LABEL, "all human", "--threshold", "1")
+    assert code == 0
+    first, second = out.splitlines()
+    assert first == "all human"
+    names = "|".join(LABELS)
+    assert re.fullmatch(rf"  no label, the most probable is ({names}) with \d+\.\d% \(--threshold\)", second)
 
 
 @pytest.mark.parametrize(

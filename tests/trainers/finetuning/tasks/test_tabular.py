@@ -223,6 +223,60 @@ def test_multi_hot_labels_beside_rows_without_labels(tmp_path):
     assert [example.label for example in task.examples[TEST]] == [("1",), None, ("0",)]
 
 
+COMMENTS = {"id": "x1", "comment_text": "t", "toxic": 0, "severe_toxic": 0, "threat": 0}
+LABEL_COLUMNS = ("--text_column", "comment_text", "--label_column", "toxic, severe_toxic,threat")
+LABEL_COLUMNS += ("--problem", "multi_label")
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), (False, True), ("0", "1")], ids=str)
+def test_a_column_for_each_label(tmp_path, suffix, values):
+    bits = [(1, 1, 0), (0, 0, 0), (0, 0, 1)]
+    rows = [COMMENTS | {name: values[bit] for name, bit in zip(list(COMMENTS)[2:], row, strict=True)} for row in bits]
+    for split in (TRAIN, DEV):
+        write(tmp_path / f"{split}.{suffix}", rows)
+    hidden = [row | dict.fromkeys(list(COMMENTS)[2:], -1 if values[1] == 1 else "-1") for row in rows]
+    write(tmp_path / f"test.{suffix}", hidden if values in ((0, 1), ("0", "1")) else [{"comment_text": "t"}])
+    task = tabular.open_task(options(tmp_path, *LABEL_COLUMNS), (TRAIN, DEV, TEST), None)
+    # In the order of the flag, also those that no row has.
+    assert task.labels == ("toxic", "severe_toxic", "threat")
+    assert [example.label for example in task.examples[TRAIN]] == [("toxic", "severe_toxic"), (), ("threat",)]
+    assert {example.label for example in task.examples[TEST]} == {None}
+    assert task.eval_splits == (DEV,)
+    # A model has its own order.
+    of_model = ("threat", "toxic", "severe_toxic")
+    assert tabular.open_task(options(tmp_path, *LABEL_COLUMNS), (DEV,), of_model).labels == of_model
+
+
+def test_a_column_for_each_label_is_validated(tmp_path):
+    write(tmp_path / "train.csv", [COMMENTS, COMMENTS | {"threat": 2}])
+    write(tmp_path / "dev.csv", [COMMENTS])
+    assert "train.csv, row 2 (line 3): 'threat' is '2', not 0 or 1" in refused(tmp_path, *LABEL_COLUMNS)
+    write(tmp_path / "train.csv", [COMMENTS, COMMENTS | {"threat": 1}])
+    single = refused(tmp_path, *LABEL_COLUMNS[:4])
+    assert single.endswith("--problem classification does not have: use --problem multi_label")
+    assert "must be different names" in refused(tmp_path, *LABEL_COLUMNS, "--label_column", "toxic,toxic")
+    assert "has no column 'obscene'" in refused(tmp_path, *LABEL_COLUMNS, "--label_column", "toxic,obscene")
+    message = refused(tmp_path, *LABEL_COLUMNS, wanted=(DEV,), labels=("toxic", "threat"))
+    assert "are not the labels of the model (toxic, threat): name a column for each of them" in message
+    # Without the flag, the message has the columns.
+    for flags in ((), ("--problem", "multi_label")):
+        assert refused(tmp_path, "--text_column", "comment_text", *flags).endswith(
+            "use --problem multi_label --label_column toxic,severe_toxic,threat"
+        )
+    # A key that a JSON line lacks is no 0.
+    (tmp_path / "train.csv").unlink()
+    write(tmp_path / "train.jsonl", [COMMENTS, {"comment_text": "t", "toxic": 1}])
+    assert "train.jsonl, row 2 (line 2): 'severe_toxic' is nothing, not 0 or 1" in refused(tmp_path, *LABEL_COLUMNS)
+
+
+def test_a_column_whose_name_has_a_comma(tmp_path):
+    for split in (TRAIN, DEV):
+        write(tmp_path / f"{split}.csv", [{"text": "t", "good, bad": label} for label in ("good", "bad")])
+    task = tabular.open_task(options(tmp_path, "--label_column", "good, bad"), (TRAIN, DEV), None)
+    assert task.labels == ("bad", "good")
+
+
 def test_a_deeply_nested_array_is_text(tmp_path):
     nested = "[" * 100_000 + "]" * 100_000
     write(tmp_path / "train.csv", [{"text": "t", "label": nested}, {"text": "t", "label": "b"}])

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,14 @@ from trainers.errors import TaskDataError
 from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from trainers.finetuning.tasks.text.table_files import Table, find_split, read_split
 from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.finetuning.tasks.text.text_task import TextTask
+from trainers.finetuning.tasks.text.text_task import TextTask, listed
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")
 # Values of multi-hot labels, in any format of file.
 _BITS = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
+# Values of hidden labels in a test file with a column for each label.
+_HIDDEN = ("-1", "-1.0")
 # Default columns of the texts.
 _TEXT_COLUMNS = ("text", "sentence")
 _TEXT_PAIR_COLUMN = "text_pair"
@@ -39,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--text_pair_column", metavar="NAME", help='Column of the second text (default: "text_pair" if it exists)'
     )
-    group.add_argument("--label_column", default=TableConfig.label_column, metavar="NAME", help="Column of the label")
+    group.add_argument(
+        "--label_column",
+        default=TableConfig.label_column,
+        metavar="NAME",
+        help="Column of the label, or for multi_label NAME,NAME,...: columns of 0 and 1, each named as its label",
+    )
     group.add_argument(
         "--problem",
         choices=PROBLEMS,
@@ -99,7 +107,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
         columns = _Columns.from_options(config, table)
         examples[TRAIN] = _examples(table, columns, config)
         if discovers:
-            labels = _discovered_labels(table, examples[TRAIN])
+            labels = columns.labels if len(columns.labels) > 1 else _discovered_labels(table, examples[TRAIN])
         if shares and config.dev_fraction is not None:
             examples |= _split_train_dev(table, examples[TRAIN], config.dev_fraction)
     for split in (DEV, TEST):
@@ -107,6 +115,11 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
             table = read_split(directory, split)
             columns = columns or _Columns.from_options(config, table)
             examples[split] = _examples(table, columns, config, optional=split == TEST)
+    if columns is not None and len(columns.labels) > 1 and sorted(columns.labels) != sorted(labels or ()):
+        raise TaskDataError(
+            f"--label_column {config.label_column} are not the labels of the model ({listed(labels or ())}): name a "
+            "column for each of them"
+        )
     if TEST in examples and _hides_labels(examples[TEST], labels):
         examples[TEST] = [dataclasses.replace(example, label=None) for example in examples[TEST]]
     limits = {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
@@ -123,18 +136,35 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
 
 
 class _Columns(NamedTuple):
-    """The columns of the text, of the second text (None for single texts) and of the label."""
+    """The columns of the text, of the second text (None for single texts) and of the label, or one for each label."""
 
     text: str
     text_pair: str | None
-    label: str
+    labels: tuple[str, ...]
 
     @classmethod
     def from_options(cls, config: FinetuneConfig, table: Table) -> "_Columns":
         """Return the columns of the flags, or the default columns of the first file."""
         usual = [name for name in _TEXT_COLUMNS if name in table.columns]
         pair = config.text_pair_column or (_TEXT_PAIR_COLUMN if _TEXT_PAIR_COLUMN in table.columns else None)
-        return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, config.label_column)
+        return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, _label_columns(config, table))
+
+
+def _label_columns(config: FinetuneConfig, table: Table) -> tuple[str, ...]:
+    """Return the columns of --label_column, several for multi-label problems with a column for each label."""
+    names = tuple(name.strip() for name in config.label_column.split(","))
+    if len(names) == 1 or config.label_column in table.columns:
+        return (config.label_column,)
+    if config.problem != MULTI_LABEL:
+        raise TaskDataError(
+            f"--label_column {config.label_column} names a column for each label, which --problem {config.problem} "
+            f"does not have: use --problem {MULTI_LABEL}"
+        )
+    if not all(names) or len(set(names)) < len(names):
+        raise TaskDataError(
+            f"invalid --label_column {config.label_column!r}: must be different names, separated by commas"
+        )
+    return names
 
 
 def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional: bool = False) -> list[TextExample]:
@@ -144,8 +174,12 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
     if columns.text_pair is not None:
         pairs = table.texts(columns.text_pair, "set --text_pair_column to the column of the second text")
     labels: list[Label | None] = [None] * len(table)
-    if not optional or columns.label in table.columns:
-        cells = table.cells(columns.label, "set --label_column to the column of the label")
+    if optional and not set(columns.labels) & set(table.columns):
+        pass
+    elif len(columns.labels) > 1:
+        labels = _labels_by_column(table, columns.labels, optional)
+    else:
+        cells = table.cells(columns.labels[0], _label_remedy(table))
         if config.problem == MULTI_LABEL:
             cells = _without_multi_hot([_listed(cell, config.label_separator) for cell in cells])
         labels = [
@@ -156,6 +190,34 @@ def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional:
         TextExample(text, pair, label, table.where(row))
         for row, (text, pair, label) in enumerate(zip(texts, pairs, labels, strict=True))
     ]
+
+
+def _labels_by_column(table: Table, names: tuple[str, ...], optional: bool) -> list[Label | None]:
+    """Return the names of the columns with a 1, for each row; None for placeholders of hidden labels, if `optional`."""
+    columns = [table.cells(name, "set --label_column to the columns of the labels") for name in names]
+    labels: list[Label | None] = []
+    for row, cells in enumerate(zip(*columns, strict=True)):
+        if optional and all(_is_missing(cell) or str(cell).strip() in _HIDDEN for cell in cells):
+            labels.append(None)
+            continue
+        bits = [_BITS.get(str(cell).strip()) for cell in cells]
+        if None in bits:
+            name, cell = names[bits.index(None)], cells[bits.index(None)]
+            raise TaskDataError(
+                f"{table.where(row)}: {name!r} is {'nothing' if cell is None else repr(cell)}, not 0 or 1, as the "
+                "column of a label requires: fix or remove the row"
+            )
+        labels.append(tuple(name for name, bit in zip(names, bits, strict=True) if bit))
+    return labels
+
+
+def _label_remedy(table: Table) -> str:
+    """Return the remedy for a missing label column, which is several columns if some have nothing but 0 and 1."""
+    bits = [name for name, cells in table.columns.items() if all(str(cell).strip() in _BITS for cell in cells)]
+    if len(bits) < 2:
+        return "set --label_column to the column of the label"
+    names = shlex.quote(",".join(bits))
+    return f"for a column of 0 and 1 for each label, use --problem {MULTI_LABEL} --label_column {names}"
 
 
 def _listed(cell: Any, separator: str) -> Any:
