@@ -20,6 +20,8 @@ _MAX_BALANCED_LABEL_IMBALANCE = 0.01
 _MAX_TRUNCATED = 0.2
 # Tokens of a sentence that is probably several. Examples may be much shorter, where short sequences come first.
 _LONG_SENTENCE = 128
+# Documents of a partition with which hardly any partition has a single one.
+_DOCUMENTS_A_PARTITION = 50
 # Predictions of an evaluation, masked tokens or pairs, below which the standard error of an accuracy may exceed 1.6%.
 _MIN_VALIDATION_PREDICTIONS = 1000
 
@@ -178,7 +180,7 @@ def _unbalanced_pairs(facts: _Facts) -> Iterator[str]:
     # Five standard deviations, so that small datasets cause no false warnings.
     if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
         label = "swapped" if options.objective == "sop" else "random next sentences"
-        remedy = "" if options.objective == "sop" else "; --balance_next_sentence balances them where possible"
+        remedy = "" if options.objective == "sop" else _reason_for_unbalanced_pairs(train, options, share)
         yield f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}"
 
 
@@ -258,10 +260,13 @@ def _one_copy(facts: _Facts) -> Iterator[str]:
 
 def _padding(facts: _Facts) -> Iterator[str]:
     padding = 1 - facts.train.instance_tokens / max(facts.train.positions, 1)
-    if padding > 0.3 and not facts.options.without_padding:
+    options = facts.options
+    if padding > 0.3 and not options.without_padding:
+        given = {"--pack": options.pack, "--length_bins": bool(options.length_bins)}
+        flags = ", ".join(flag for flag, is_given in given.items() if not is_given)
         yield (
-            f"{padding:.0%} of the positions are padding, which costs training time; use --pack, --length_bins or a "
-            "smaller --max_seq_length"
+            f"{padding:.0%} of the positions are padding, which costs training time; use "
+            f"{f'{flags} or ' if flags else ''}a smaller --max_seq_length"
         )
 
 
@@ -287,6 +292,25 @@ _RULES: tuple[Callable[[_Facts], Iterator[str]], ...] = (
 )
 
 
+def _reason_for_unbalanced_pairs(train: Statistics, options: PretrainingDataOptions, share: float) -> str:
+    """Return the end of the warning about the share of random next sentences: the reason and the remedy."""
+    if share < 0.5 and train.documents < 2:
+        return ", because there is one training document; add documents, or use --objective mlm or sop"
+    if share < 0.5:
+        # A random next sentence is from another document of the partition.
+        partitions = max(train.documents // _DOCUMENTS_A_PARTITION, 1)
+        return (
+            ", because partitions with a single document have none; use fewer partitions, such as --num_partitions "
+            f"{partitions}"
+        )
+    if not options.balance_next_sentence:
+        return "; --balance_next_sentence balances them where possible"
+    return (
+        f", because text of --max_seq_length {options.max_seq_length} is often a single sentence; increase it, or use "
+        "documents with more sentences"
+    )
+
+
 def _reason_for_few_masks(train: Statistics, options: PretrainingDataOptions) -> str:
     """Return the end of the warning about too few masked tokens: the reason and the remedy."""
     without_limit = dataclasses.replace(options, max_predictions_per_seq=options.max_seq_length)
@@ -303,5 +327,5 @@ def _reason_for_few_masks(train: Statistics, options: PretrainingDataOptions) ->
         )
     return (
         ", because examples are short: [CLS] and [SEP] are not masked, and the number per example is rounded; use "
-        "longer documents or --pack"
+        f"longer documents{'' if options.pack else ' or --pack'}"
     )

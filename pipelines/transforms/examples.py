@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
@@ -23,16 +24,20 @@ from pipelines.examples import array_record_files
 from pipelines.examples.make_shards import tokenize, write_shards
 from pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
 from pipelines.examples.statistics import Statistics, total
+from pipelines.examples.train_eval_overlap import Overlap
 from pipelines.instances.options import PretrainingDataOptions
 from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from pipelines.io.versions import versions
 from pipelines.io.written_files import require_written
+from pipelines.reporting.data_warnings import warnings_of
 from pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from pipelines.runner.job_output import absolute
 from pipelines.sources.documents import Document
 from pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
+
+_warn = logging.getLogger("beambert").warning
 
 # A vocabulary, its path, or the result of `LearnWordPieceVocabulary`.
 AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection"
@@ -134,8 +139,9 @@ class WriteShards(beam.PTransform):
     """Write pretraining examples as shards, with `vocab.txt` and `dataset.json`, which `beambert pretrain` reads.
 
     The shards have the bytes that `beambert build` writes for the same documents and options. A dataset card and a
-    Croissant description are beside `dataset.json`; `report.html` is written by the commands only. The counter
-    `examples_written` has the number of examples.
+    Croissant description are beside `dataset.json`; `report.html` is written by the commands only. Warnings about the
+    data are logged, and are in the card and in `dataset.json`. The counter `examples_written` has the number of
+    examples.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
@@ -223,6 +229,8 @@ def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabu
     repeated = [name for name, number in Counter(shard.name for shard in shards).items() if number > 1]
     if repeated:
         raise DatasetError(f"{repeated[0]} was written twice; join the collections before CreatePretrainingExamples")
+    # The counts of the corpus and its overlap with the validation split are not known.
+    warnings = warnings_of(statistics, {}, Overlap(0, 0, 0, 0), options, len(vocabulary.text_ids()))
     sha256 = hashlib.sha256(content).hexdigest()
     rules = dataclasses.asdict(WordRules.of(options))
     manifest = Dataset(
@@ -241,10 +249,12 @@ def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabu
             "length_bins": list(options.length_bins),
             "vocab_sha256": sha256,
         },
-        counts={split: statistics[split].numbers() for split in SPLITS},
+        counts={**{split: statistics[split].numbers() for split in SPLITS}, "warnings": warnings},
         shards=shards,
         versions=versions(options.format),
     )
+    for warning in manifest.counts["warnings"]:
+        _warn(warning)
     require_written(output, dataset.sizes_of_dataset(shards))
     write_missing_descriptions(manifest, output)
     path = f"{output}/{dataset.FILE_NAME}"

@@ -271,11 +271,38 @@ def test_warnings_are_in_order_of_importance():
             "10.0% of the sentences are longer than 128 tokens",
         ),
         ({"options": {"dupe_factor": 1}}, "there is one copy"),
-        ({"train": {"instances_labeled_1": 310_000}}, "62.0% of the pairs are random next sentences instead of"),
-        ({"options": {"balance_next_sentence": True}}, "54.0% of the pairs are random next sentences instead of"),
+        (
+            {"train": {"instances_labeled_1": 310_000}},
+            "62.0% of the pairs are random next sentences instead of about 50%; --balance_next_sentence balances them",
+        ),
+        (
+            {"options": {"balance_next_sentence": True}},
+            "54.0% of the pairs are random next sentences instead of about 50%, because text of --max_seq_length 128 "
+            "is often a single sentence; increase it, or use documents with more sentences",
+        ),
+        *(
+            (
+                {"train": {"instances_labeled_1": 100_000}, "options": {"balance_next_sentence": balanced}},
+                "20.0% of the pairs are random next sentences instead of about 50%, because partitions with a single "
+                "document have none; use fewer partitions, such as --num_partitions 2000",
+            )
+            for balanced in (False, True)
+        ),
+        (
+            {"train": {"instances_labeled_1": 0, "documents": 1}},
+            "0.0% of the pairs are random next sentences instead of about 50%, because there is one training document; "
+            "add documents, or use --objective mlm or sop",
+        ),
         ({"options": {"objective": "sop"}}, "54.0% of the pairs are swapped instead of about 50%"),
         ({"train": {"tokens_truncated": 18_000_000}}, "30.0% of the tokens are truncated"),
-        ({"train": {"positions": 120_000_000}}, "50% of the positions are padding"),
+        (
+            {"train": {"positions": 120_000_000}},
+            "50% of the positions are padding, which costs training time; use --pack, --length_bins or a smaller --max",
+        ),
+        (
+            {"train": {"positions": 120_000_000}, "options": {"length_bins": (64, 128)}},
+            "50% of the positions are padding, which costs training time; use --pack or a smaller --max_seq_length",
+        ),
         (
             {"train": TWELVE_MASKS, "options": {"max_predictions_per_seq": 12}},
             "10.0% of the tokens are masked instead of 15%; increase --max_predictions_per_seq 12, which is too small "

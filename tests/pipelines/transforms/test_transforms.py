@@ -151,6 +151,22 @@ def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
         assert ours.counts[split] == theirs.counts[split]
 
 
+def test_warnings_are_logged_and_recorded(built, tmp_path, caplog):
+    texts = [Document([f"The cat number {number} sat on mat {i}." for i in range(30)]) for number in range(3)]
+    options = dataclasses.replace(OPTIONS, balance_next_sentence=True)
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | beam.Create(texts) | SegmentSentences("en")
+        examples = documents | CreatePretrainingExamples(str(built / "vocab.txt"), options, 16, validation_fraction=0)
+        _ = examples | WriteShards(str(tmp_path / "data"), str(built / "vocab.txt"))
+    expected = (
+        "0.0% of the pairs are random next sentences instead of about 50%, because partitions with a single document "
+        "have none; use fewer partitions, such as --num_partitions 1"
+    )
+    assert expected in caplog.messages
+    assert expected in dataset.load(tmp_path / "data").counts["warnings"]
+    assert expected[:60] in (tmp_path / "data/README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("file_format", ["parquet", "array_record"])
 def test_a_corpus_is_read_back(built, tmp_path, file_format):
     """Test with a runner that serializes every element, and with the file format chosen at the end."""
