@@ -160,9 +160,10 @@ def _run_remotely(tpu: Tpu, poll_seconds: float) -> int:
         Preempted: a host was preempted, stopped by the service or lost.
         SubmitError: the run ended without an exit code.
     """
-    tpu.remote("start")
     log = Log(tpu, poll_seconds)
     try:
+        # The command runs before the start returns.
+        tpu.remote("start")
         code = log.follow()
     except (Interrupted, OSError):
         # An OSError: the log cannot be printed, as in `beambert submit tpu | head` or on a full disk.

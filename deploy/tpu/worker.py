@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.tpu import bucket_sync
-from deploy.tpu.job_folder import Host, JobFolder, has_started, host, is_locked, read_exit_code, try_lock
+from deploy.tpu.job_folder import Host, JobFolder, has_started, host, read_exit_code, try_lock
 
 # Name of the script on the TPU VM that runs this file.
 SCRIPT = "tpu_worker.py"
@@ -144,10 +144,18 @@ def follow(folder: JobFolder, offset: int) -> int:
 
 
 def stop(folder: JobFolder) -> int:
-    """Send SIGTERM to the job, which forwards it to the command; the command saves a checkpoint and ends."""
-    with contextlib.suppress(OSError, ValueError):
-        if is_locked(folder.lock):
-            os.kill(int(folder.process.read_text()), signal.SIGTERM)
+    """Send SIGTERM to the job, which forwards it to the command; the command saves a checkpoint and ends.
+
+    A job that has not started will not run: an interrupted request to start it may still arrive.
+    """
+    with folder.lock.open("a") as lock:
+        if try_lock(lock, tries=1):
+            if not folder.exit_code.exists():
+                folder.log.touch()
+                folder.exit_code.write_text(str(128 + signal.SIGTERM))
+        else:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(folder.process.read_text()), signal.SIGTERM)
     return _done(folder)
 
 

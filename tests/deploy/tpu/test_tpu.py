@@ -221,7 +221,7 @@ def test_a_name_that_is_taken_is_left_alone(cloud):
         *(
             pytest.param(phase, number, marks=pytest.mark.slow)
             for phase, number in [
-                *((phase, signal.SIGINT) for phase in ("create", "install", "delete")),
+                *((phase, signal.SIGINT) for phase in ("create", "install", "start", "delete")),
                 *(("wait", number) for number in (signal.SIGTERM, signal.SIGHUP)),
             ]
         ),
@@ -233,6 +233,7 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
         "create": {"create_seconds": 2},
         "wait": {"states": [["WAITING_FOR_RESOURCES"]]},
         "install": {"ssh_fails": True},
+        "start": {"start_seconds": 60},
         "run": {},
         "delete": {"delete_seconds": 2},
     }
@@ -242,6 +243,7 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
         "create": lambda: cloud.calls("create"),
         "wait": lambda: cloud.calls("describe"),
         "install": lambda: cloud.calls("scp"),
+        "start": lambda: cloud.bucket("gs://bucket/run/count").exists(),
         "run": lambda: cloud.bucket("gs://bucket/run/count").exists(),
         "delete": lambda: cloud.calls("delete"),
     }
@@ -257,7 +259,7 @@ def test_a_signal_in_any_phase_deletes(cloud, phase, number):
         if phase == "delete"
         else "run the same command to resume from gs://bucket/run" in said
     )
-    if phase == "run":
+    if phase in ("start", "run"):
         assert cloud.bucket("gs://bucket/run/saved").exists()
 
 

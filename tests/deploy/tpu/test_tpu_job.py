@@ -16,6 +16,7 @@ from beambert_common import run_snapshot
 from deploy.tpu import bucket_sync, worker
 from deploy.tpu.job import REQUIREMENTS, job_content, job_of, python_of
 from pipelines.errors import SubmitError
+from tests.conftest import ROOT
 from tests.deploy.tpu.tpu_cloud import Cloud, until
 
 
@@ -405,6 +406,17 @@ def test_a_command_that_waits_for_a_lost_host_is_killed_and_its_checkpoint_arriv
     assert code == 128 + 9
     assert folder.exit_code.read_text() == "137"
     assert cloud.bucket("gs://b/r/seen").exists()
+
+
+def test_a_stop_before_the_start_prevents_the_run(tmp_path, monkeypatch):
+    """Check a connection that is lost before the start, and a start that arrives after the stop."""
+    _, folder = on_host(tmp_path, monkeypatch, WRITES)
+    shutil.copy(ROOT / "deploy/tpu/worker.py", folder.path / worker.SCRIPT)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for step in ("stop", "start"):
+        assert in_process(folder, [step])[1] == 0
+    assert in_process(folder, ["follow", "0"]) == ("end\t143\n", 0)
+    assert not (folder.path / "places").exists()
 
 
 def test_the_tpu_variables_are_those_of_the_backend(tmp_path):

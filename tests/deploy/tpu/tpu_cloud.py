@@ -65,7 +65,7 @@ class Cloud:
 
         refuse, refuse_list, refuse_delete, describe_error, storage_fails: error messages, as gcloud words them.
             refuse_delete and others may be lists, with one answer per call.
-        create_seconds, delete_seconds, storage_seconds: durations.
+        create_seconds, delete_seconds, storage_seconds, start_seconds: durations.
         states: for each request in turn, the states it goes through.
         node_state: state of a machine.
         ssh_fails: whether ssh fails.

@@ -233,6 +233,8 @@ def ssh_worker(node: str, worker: int | None, command: str) -> int:
             if cut is not None and number + 1 >= cut:
                 os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
+        if command.endswith(" start"):
+            time.sleep(script("start_seconds", 0))
         if code >= 0:
             return code
         sys.stderr.write("Retrying: SSH command error: [ssh] exited with return code [255].\n")
