@@ -31,6 +31,7 @@ from pipelines.runner import pipeline_runner
 from pipelines.runner.job_output import (
     absolute,
     begun_work,
+    delete_finished_work,
     delete_temporary,
     delete_work,
     remedy_for,
@@ -92,6 +93,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         require_written(
             output, sizes_of_corpus(existing.shards), f"delete {config.output} and run the same command again"
         )
+        delete_finished_work(output, "corpus")
         print(f"Corpus in {config.output} is up to date.", flush=True)
         return existing
     if FileSystems.exists(f"{output}/{dataset.FILE_NAME}"):

@@ -124,8 +124,15 @@ def end_empty_work(output: str) -> None:
         delete_work(folder)
 
 
+def delete_finished_work(output: str, command: str) -> None:
+    """Delete the work of a command that was interrupted after its last file; keep that of another command."""
+    with suppress(FileNotFoundError, ValueError):
+        if json.loads(read_bytes(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}")) == {"command": command}:
+            delete_work(output)
+
+
 def delete_work(output: str) -> None:
-    """Delete the work directories of unfinished jobs in an output directory, and nothing else."""
+    """Delete the work directories of unfinished jobs in an output directory, and nothing else; the marker last."""
     folder = f"{output}/{WORK_NAME}"
     if "://" in output:
         with storage_errors(folder):
@@ -135,7 +142,7 @@ def delete_work(output: str) -> None:
                 FileSystems.delete(own)
         return
     local = Path(folder)
-    for path in list(local.iterdir()) if local.is_dir() else []:
+    for path in sorted(local.iterdir(), key=lambda path: path.name == WORK_FILE_NAME) if local.is_dir() else []:
         if is_work_entry(path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with suppress(OSError):

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -216,6 +217,28 @@ def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(some_files, tmp_p
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
     assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
     assert "resuming" not in capsys.readouterr().out
+
+
+def test_work_that_an_interrupt_after_the_last_file_left_is_removed(some_files, tmp_path, monkeypatch):
+    argv = ["corpus", "--vocab_size", "300", "--input", f"{some_files}/*", "--output", str(tmp_path / "out")]
+    assert beambert.main(argv) == 0
+    work, mark = (tmp_path / "out/unfinished" / name for name in ("0123456789abcdef01234567", "started.json"))
+    work.mkdir(parents=True)
+    # The examples of a stopped `build` are resumed.
+    mark.write_text('{"command": "pretraining-data"}')
+    assert beambert.main(argv) == 0
+    assert work.exists()
+    mark.write_text('{"command": "corpus"}')
+
+    def interrupt(path):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupt)
+        assert beambert.main(argv) == 130
+    assert mark.exists()
+    assert beambert.main(argv) == 0
+    assert not (tmp_path / "out/unfinished").exists()
 
 
 def test_work_of_other_options_is_not_resumed(some_files, tmp_path):
