@@ -112,7 +112,7 @@ test-tpu: setup
 
 # With 20 MB of Wikipedia from bucket to bucket (several minutes).
 test-dataflow: setup
-	BEAMBERT_LARGE=1 $(BIN)/python -m pytest -s tests/deploy/dataflow/test_dataflow_large.py tests/deploy/dataflow/test_dataflow.py tests/deploy/dataflow/test_dataflow_graph.py tests/deploy/dataflow/test_dataflow_template.py tests/pipelines/io/test_cloud_storage.py
+	BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/dataflow tests/pipelines/io/test_cloud_storage.py
 
 # A separate environment for PyTorch. Triton, which only a GPU needs, loads an LLVM that aborts next to TensorFlow's.
 test-parity: .venv-parity/.installed

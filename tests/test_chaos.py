@@ -63,14 +63,11 @@ GOOD = "beambert build: error: work/out cannot be written: the disk is full; fre
     ("code", "text", "words"),
     [
         (1, GOOD, ""),
-        (0, "all good\n", ""),
         (-signal.SIGTERM, "", "exit code -15"),
         (0, GOOD, "exit code 0 with an error"),
         (1, GOOD + GOOD, "2 error lines"),
-        (1, "something\n", "0 error lines"),
         (1, GOOD + "more\n", "more lines after"),
         (1, f"beambert build: error: {'x' * 400}\n", "423 characters"),
-        (-signal.SIGSEGV, "", "exit code -11"),
     ],
 )
 def test_ending_errors_are_detected(code, text, words):
@@ -89,7 +86,6 @@ def test_termination_by_the_sent_signal_is_no_fault(number):
     [
         "Traceback (most recent call last):\n  File ...\nValueError: x\n",
         "Fatal Python error: Segmentation fault\n",
-        "2026-01-01 10:00:00.123: W tensorflow/core/x.cc:1] words\n",
         "W0000 00:00:1700000000.1 10 x.cc:1] words\n",
         "Exception ignored in: <function f>\n",
         "beambert build: error: [Errno 28] No space left on device\n",

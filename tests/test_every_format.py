@@ -60,14 +60,3 @@ def test_examples_are_built_inspected_and_trained_on(name, corpus, config, tmp_p
     # Chance is ln 600 = 6.40: four steps are too few to learn anything, and the loss must stay close to chance.
     assert 6.0 < float(results["masked_lm_loss"]) < 6.8
     assert ("next_sentence_loss" in results) == ("mlm" not in FORMATS[name])
-
-
-def test_pretraining_on_parquet_examples_is_refused(corpus, config, tmp_path, capsys):
-    build(corpus, tmp_path / "data", ["--format", "parquet"])
-    argv = ["pretrain", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run"), "--model", str(config)]
-    capsys.readouterr()
-    assert beambert.main(argv) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "--format tfrecord" in error
-    assert not (tmp_path / "run").exists()

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+import beambert
+from pipelines.sources import READERS
+from pipelines.sources.input_formats import FORMATS
 from tests.conftest import ROOT
 
 EXPORTS = {
@@ -46,6 +49,19 @@ FORBIDDEN = {
     "beambert, deploy.flink.command, deploy.dataflow.command, deploy.tpu.command": (*_ENGINES, "numpy"),
 }
 
+_NOT_FOR_HELP = ("apache_beam", "google.cloud.storage", "keras", "pyarrow", "tensorflow")
+# A program that prints the help of every command, and fails at the first one that imports a slow package.
+_PRINT_HELP = f"""
+import sys, beambert
+for command in ["", *beambert.COMMANDS]:
+    try:
+        code = beambert.main([*command.split(), "--help"])
+    except SystemExit as end:
+        code = end.code
+    assert not code, (command, code)
+    imported = sys.modules.keys() & {set(_NOT_FOR_HELP)}
+    assert not imported, (command, imported)
+"""
 
 # These modules import TensorFlow, which takes longer than all of the above.
 SLOW = {"trainers.training.loop": ("apache_beam", "pyarrow", "deploy")}
@@ -62,6 +78,16 @@ def test_a_module_imports_nothing_forbidden(modules, forbidden):
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.split(".")[0] for name in result.stdout.split()}
     assert not imported.intersection(forbidden)
+
+
+def test_help_imports_nothing_slow():
+    result = subprocess.run([sys.executable, "-c", _PRINT_HELP], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert all(f"usage: beambert {command}" in result.stdout for command in beambert.COMMANDS)
+
+
+def test_every_format_has_a_reader():
+    assert ("auto", *READERS) == FORMATS
 
 
 def test_the_model_does_not_import_tensorflow():

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import ROOT
-from tests.tutorials import TutorialError, blocks, compare, run_page, updated
+from tests.tutorials import TutorialError, compare, run_page
 
 # Tutorials that take less than a minute; `make tutorials` runs all of them.
 SHORT = ("japanese-and-khmer", "laptop-to-dataflow")
@@ -62,7 +62,6 @@ def test_tutorial_runs_as_written(name, tmp_path):
     [
         PRINTED,
         "Pretraining data: 2 shards, 11 copies\n...\nDone on 2026-11-21",
-        "shards data/shards/ 11 files, 10,000 training examples, loss 6.5",
         "shards data/shards/ ... loss 6.1",
         "80.0% documents in 12 min, 3.1 seq/s, 900 tok/s",
         "Done on 2024-01-02",
@@ -93,24 +92,16 @@ def test_numbers_are_ignored_on_request():
     assert compare("Pretraining data: 9 shards, 1 passes", PRINTED, any_numbers=True)
 
 
-def test_update_replaces_the_lines_that_are_not_printed():
-    shown = "Pretraining data: 3 shards, 11 passes\n...\nDone on 2024-01-02"
-    assert updated(shown, PRINTED) == "Pretraining data: 2 shards, 11 copies\n...\nDone on 2024-01-02"
-    assert updated(PRINTED, PRINTED) == PRINTED.rstrip()
-
-
 def test_page_runs_in_order_in_one_directory(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     run_page(page, tmp_path / "work")
-    assert [block.language for block in blocks(PAGE)] == ["sh", "sh", "sh", "text", "sh", "text", "python", "text"]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("hello world, 3", "hello there, 3", "not printed"),
-        ("hello world, 3", "hello world, 5", "not printed"),
         ("from Python\n```\n", "from C\n```\n", "not printed"),
         ("mkdir", "false; mkdir", "exit code 1"),
     ],

@@ -1,8 +1,7 @@
 """Run the code blocks of a Markdown page, and compare their output with the output that the page shows.
 
 `python -m tests.tutorials PAGE.md ...` runs pages and prints the output of each block. `--data DIR` is the folder of
-real data (default: ../shared/data), `--directory DIR` an empty directory to run in and keep. `--update` replaces each
-shown line that is not printed with the nearest printed line; review the difference before you commit it.
+real data (default: ../shared/data), `--directory DIR` an empty directory to run in and keep.
 
 - ```sh and ```python blocks run in order, in one directory. Exported variables and `cd` last to the end of the page;
   each Python block is a program of its own. A block that fails ends the page.
@@ -31,7 +30,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 DATA_PREFIX = "../shared/data/"
 TOLERANCE = 0.2
-MAX_COLUMNS = 120
 # Time limit of one block.
 TIMEOUT_SECONDS = 900
 
@@ -92,7 +90,7 @@ def needed_data(text: str) -> list[DataLink]:
     return [DataLink(path, name or Path(path).name) for path, name in needs]
 
 
-def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool = False, update: bool = False) -> None:
+def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool = False) -> None:
     """Run the blocks of a page and compare its outputs.
 
     Args:
@@ -100,7 +98,6 @@ def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool =
         directory: where its commands run; must be empty.
         data: the folder of real data, for a page that needs some.
         echo: print each block and its output.
-        update: replace shown lines that are not printed with the nearest printed lines, instead of raising an error.
 
     Raises:
         TutorialError: a block fails or its output differs.
@@ -126,10 +123,7 @@ def run_page(page: Path, directory: Path, data: Path | None = None, echo: bool =
         if block.language != "text" or output is None or "not output" in block.directives:
             continue
         any_numbers = block.directives.get("output") == "any numbers"
-        if update:
-            text = text.replace(block.text, updated(block.text, output, any_numbers))
-            page.write_text(text, encoding="utf-8")
-        elif problem := compare(block.text, output, any_numbers):
+        if problem := compare(block.text, output, any_numbers):
             raise TutorialError(f"{place}: {problem}\n--- printed\n{output}")
 
 
@@ -146,26 +140,6 @@ def compare(shown: str, printed: str, any_numbers: bool = False) -> str:
             return f"not printed (after the lines before it): {line}" + (f"\nnearest line: {near[0]}" if near else "")
         position = found + 1
     return ""
-
-
-def updated(shown: str, printed: str, any_numbers: bool = False) -> str:
-    """Return the shown output, with each line that was not printed replaced by the nearest printed line."""
-    lines = [line.rstrip() for line in re.split(r"[\n\r]", printed)]
-    compact = [" ".join(line.split()) for line in lines]
-    result = []
-    position = 0
-    for line in shown.splitlines():
-        wanted = " ".join(line.split())
-        index = next((n for n in range(position, len(lines)) if _same_line(wanted, compact[n], any_numbers)), None)
-        if wanted not in ("", "...") and index is None:
-            near = difflib.get_close_matches(wanted, compact[position:], 1, 0.3)
-            if near:
-                index = compact.index(near[0], position)
-                line = lines[index] if len(lines[index]) <= MAX_COLUMNS else f"{lines[index][: MAX_COLUMNS - 4]} ..."
-        if wanted not in ("", "...") and index is not None:
-            position = index + 1
-        result.append(line)
-    return "\n".join(result)
 
 
 def _same_line(shown: str, printed: str, any_numbers: bool) -> bool:
@@ -246,12 +220,11 @@ def main() -> int:
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--directory", type=Path)
-    parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
     for page in arguments.pages:
         with tempfile.TemporaryDirectory(prefix="tutorial-") as scratch:
             try:
-                run_page(page, arguments.directory or Path(scratch), arguments.data, True, arguments.update)
+                run_page(page, arguments.directory or Path(scratch), arguments.data, True)
             except TutorialError as error:
                 print(error)
                 return 1

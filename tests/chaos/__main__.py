@@ -44,7 +44,6 @@ def main(argv: list[str] | None = None) -> int:
     outcomes.sort(key=lambda outcome: outcome.case.number)
     failed = [outcome for outcome in outcomes if outcome.faults]
     only = f" --only {' '.join(args.only)}" if args.only else ""
-    print(f"\n{report.table(outcomes)}\n\ngood/all; (n): n commands ended before their moment")
     for outcome in failed:
         print(f"\n{report.failure(outcome)}")
         print(f"    python -m tests.chaos --seed {args.seed} --first {outcome.case.number} --disturbances 1{only}")

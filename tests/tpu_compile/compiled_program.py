@@ -1,4 +1,4 @@
-"""Properties of a program compiled for TPUs that its requirements use: matrix products, host transfers, cycles."""
+"""Properties of a program compiled for TPUs that its requirements use: matrix products, host transfers."""
 
 import re
 
@@ -44,24 +44,3 @@ def random_draws(program: Program) -> list[str]:
 def dynamic_shapes(lowered: str) -> int:
     """Return the number of array types of a lowered program whose size is known only when it runs."""
     return lowered.count("tensor<?") + lowered.count("x?x")
-
-
-def estimated_cycles(program: Program, categories: dict[str, str]) -> dict[str, int]:
-    """Return the compiler's estimate of cycles by category; only programs of the default effort have useful ones.
-
-    An operation in a loop counts once. Gathers, scatters, sorts, collectives and Pallas kernels have no estimate.
-
-    Args:
-        program: the program.
-        categories: regular expression by category for the path of an operation in the model; the first match counts.
-
-    Returns:
-        Cycles by category, with "other" for the rest.
-    """
-    cycles = dict.fromkeys([*categories, "other"], 0)
-    for match in re.finditer(r'op_name="([^"]*)".*"estimated_cycles":"(\d+)"', program.compiled):
-        category = next((name for name, pattern in categories.items() if re.search(pattern, match[1])), "other")
-        cycles[category] += int(match[2])
-    unnamed = sum(int(count) for count in re.findall(r'"estimated_cycles":"(\d+)"', program.compiled))
-    cycles["other"] += unnamed - sum(cycles.values())
-    return cycles

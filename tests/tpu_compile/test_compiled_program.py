@@ -1,4 +1,7 @@
-"""Test that the analysis finds each fault in a program that has it, and none in the program without it."""
+"""Test that the analysis finds faults in a program that has them, and none in the program without them.
+
+test_steps.py tests the other faults on a complete step.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +14,6 @@ from deploy.plan.tpu_compiler.compiled_program import bytes_of, collectives, com
 from deploy.plan.tpu_compiler.compiler_target import target_of
 from tests.tpu_compile.compiled_program import (
     dynamic_shapes,
-    estimated_cycles,
     float32_products,
     host_transfers,
     product_count,
@@ -24,7 +26,7 @@ SIZE, ROWS, CHIPS = 256, 512, 4
 WEIGHT_BYTES = 4 * SIZE * SIZE
 
 
-def compile_small_step(gradient, *, donate=True, accumulate=True):
+def compile_small_step(gradient, *, accumulate=True):
     """Compile a step of one weight matrix on four chips: `gradient` of weights and rows of a chip, and the update."""
     distribution = distribution_of("v5e:2x2")
 
@@ -41,11 +43,11 @@ def compile_small_step(gradient, *, donate=True, accumulate=True):
         jax.ShapeDtypeStruct((SIZE, SIZE), jnp.float32, sharding=distribution.replicated),
         jax.ShapeDtypeStruct((ROWS * CHIPS, SIZE), jnp.float32, sharding=distribution.by_example),
     )
-    return compile_program(jax.jit(mapped, donate_argnums=(0,) if donate else ()), arguments)
+    return compile_program(jax.jit(mapped, donate_argnums=0), arguments)
 
 
-def loss(weights, rows, dtype=jnp.bfloat16):
-    return jnp.sum(jnp.tanh(rows.astype(dtype) @ weights.astype(dtype)).astype(jnp.float32))
+def loss(weights, rows):
+    return jnp.sum(jnp.tanh(rows.astype(jnp.bfloat16) @ weights.astype(jnp.bfloat16)).astype(jnp.float32))
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +65,6 @@ def test_a_correct_step_has_no_fault(correct):
     assert dynamic_shapes(correct.lowered) == 0
     assert correct.donated_bytes == WEIGHT_BYTES
     assert correct.argument_bytes == WEIGHT_BYTES + 4 * ROWS * SIZE
-
-
-def test_a_float32_product_is_found():
-    program = compile_small_step(lambda weights, rows: jax.grad(loss)(weights, rows, jnp.float32))
-    assert f"f32[{ROWS // 2}x{SIZE}] by f32[{SIZE}x{SIZE}]" in float32_products(program)
-
-
-def test_a_sum_in_every_micro_batch_is_found():
-    program = compile_small_step(lambda weights, rows: jax.lax.psum(jax.grad(loss)(weights, rows), "data") / CHIPS)
-    assert sorted(collective.in_loop for collective in collectives(program)) == [False, True]
 
 
 def test_a_second_sum_is_found():
@@ -109,10 +101,6 @@ def test_a_random_generator_is_found():
         return jax.grad(loss)(weights, rows) * (jax.random.bits(key, weights.shape) % 2)
 
     assert random_draws(compile_small_step(gradient))
-
-
-def test_a_state_that_is_not_donated_is_found():
-    assert compile_small_step(jax.grad(loss), donate=False).donated_bytes == 0
 
 
 def test_dynamic_shapes_are_found():
@@ -153,21 +141,3 @@ def test_cycles_of_a_loop_count_as_often_as_it_runs():
     unrolled = compile_program(jax.jit(lambda values: [product(value) for value in values]), (matrices,), effort=None)
     assert total_cycles(in_loop, 4) == pytest.approx(total_cycles(unrolled, 1), rel=0.3)
     assert total_cycles(in_loop, 1) < 0.5 * total_cycles(unrolled, 1)
-
-
-def test_cycles_by_category():
-    """Check that a product of 4096 x 4096 matrices takes at least the cycles of the matrix units; the rest is other."""
-    chip = distribution_of("v5e:2x2").mesh.devices.flat[0]
-    matrix = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16, sharding=jax.sharding.SingleDeviceSharding(chip))
-
-    def multiply(first, second):
-        with jax.named_scope("product"):
-            return first @ second
-
-    program = compile_program(jax.jit(lambda *pair: jnp.tanh(multiply(*pair)).T), (matrix, matrix), effort=None)
-    cycles = estimated_cycles(program, {"product": "/product/"})
-    # 197 TFLOP/s at 1.503 GHz.
-    fewest = 2 * 4096**3 / (197e12 / 1.503e9)
-    assert fewest < sum(cycles.values()) < 1.5 * fewest
-    assert cycles["product"] > 0.8 * sum(cycles.values())
-    assert len([each for each in instructions(program.compiled) if each.computation.startswith("main")])

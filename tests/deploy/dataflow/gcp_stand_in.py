@@ -41,7 +41,6 @@ class StandIn:
         folder: directory of the key, and of the jobs' directories and logs.
         requests: (method, path, content) of every request to Dataflow.
         jobs: request, state, messages and metrics of each job, by ID.
-        refuse_with: HTTP status and message of the answer to every new job.
         keep_waiting: whether new jobs stay pending.
         fail_with: error messages with which jobs fail instead of running.
     """
@@ -51,7 +50,6 @@ class StandIn:
         self.storage = f"http://localhost:{storage_port}"
         self.requests: list[tuple[str, str, dict]] = []
         self.jobs: dict[str, dict] = {}
-        self.refuse_with: tuple[int, str] | None = None
         self.keep_waiting = False
         self.fail_with: list[str] = []
         self.endpoint = ""
@@ -100,9 +98,6 @@ class StandIn:
 
     def create(self, request: dict) -> tuple[int, dict]:
         """Create a job from a request; return the status, and the job or an error in Google's format."""
-        if self.refuse_with:
-            code, message = self.refuse_with
-            return code, {"error": {"code": code, "message": message}}
         job = json_format.ParseDict(request, dataflow.Job.pb(dataflow.Job()))
         for known in self.jobs.values():
             if known["request"]["name"] == job.name and not known["state"].endswith(("DONE", "FAILED", "CANCELLED")):

@@ -131,10 +131,6 @@ def _config(*flags: str):
     return beambert.read_command("submit flink", list(flags)).configure()
 
 
-def test_no_java(cluster, submit):
-    assert "--java no-such-java is not in PATH" in submit(pool(cluster), "--java=no-such-java")
-
-
 def test_a_job_server_that_is_not_there(cluster, submit):
     assert "--job_server_jar nowhere.jar does not exist" in submit(
         pool(cluster), "--java=sh", "--job_server_jar=nowhere.jar"
@@ -172,12 +168,6 @@ def test_a_cluster_without_restarts_is_a_warning(cluster, capsys, tmp_path):
     command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
     assert flink._check(config, command, FlinkCluster(cluster.address), "n") == (2, False, "1.19")
     assert "the loss of a TaskManager fails the job" in capsys.readouterr().err
-
-
-def test_what_to_run_is_missing(capsys, cluster):
-    with pytest.raises(SystemExit):
-        beambert.main(["submit", "flink", "--flink_master", cluster.address])
-    assert "build, corpus or pretraining-data" in capsys.readouterr().err
 
 
 def test_the_name_of_a_job_is_that_of_its_output(tmp_path, monkeypatch):

@@ -38,11 +38,7 @@ def test_a_directory_with_files_of_others_is_refused_and_stays(cluster_error, tm
         "give a new or empty directory"
     )
     assert (tmp_path / "thesis.tex").read_text() == "text"
-
-
-def test_a_file_is_refused_as_the_directory(cluster_error, tmp_path):
-    (tmp_path / "file").touch()
-    assert "file is neither empty nor" in cluster_error("up", directory=tmp_path / "file")
+    assert "thesis.tex is neither empty nor" in cluster_error("up", directory=tmp_path / "thesis.tex")
 
 
 def test_up_removes_only_what_an_earlier_cluster_wrote(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from deploy.tpu.access import require_ssh_key
-from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
+from tests.deploy.tpu.tpu_cloud import NAME, PRETRAIN, Cloud, until
 
 LOGGED_OUT = """You do not currently have an active account selected.
 Please run:
@@ -18,16 +18,6 @@ EXPIRED = "There was a problem refreshing your current auth tokens: Reauthentica
 DISABLED = "PERMISSION_DENIED: Cloud TPU API has not been used in project p before or it is disabled. Enable it by"
 DENIED = "PERMISSION_DENIED: Permission 'tpu.queuedresources.list' denied on resource '//tpu/projects/p'"
 UNAVAILABLE = "UNAVAILABLE: The service is currently unavailable."
-PRETRAIN = (
-    "pretrain",
-    "--data",
-    "gs://bucket/data",
-    "--output",
-    "gs://bucket/run",
-    "--do_train",
-    "--num_train_steps",
-    "5",
-)
 
 
 @pytest.fixture
@@ -73,19 +63,19 @@ def test_without_access_nothing_is_requested(cloud, words, expected):
     assert cloud.calls("create") == cloud.calls("delete") == []
 
 
-def test_without_gcloud_nothing_is_said_to_be_requested(cloud, monkeypatch):
-    (cloud.tools / "gcloud").unlink()
+@pytest.mark.parametrize(
+    ("break_gcloud", "message"),
+    [
+        (lambda gcloud: gcloud.unlink(), "gcloud is not installed: install the Google Cloud CLI"),
+        (lambda gcloud: gcloud.chmod(0o644), "gcloud cannot be started (Permission denied)"),
+    ],
+    ids=["missing", "not executable"],
+)
+def test_without_gcloud_nothing_is_said_to_be_requested(cloud, monkeypatch, break_gcloud, message):
+    break_gcloud(cloud.tools / "gcloud")
     monkeypatch.setenv("PATH", "")
     out, line = refused(cloud)
-    assert "gcloud is not installed: install the Google Cloud CLI" in line
-    assert out == ""
-
-
-def test_a_gcloud_that_cannot_be_started_is_one_line(cloud, monkeypatch):
-    (cloud.tools / "gcloud").chmod(0o644)
-    monkeypatch.setenv("PATH", "")
-    out, line = refused(cloud)
-    assert "gcloud cannot be started (Permission denied)" in line
+    assert message in line
     assert out == ""
 
 
@@ -141,10 +131,3 @@ def test_a_request_that_may_have_been_made_is_not_reported_as_billed(cloud, flag
     assert f"It is unknown whether {NAME} was created" in out
     assert f"gcloud compute tpus queued-resources describe {NAME} " in out
     assert len(cloud.calls("delete")) > 1
-
-
-def test_a_machine_that_exists_is_still_reported_as_billed(cloud):
-    failed = {"state": "FAILED", "failedData": {"error": {"code": 8, "message": "There is no more capacity"}}}
-    cloud.plan(states=[["WAITING_FOR_RESOURCES", failed]], refuse_delete=DENIED)
-    out, _ = refused(cloud)
-    assert f"{NAME} COULD NOT BE DELETED AND IS STILL BILLED" in out

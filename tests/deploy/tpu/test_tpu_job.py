@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -34,10 +33,6 @@ def test_places_in_buckets_become_paths_and_nothing_else_changes():
     assert "--strategy" not in job.argv
     assert job.inputs == [("gs://b/d128", "places/b/d128"), ("gs://c/d/512", "places/c/d/512")]
     assert job.output == ("gs://b/runs/1", "places/b/runs/1")
-
-
-def test_a_strategy_that_is_given_stays():
-    assert "--strategy=single" in job_of(pretrain("--data=gs://b/d", "--output=gs://b/r", "--strategy=single")).argv
 
 
 def test_every_input_of_finetune_is_copied_to_the_vm():
@@ -117,15 +112,6 @@ def test_a_wheel_says_which_python_it_is_for():
             python_of(Path(name))
 
 
-def test_a_dry_run_prints_the_request_and_the_command(capsys):
-    own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v6e-8", "--spot", "--dry_run"]
-    run = ["pretrain", "--data=gs://b/d", "--output=gs://b/r"]
-    assert beambert.main(["submit", "tpu", *own, *run]) == 0
-    said = capsys.readouterr().out
-    assert "--runtime-version=v2-alpha-tpuv6e" in said
-    assert "beambert pretrain --data=places/b/d --output=places/b/r" in said
-
-
 def make_checkpoint(folder, step, parts=("data-00000-of-00001", "state.json")):
     folder.mkdir(parents=True, exist_ok=True)
     for part in (*parts, "index"):
@@ -175,40 +161,6 @@ def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(tmp_path, m
     _, whole = run_snapshot.snapshot(tmp_path / "run", tmp_path / "snapshot")
     kept = ("data-00000-of-00001", "state.json", "index")
     assert files(whole) == {f"checkpoints/model.ckpt-6.{part}" for part in kept}
-
-
-def test_snapshots_are_whole_while_checkpoints_come_and_go(tmp_path):
-    checkpoints = tmp_path / "run/checkpoints"
-    make_checkpoint(checkpoints, 0)
-    done = threading.Event()
-
-    def come_and_go():
-        step = 0
-        while not done.is_set():
-            make_checkpoint(tmp_path / "new", step + 1)
-            for part in ("data-00000-of-00001", "state.json", "index"):
-                (tmp_path / f"new/model.ckpt-{step + 1}.{part}").replace(checkpoints / f"model.ckpt-{step + 1}.{part}")
-            for part in ("index", "data-00000-of-00001", "state.json"):
-                (checkpoints / f"model.ckpt-{step}.{part}").unlink()
-            step += 1
-
-    thread = threading.Thread(target=come_and_go)
-    thread.start()
-    try:
-        complete = 0
-        for _ in range(100):
-            _, whole = run_snapshot.snapshot(tmp_path / "run", tmp_path / "snapshot")
-            for index in whole.rglob("*.index"):
-                step = index.name.split(".")[1].split("-")[1]
-                complete += 1
-                assert files(whole) >= {
-                    f"checkpoints/model.ckpt-{step}.{p}" for p in ("data-00000-of-00001", "state.json")
-                }
-            shutil.rmtree(tmp_path / "snapshot")
-    finally:
-        done.set()
-        thread.join()
-    assert complete > 0
 
 
 def test_a_file_that_changes_twice_in_a_second_is_copied_again(tmp_path, monkeypatch):

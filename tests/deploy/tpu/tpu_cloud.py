@@ -19,6 +19,7 @@ import beambert
 
 STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
 NAME = "mine"
+PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):
@@ -65,9 +66,8 @@ class Cloud:
 
         refuse, refuse_list, refuse_delete, describe_error, storage_fails: error messages, as gcloud words them.
             refuse_delete and others may be lists, with one answer per call.
-        create_seconds, delete_seconds, storage_seconds, start_seconds: durations.
+        create_seconds, delete_seconds, start_seconds: durations.
         states: for each request in turn, the states it goes through.
-        node_state: state of a machine.
         ssh_fails: whether ssh fails.
         cut_follow_after: number of lines after which the connection that shows the log breaks.
         unreachable: names NODE/WORKER, separated by spaces, that ssh cannot reach.
@@ -156,11 +156,6 @@ class Cloud:
         path = self.state / "calls.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [call for call in map(json.loads, lines) if call[3:4] == [verb]]
-
-    @property
-    def log_readers(self) -> int:
-        """Return how often the log of a run was opened so far."""
-        return sum(any(" follow " in word for word in call) for call in self.calls("ssh"))
 
     @property
     def left(self) -> list[str]:
