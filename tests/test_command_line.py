@@ -246,13 +246,11 @@ def test_an_empty_path_is_refused_wherever_it_is(capsys, argv, name):
 # submit: flags on either side of the command
 
 
-@pytest.mark.parametrize("name", ["tune", "pretrain", "finetune"])
-@pytest.mark.parametrize("form", [("--name", "{}"), ("--name={}",)])
-def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, name, form):
-    flag = [word.format(name) for word in form]
+@pytest.mark.parametrize("flag", [("--name", "tune"), ("--name=tune",)])
+def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, flag):
     code, out, err = run(capsys, "submit", "tpu", *flag, *TPU, *PRETRAIN)
     assert code == 0, err
-    assert f"queued-resources create {name} " in out
+    assert "queued-resources create tune " in out
     assert "beambert pretrain --data places/b/data" in out
 
 

@@ -140,20 +140,3 @@ def test_adversarial_text_finds_patterns_that_are_not_linear(pattern):
     enough = _LIMIT * (_SIZES[1] / _SIZE) ** 2
     texts = patterns.adversarial_texts(compiled)
     assert any(seconds(lambda of=of: _apply(compiled, method, of(_SIZES[1])), 2 * enough) > enough for of in texts)
-
-
-def test_source_is_searched_for_patterns_in_functions(tmp_path, monkeypatch):
-    (tmp_path / "patterns_in_functions.py").write_text(
-        "import re\nA = [re.compile('a')]\n"
-        "def f(x, y):\n    return re.sub('b', '', x, flags=re.I), re.compile(y), A[0].findall(x)\n\n\n"
-        "def g(x):\n    return re.split('[-_]', x)\n",
-        encoding="utf-8",
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    import patterns_in_functions
-
-    uses = patterns.Uses(patterns_in_functions)
-    assert patterns.compiled_patterns(patterns_in_functions) == {"A": [re.compile("a")]}
-    assert uses.methods["A"] == {"findall"}
-    assert uses.inline == {("sub", "b", re.IGNORECASE), ("split", "[-_]", 0)}
-    assert uses.dynamic == {("patterns_in_functions.f", "y")}

@@ -57,17 +57,6 @@ def test_a_fault_in_a_document_is_found(tmp_path, monkeypatch, text, problem):
     assert any(problem in finding.problem for finding in prose.check_markdown(path))
 
 
-def test_code_tables_links_and_comments_are_not_prose(tmp_path, monkeypatch):
-    monkeypatch.setattr(prose, "ROOT", tmp_path)
-    path = tmp_path / "page.md"
-    path.write_text(
-        f"<!-- a piece\nof a comment -->\n\n```sh\n{'piece ' * 50}\n```\n\n| {'x' * 120} | `piece` |\n\n"
-        f"[{'link' * 20}]({'https://example.com/piece' * 3})\n",
-        encoding="utf-8",
-    )
-    assert not prose.check_markdown(path)
-
-
 def test_a_fault_in_a_message_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     path = tmp_path / "module.py"

@@ -6,7 +6,6 @@ skipped, or fail if BEAMBERT_REQUIRE_FLINK=1 is set.
 
 import bz2
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -26,7 +25,8 @@ from deploy.flink.job_server import find_java, free_port, job_server
 from deploy.flink.local_cluster import LocalCluster
 from pipelines.errors import SubmitError
 from pipelines.runner.flink_rest import FlinkCluster
-from tests.conftest import ROOT, without_progress
+from tests.conftest import without_progress
+from tests.test_examples import run as run_example
 
 pytestmark = pytest.mark.slow
 takes_minutes = pytest.mark.skipif(os.environ.get("BEAMBERT_LARGE") != "1", reason="make test-flink runs it")
@@ -145,66 +145,25 @@ def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, ref
     assert digests(output) == digests(reference)
 
 
-@pytest.fixture(scope="module")
-def beam_flags(cluster, tmp_path_factory) -> Iterator[list[str]]:
-    """Beam flags that run a custom pipeline on the cluster."""
-    folder = tmp_path_factory.mktemp("server")
-    with job_server(find_java("java"), fetch_job_server(), cluster.master, folder) as endpoint:
-        flags = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL"]
-        yield [*flags, f"--environment_config={cluster.worker_pool}", "--parallelism=2"]
-
-
-def run_pipeline(*command: object) -> None:
-    """Run a pipeline outside the package, as its users do."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    result = subprocess.run(
-        [sys.executable, *map(str, command)], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-
-
-def examples_of(output: Path) -> dict[str, str]:
-    return {name: digest for name, digest in digests(output).items() if name.startswith(("shards/", "vocab.txt"))}
-
-
 @takes_minutes
-def test_a_pipeline_of_ones_own(cluster, beam_flags, few_texts, tmp_path):
+def test_a_pipeline_of_ones_own(cluster, few_texts, tmp_path):
     """Check that its shards are those that the same pipeline writes without the cluster."""
     with bz2.open(sorted(Path(few_texts).parent.iterdir())[0], "rt", encoding="utf-8") as file:
         texts = [article.partition(">")[2] for article in file.read().split("</doc>")]
     table = pyarrow.table({"text": texts, "title": list(map(str, range(len(texts))))})
     pyarrow.parquet.write_table(table, tmp_path / "table.parquet", row_group_size=200)
     flags = ["--input", tmp_path / "table.parquet", "--vocab_size", 4000]
-    run_pipeline("examples/own_documents.py", *flags, "--output", tmp_path / "here")
-    run_pipeline("examples/own_documents.py", *flags, "--output", tmp_path / "there", *beam_flags)
-    assert len(examples_of(tmp_path / "here")) > 10
-    assert examples_of(tmp_path / "there") == examples_of(tmp_path / "here")
-
-
-@takes_minutes
-def test_a_model_in_a_pipeline(cluster, beam_flags, few, tmp_path):
-    exported = tmp_path / "onnx"
-    model = ROOT / "tests/fixtures/hugging_face/classification"
-    assert beambert.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
-    flags = ["--corpus", few, "--model", exported, "--max_seq_length", 18]
-    run_pipeline("examples/predict_corpus.py", *flags, "--output", tmp_path / "here.jsonl")
-    run_pipeline("examples/predict_corpus.py", *flags, "--output", tmp_path / "there.jsonl", *beam_flags)
-    here, there = (sorted((tmp_path / name).read_text().splitlines()) for name in ("here.jsonl", "there.jsonl"))
-    assert len(here) > 100
+    run_example("examples/own_documents.py", *flags, "--output", tmp_path / "here")
+    with job_server(find_java("java"), fetch_job_server(), cluster.master, tmp_path) as endpoint:
+        beam = ["--runner=PortableRunner", f"--job_endpoint={endpoint}", "--environment_type=EXTERNAL"]
+        beam += [f"--environment_config={cluster.worker_pool}", "--parallelism=2"]
+        run_example("examples/own_documents.py", *flags, "--output", tmp_path / "there", *beam)
+    here, there = (
+        {name: digest for name, digest in digests(tmp_path / folder).items() if name.startswith(("shards/", "vocab"))}
+        for folder in ("here", "there")
+    )
+    assert len(here) > 10
     assert there == here
-
-
-@takes_minutes
-def test_beam_yaml(cluster, beam_flags, few, few_texts, tmp_path):
-    """Compare the bytes of the shards with those of `beambert build`."""
-    pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
-    pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")
-    partitions = json.loads((few / "corpus.json").read_text())["options"]["num_partitions"]
-    variables = {"input": few_texts, "output": str(tmp_path / "data")}
-    variables |= {"vocab_size": 4000, "dupe_factor": 1, "num_partitions": partitions}
-    flags = ["--yaml_pipeline_file", "examples/pretraining_data.yaml", "--jinja_variables", json.dumps(variables)]
-    run_pipeline("-m", "apache_beam.yaml.main", *flags, *beam_flags)
-    assert examples_of(tmp_path / "data") == examples_of(few)
 
 
 def test_a_mistake_that_only_a_worker_finds_is_one_line(cluster, tmp_path):
