@@ -16,7 +16,9 @@ from collections.abc import Callable
 from types import FrameType
 
 _MESSAGE = b"beambert: interrupted; run the same command again to resume\n"
-_INTERRUPTED = 128 + signal.SIGINT
+# Exit codes above are those of a command that a signal ended.
+_SIGNALED = 128
+_INTERRUPTED = _SIGNALED + signal.SIGINT
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -74,7 +76,8 @@ def repeat_lost_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
 def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
     """Decorate a main function of argv: without arguments, as a console script, it ends the process.
 
-    The `atexit` functions run and standard output is flushed, but the interpreter is not finalized.
+    The `atexit` functions run and standard output is flushed, but the interpreter is not finalized. After a signal, its
+    threads are not joined either.
     """
 
     @functools.wraps(main)
@@ -100,6 +103,9 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
         finally:
             if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):
                 signal.signal(signal.SIGINT, leave_at_once)
+        if code > _SIGNALED:
+            # Python first waits for all threads, and one that an interrupt left may never end, such as Beam's sampler.
+            atexit._run_exitfuncs()
         return code
 
     return main_of_process

@@ -130,6 +130,23 @@ sys.exit(main())
     assert "KeyboardInterrupt" not in done.stderr
 
 
+def test_an_interrupted_process_does_not_wait_for_its_threads():
+    """Leave a thread that never ends, as an interrupt does while Beam's sampler of states runs."""
+    done = run_program("""
+import atexit, sys, threading
+from beambert_common import process
+
+@process.ends_process
+def main(argv=None):
+    atexit.register(print, "exit function")
+    threading.Thread(target=threading.Event().wait).start()
+    return 130
+
+sys.exit(main())
+""")
+    assert (done.returncode, done.stdout) == (130, "exit function\n")
+
+
 def test_main_called_with_arguments_leaves_the_process_alone():
     done = run_program("""
 import sys
