@@ -178,7 +178,6 @@ DENIED = (
             error(403, "PERMISSION_DENIED", DENIED),
             "--project p with --zone us-west4-a is not accessible: PERMISSION_DENIED",
         ),
-        (error(404, "NOT_FOUND", "Location z is not found or access is unauthorized."), "Location z is not found"),
         (error(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."), "run gcloud auth login"),
     ],
 )
