@@ -186,14 +186,6 @@ COMMANDS = (
     _conversion("tf1", "bert_model.ckpt.index"),
     _conversion("huggingface", "model.safetensors"),
     Command(
-        "convert-positions",
-        ("convert", "--to", "tf1", "--max_position_embeddings", "48", "given/pretrain", "work/out"),
-        "work/out",
-        ("given/pretrain/*.json", "given/pretrain/vocab.txt", "given/pretrain/checkpoints/*"),
-        needs=("pretrain",),
-        manifests=("bert_model.ckpt.index",),
-    ),
-    Command(
         "extend-vocab",
         (
             *("extend-vocab", "given/pretrain", "--input", "inputs/lines.txt", "inputs/a.txt"),
