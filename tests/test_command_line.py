@@ -88,6 +88,7 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
     ("argv", "says"),
     [
         (["bulid"], "unknown command 'bulid'; did you mean build?"),
+        (["BUILD"], "unknown command 'BUILD'; did you mean build?"),
         (["pretraining_data"], "did you mean pretraining-data?"),
         ([""], "unknown command ''"),
         (["--output", "x", "build"], "--output precedes the command; put flags after it: beambert build --output"),
@@ -115,6 +116,7 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["fill-mask", "--model", "m"], "unknown argument --model; see"),
         # Word processors replace two hyphens with a dash.
         (["build", "\u2013output", "x"], "unknown argument \u2013output; did you mean --output?"),
+        (["build", "\u2014input=x", "--output", "x"], "unknown argument \u2014input; did you mean --input?"),
         (["submit", "flnk", "build"], "unknown destination 'flnk': use flink, dataflow or tpu; did you mean flink?"),
         (["submit", "--project", "p", "tpu", "pretrain"], "submit requires a destination (flink, dataflow or tpu)"),
     ],
