@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -83,3 +84,13 @@ def test_graphs_and_weights_of_a_finished_run_are_freed():
     assert [reference() for reference in references] == [None, None]
     # Graphs from before are intact.
     assert gradient() is not None
+
+
+def test_gradients_that_the_import_of_tensorflow_registers_are_kept(monkeypatch):
+    name = "tensorflow.python.framework.ops"
+    registry = {"AddV2": object()}
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    with freed_graphs():
+        framework = SimpleNamespace(gradient_registry=SimpleNamespace(_registry=registry))
+        monkeypatch.setitem(sys.modules, name, framework)
+    assert registry.keys() == {"AddV2"}
