@@ -1,4 +1,4 @@
-"""Test the progress of a stage: the line at several widths, and when a terminal and a log have one."""
+"""Test the progress of a stage: the line at several widths, when a terminal and a log have one, and durations."""
 
 import io
 import re
@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from beambert_common import progress
+from beambert_common.durations import format_duration
 from beambert_common.progress import BAR, Progress, TextProgress, progress_line, remaining
 
 PARTS = ["step 1,200/2,500", "ETA 3 min", "loss 5.229", "MLM accuracy 0.193", "261 seq/s"]
@@ -15,7 +16,6 @@ LINES = {
     60: "step 1,200/2,500  ETA 3 min  loss 5.229  MLM accuracy 0.193",
     80: "step 1,200/2,500  ━━━━────  ETA 3 min  loss 5.229  MLM accuracy 0.193  261 seq/s",
     100: "step 1,200/2,500  ━━━━━━━━━━━━━───────────────  ETA 3 min  loss 5.229  MLM accuracy 0.193  261 seq/s",
-    120: "step 1,200/2,500  ━━━━━━━━━━━━━───────────────  ETA 3 min  loss 5.229  MLM accuracy 0.193  261 seq/s",
 }
 
 
@@ -129,3 +129,24 @@ def test_texts_end_with_a_line_of_the_caller(terminal):
     lines = [line for line in terminal() if line.strip()]
     assert re.match(r"3 texts  ━{15}─{15}  [\d,]+ texts/s", lines[0])
     assert re.fullmatch(r"Wrote features.npz: 3 texts, [\d,]+ texts/s", lines[-1])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (106, "1 min 46 s"),
+        (150, "2 min 30 s"),
+        (599.6, "10 min"),
+        (600, "10 min"),
+        (3599, "60 min"),
+        (3600, "1.0 h"),
+        (47.5 * 3600, "47.5 h"),
+        (48 * 3600, "2.0 days"),
+        (1e9, "11,574.1 days"),
+    ],
+)
+def test_the_largest_fitting_unit(seconds, text):
+    assert format_duration(seconds) == text

@@ -24,16 +24,6 @@ def test_a_signal_interrupts_like_ctrl_c_and_the_previous_handler_is_restored(nu
         signal.signal(number, before)
 
 
-def test_under_nohup_the_end_of_the_terminal_is_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with interrupted_by_signals():
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def own_handlers():
     """Default handlers of SIGTERM and SIGHUP, regardless of how the tests were started."""

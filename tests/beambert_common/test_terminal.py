@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import beambert
 from beambert_common import terminal
+from beambert_common.unicode_text import escape_unprintable, replace_surrogates
 from tests.conftest import ROOT
 
 BEAMBERT = f"{sys.executable} -m beambert"
@@ -51,14 +52,8 @@ def test_a_short_printable_line_is_shown_as_it_is(text):
     [
         ["build", "--output", "o", "--vocab_size", "{}"],
         ["{}"],
-        ["help", "{}"],
         ["corpus", "--{}", "x"],
-        ["corpus", "--input", "{}", "--output", "o"],
         ["corpus", "--input", "x", "--output", "{}"],
-        ["pretrain", "--data", "{}", "--output", "o"],
-        ["predict", "{}", "text"],
-        ["submit", "{}"],
-        ["inspect", "{}"],
         ["fill-mask", str(ROOT / "tests/fixtures/hugging_face/pretraining_erf"), "{}"],
     ],
     ids=lambda argv: argv[0] + str(len(argv)),
@@ -148,3 +143,19 @@ def test_a_warning_in_a_file_is_one_line():
     stream = io.StringIO()
     terminal.print_labeled("warning: ", "word " * 100 + "\x1b[2Jend", stream)
     assert stream.getvalue() == f"warning: {'word ' * 100}\\x1b[2Jend\n"
+
+
+@given(st.text(st.characters()))
+def test_every_text_can_be_stored_after_surrogates_are_replaced(text):
+    stored = replace_surrogates(text)
+    assert stored.encode("utf-8").decode("utf-8") == stored
+    assert stored == "".join("?" if "\ud800" <= character <= "\udfff" else character for character in text)
+
+
+@given(st.text(st.characters()))
+def test_every_character_is_printable_after_escaping(text):
+    assert escape_unprintable(text).isprintable()
+
+
+def test_what_is_escaped():
+    assert escape_unprintable("a\u200bä\n") == "a\\u200bä\\u000a"

@@ -42,13 +42,6 @@ def test_an_import_that_fails_resumes_collections(collections):
     assert gc.isenabled()
 
 
-def test_a_program_without_collections_stays_without(collections):
-    gc.disable()
-    with uncollected_imports():
-        pass
-    assert not gc.isenabled()
-
-
 def test_a_body_within_a_body_does_not_resume_them(collections):
     with uncollected_imports():
         with uncollected_imports():
