@@ -1,7 +1,6 @@
 """Test words and ids of every character, of generated and of real text against an oracle of the published rules."""
 
 import bz2
-import json
 import unicodedata
 from dataclasses import asdict, astuple
 from itertools import pairwise
@@ -177,13 +176,8 @@ def test_text_in_thirty_scripts(rules: WordRules, encoders: list[bool]) -> None:
 
 
 @CASES
-def test_real_text(rules: WordRules, encoders: list[bool], shared_data: Path) -> None:
-    german = json.loads((shared_data / "squad/xquad.de.json").read_text(encoding="utf-8"))
-    texts = [paragraph["context"] for article in german["data"] for paragraph in article["paragraphs"]]
-    for book in ("pg74.txt", "8isbl10.txt", "7hckb10.txt"):
-        texts += (shared_data / "gutenberg" / book).read_bytes()[:200_000].decode("latin-1").split("\n\n")
-    golden = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8")
-    texts += [json.loads(line)["text"] for line in golden.splitlines()]
+def test_real_text(rules: WordRules, encoders: list[bool], real_texts: list[str], shared_data: Path) -> None:
+    texts = list(real_texts)
     # Markup, and words in a few dozen languages.
     with bz2.open(shared_data / "wiki-dump/enwiki-206-pages.xml.bz2", "rt", encoding="utf-8") as file:
         texts += [line for line in file if not line.isascii()][::4]

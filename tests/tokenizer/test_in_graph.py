@@ -1,8 +1,5 @@
-"""Test the tokenizer in a TensorFlow graph against the exact tokenizer."""
+"""Test ids, byte offsets and whole [MASK] tokens in a TensorFlow graph against the exact tokenizer."""
 
-import json
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,29 +127,6 @@ def test_generated_text(
     assert_same_ids(*generated_text_tokenizers[do_lower_case], texts)
 
 
-@pytest.mark.parametrize(
-    ("text", "sigma"),
-    [
-        ("\u0391\u03a3", "\u03c2"),
-        ("\u0391\u03a3\u0391\u03a3\u03a3", "\u03c2"),
-        ("\u03a3", "\u03c3"),
-        ("\u0391 \u03a3", "\u03c3"),
-        ("0\u03a3", "\u03c3"),
-        # Characters that are case-ignorable or removed do not count on either side.
-        ("\u0391\u0301\u00ad\x01\u03a3\u0301\ufffd", "\u03c2"),
-        ("\u0391.\u03a3", "\u03c2"),
-    ],
-)
-def test_a_sigma_at_the_end_of_a_word(
-    generated_text_tokenizers: dict[bool, tuple[InGraphTokenizer, Tokenizer]], text: str, sigma: str
-) -> None:
-    in_graph, exact = generated_text_tokenizers[True]
-    # Adjacent texts of a batch do not affect each other.
-    for texts in ([text], ["\u0391", text, "\u0391"]):
-        row = in_graph(texts)[len(texts) // 2]
-        assert exact.vocabulary.tokens[row[-1]][-1] == sigma
-
-
 def test_words_of_200_characters_and_more() -> None:
     in_graph, exact = both(vocabulary_of("ab,\u1112\u1161"), True)
     # Characters are counted after normalization: accents do not count, a syllable counts as two or three letters.
@@ -179,18 +153,9 @@ def test_bytes_that_are_not_utf_8() -> None:
         assert found.row_splits.numpy().tolist() == expected[1].tolist(), data
 
 
-def real_texts(shared_data: Path) -> list[str]:
-    german = json.loads((shared_data / "squad/xquad.de.json").read_text(encoding="utf-8"))
-    texts = [paragraph["context"] for article in german["data"] for paragraph in article["paragraphs"]]
-    for book in ("pg74.txt", "8isbl10.txt", "7hckb10.txt"):
-        texts += (shared_data / "gutenberg" / book).read_bytes()[:200_000].decode("latin-1").split("\n\n")
-    rules = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
-    return texts + [json.loads(line)["text"] for line in rules]
-
-
 @SLOW_CASES
-def test_real_text(do_lower_case: bool, shared_data: Path) -> None:
-    texts = real_texts(shared_data)[::2]
+def test_real_text(do_lower_case: bool, real_texts: list[str], shared_data: Path) -> None:
+    texts = real_texts[::2]
     assert sum(map(len, texts)) > 250_000
     released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
     assert_same_ids(*both(released, do_lower_case), texts)
@@ -245,48 +210,63 @@ def test_encode_refuses_invalid_arguments() -> None:
         in_graph.encode(["a", "b"], ["b"], max_seq_length=8)
 
 
-LOADING = """
-import json, sys
-import tensorflow as tf
-loaded = tf.saved_model.load(sys.argv[1])
-texts, pairs = json.loads(sys.stdin.buffer.read())
-features = loaded.signatures["serving_default"](texts=tf.constant(texts), pairs=tf.constant(pairs))
-assert not {"tokenizer", "tensorflow_text"} & {name.split(".")[0] for name in sys.modules}
-print(json.dumps([features[name].numpy().tolist() for name in ("input_ids", "input_mask", "segment_ids")]))
-"""
+# Accents, marks that NFD moves, characters composed with them, Hangul, removed characters, spaces, punctuation.
+CHARACTERS = (
+    "abB \u00e9\u1e69\u0301\u0327\u0345\u302e\u302f\U0001d165\U0001d16d\U00016ff0\U0001d15e\U0001d160\ud558\ud55c"
+    "\u0130\u03a3\u0391\u00df\x01\u200d\u00ad\t\u3000.,[]\u4e00\U0001f600\ue000MASK"
+)
+OFFSET_TEXT = st.text(st.sampled_from(CHARACTERS), max_size=12)
+MASKED = st.lists(st.one_of(st.just("[MASK]"), st.just("[MASK"), OFFSET_TEXT), max_size=6).map("".join)
 
 
-@pytest.mark.slow
-def test_a_saved_model_needs_nothing_but_tensorflow(tmp_path: Path, shared_data: Path) -> None:
-    released = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
-    in_graph, exact = both(released, True)
-
-    class Export(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tokenizer = in_graph
-
-        @tf.function(
-            input_signature=[tf.TensorSpec([None], tf.string, "texts"), tf.TensorSpec([None], tf.string, "pairs")]
-        )
-        def serve(self, texts: tf.Tensor, pairs: tf.Tensor) -> dict[str, tf.Tensor]:
-            names = ("input_ids", "input_mask", "segment_ids")
-            return dict(zip(names, self.tokenizer.encode(texts, pairs, 64), strict=True))
-
-    export = Export()
-    tf.saved_model.save(export, tmp_path / "model", signatures={"serving_default": export.serve})
-    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 3_000_000
-    rows = (shared_data / "segmentation/golden_rules.jsonl").read_text(encoding="utf-8").splitlines()
-    texts = ["", "\u0391\u03a3 Gr\u00f6\u00dfe", "\U0001d160\U00016ff0"]
-    texts += [json.loads(line)["text"] for line in rows[::5]]
-    pairs = texts[::-1]
-    result = subprocess.run(
-        [sys.executable, "-c", LOADING, str(tmp_path / "model")],
-        input=json.dumps([texts, pairs]).encode(),
-        capture_output=True,
-        cwd=tmp_path,
-        check=True,
+@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+def tokenizers(request: pytest.FixtureRequest) -> tuple[InGraphTokenizer, Vocabulary, bool]:
+    characters = sorted(
+        {c for a in CHARACTERS for word in split_words(f"a{a}b", WordRules(request.param)) for c in word}
     )
-    expected = [exact.encode(*pair, 64) for pair in zip(texts, pairs, strict=True)]
-    assert json.loads(result.stdout) == [[list(row) for row in column] for column in zip(*expected, strict=True)]
+    characters = [c for c in characters if c not in "\U0001f600"]
+    continued = [CONTINUATION + c for c in characters]
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *characters, *continued, "ab", "##ba", "##\u1161\u11ab"))
+    return InGraphTokenizer(vocabulary, request.param), vocabulary, request.param
+
+
+def assert_same_offsets(in_graph: InGraphTokenizer, exact: Tokenizer, texts: list[str]) -> None:
+    ids, row_splits, offsets = exact.encode_batch_with_offsets(texts)
+    found, starts, ends = in_graph.with_offsets(tf.constant(texts, tf.string))
+    assert found.row_splits.numpy().tolist() == row_splits.tolist()
+    assert found.flat_values.numpy().tolist() == ids.tolist()
+    assert starts.dtype == ends.dtype == tf.int32
+    for text, row, row_ends, first, last in zip(
+        texts, starts.to_list(), ends.to_list(), row_splits[:-1], row_splits[1:], strict=True
+    ):
+        # Byte and character offsets have the same positions, not only slices of equal content.
+        expected = [[len(text[:place].encode()) for place in pair] for pair in offsets[first:last].tolist()]
+        assert [list(pair) for pair in zip(row, row_ends, strict=True)] == expected, ascii(text)
+
+
+@settings(deadline=None)
+@given(texts=st.lists(OFFSET_TEXT, max_size=5))
+def test_offsets_of_generated_text(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
+    in_graph, vocabulary, do_lower_case = tokenizers
+    assert_same_offsets(in_graph, Tokenizer(vocabulary, do_lower_case), texts)
+
+
+@settings(deadline=None)
+@given(texts=st.lists(MASKED, max_size=5))
+def test_masks_are_kept_whole(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool], texts: list[str]) -> None:
+    in_graph, vocabulary, do_lower_case = tokenizers
+    exact = Tokenizer(vocabulary, do_lower_case, never_split=["[MASK]"])
+    ids, row_splits = exact.encode_batch(texts)
+    found = in_graph.with_masks(tf.constant(texts, tf.string))
+    assert found.dtype == tf.int32
+    assert found.row_splits.numpy().tolist() == row_splits.tolist()
+    assert found.flat_values.numpy().tolist() == ids.tolist()
+
+
+def test_masks_in_a_models_input(tokenizers: tuple[InGraphTokenizer, Vocabulary, bool]) -> None:
+    in_graph, vocabulary, do_lower_case = tokenizers
+    exact = Tokenizer(vocabulary, do_lower_case, never_split=["[MASK]"])
+    input_ids, _, _ = in_graph.encode(["a[MASK] b"], max_seq_length=6, keep_masks=True)
+    assert input_ids.numpy().tolist() == [exact.encode("a[MASK] b", None, 6)[0]]
+    assert vocabulary.mask_id in input_ids.numpy()
+    assert vocabulary.mask_id not in in_graph.encode(["a[MASK] b"])[0].numpy()

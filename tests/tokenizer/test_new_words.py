@@ -1,12 +1,8 @@
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert_common.word_rules import WordRules
 from tests.tokenizer.reference_tokenizer import published_pieces
-from tokenizer.coverage import coverage
 from tokenizer.new_words import NewWord, compare_tokenization, select_words, split_token
 
 LETTERS = ["a", "b", "c", "##a", "##b", "##c"]
@@ -55,15 +51,6 @@ def test_the_words_are_those_of_the_plain_rule(counts, extra, without, num_words
         assert published_pieces(word.word, {*tokens, *expected}) == [word.word]
 
 
-def test_the_order_of_the_counts_has_no_effect():
-    generator = random.Random(1)
-    words = ["".join(generator.choices("abc", k=generator.randint(2, 7))) for _ in range(300)]
-    counts = dict.fromkeys(words, 2)
-    shuffled = dict(generator.sample(sorted(counts.items()), len(counts)))
-    assert list(shuffled) != list(counts)
-    assert select_words(counts, LETTERS, 40) == select_words(shuffled, LETTERS, 40)
-
-
 def test_words_that_start_with_an_added_word_cost_less_afterwards():
     # Without updated costs, "abcab" (3 * 4) would be added before "ccc" (2 * 2).
     counts = {"abca": 9, "abcab": 3, "ccc": 2}
@@ -91,16 +78,6 @@ def test_a_word_that_costs_more_than_it_saves_is_refused():
     tokens = ["a", "##b", "##c", "##d", "##e", "##f", "##bcd", "##bce", "##bcf"]
     chosen = select_words({"ab": 2, "abcd": 1, "abce": 1, "abcf": 1}, tokens, 9)
     assert [word.word for word in chosen] == ["abcd", "abce", "abcf"]
-
-
-def test_an_unknown_word_costs_its_characters():
-    counts = {"dd": 3, "abc": 3, "d": 9}
-    chosen = select_words(counts, LETTERS, 3)
-    assert chosen == [
-        NewWord("d", 9, ("[UNK]",)),
-        NewWord("abc", 3, ("a", "##b", "##c")),
-        NewWord("dd", 3, ("[UNK]",)),
-    ]
 
 
 def test_words_of_more_than_200_characters_are_left_out():
@@ -146,18 +123,3 @@ def test_changes_of_other_words_are_counted_by_kind():
 )
 def test_a_token_of_another_vocabulary_is_split(token, pieces):
     assert split_token(token, {*LETTERS, "d", "##e"}) == pieces
-
-
-def test_words_of_a_real_text_save_tokens(shared_data):
-    from tests.tokenizer.mixed_scripts import ARTICLE_1
-    from tokenizer.vocabulary import Vocabulary
-    from tokenizer.word_counts import count_words
-
-    tokens = Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").tokens
-    counts = count_words(ARTICLE_1.values(), WordRules())
-    chosen = select_words(counts, tokens, 100)
-    assert len(chosen) == 100
-    before, after = coverage(counts, set(tokens)), coverage(counts, {*tokens, *(word.word for word in chosen)})
-    assert after.tokens < before.tokens
-    assert after.unknown <= before.unknown
-    assert after.whole_words >= before.whole_words + 100

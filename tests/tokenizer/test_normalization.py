@@ -8,9 +8,6 @@ from beambert_common.word_rules import WordRules
 from tokenizer.normalization import (
     CHARACTER_RULES,
     is_cjk,
-    is_control,
-    is_punctuation,
-    is_whitespace,
     prepare_chunks,
     replace_character,
     split_words,
@@ -80,14 +77,6 @@ def test_chunks() -> None:
     texts = ["a\u535a\u63a8b", "c\x0bd\x85 e,\u2028f\u200b", "", "g\tH"]
     chunks = [["a", "\u535a", "\u63a8", "b"], ["cd", "e,", "f\u200b"], [], ["g", "H"]]
     assert [text.split() for text in prepare_chunks(texts)] == chunks
-
-
-def test_ascii_classes() -> None:
-    ascii_characters = [chr(code) for code in range(128)]
-    punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-    assert "".join(c for c in ascii_characters if is_punctuation(c)) == punctuation
-    assert [c for c in ascii_characters if is_whitespace(c)] == ["\t", "\n", "\r", " "]
-    assert [ord(c) for c in ascii_characters if is_control(c)] == [*range(9), 11, 12, *range(14, 32), 127]
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
 from beambert_common.word_rules import WordRules
-from tests.tokenizer.mixed_scripts import ARTICLE_1
-from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, PIECES, real_texts, vocabulary_of
+from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, PIECES, vocabulary_of
 from tokenizer.differences import TokenizerDifferences, find_differences
 from tokenizer.normalization import split_words
 from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
@@ -82,21 +81,10 @@ def released(shared_data: Path) -> Callable[[bool], Compared]:
 
 @pytest.mark.slow
 @CASES
-@settings(deadline=None)
-@given(texts=st.lists(TEXT, max_size=5))
-def test_generated_text_without_differing_code_points(
-    compared: Callable[[bool], Compared], do_lower_case: bool, texts: list[str]
-) -> None:
-    both = compared(do_lower_case)
-    both.assert_same_ids(both.without_differences(texts))
-
-
-@pytest.mark.slow
-@CASES
 def test_real_text_without_differing_code_points(
-    released: Callable[[bool], Compared], do_lower_case: bool, shared_data: Path
+    released: Callable[[bool], Compared], do_lower_case: bool, real_texts: list[str]
 ) -> None:
-    texts = real_texts(shared_data)[::2]
+    texts = real_texts[::2]
     both = released(do_lower_case)
     assert both.differences.tokens == ()
     clean = both.without_differences(texts)
@@ -128,14 +116,6 @@ def test_a_differing_code_point_is_counted(released: Callable[[bool], Compared],
 @given(texts=st.lists(TEXT, max_size=5))
 def test_offsets(compared: Callable[[bool], Compared], do_lower_case: bool, texts: list[str]) -> None:
     both = compared(do_lower_case)
-    assert_offsets(both, both.without_differences(texts))
-
-
-@pytest.mark.slow
-def test_offsets_in_many_scripts() -> None:
-    texts = list(ARTICLE_1.values())
-    characters = sorted({c for text in texts for word in split_words(text, WordRules()) for c in word})
-    both = Compared(vocabulary_of(characters), True)
     assert_offsets(both, both.without_differences(texts))
 
 

@@ -1,7 +1,6 @@
 import bz2
 import json
 import pickle
-import unicodedata
 from itertools import pairwise
 from pathlib import Path
 
@@ -47,17 +46,6 @@ def compiled(request: pytest.FixtureRequest, encoders: list[bool]) -> bool:
     if request.param not in encoders:
         pytest.skip("tokenizer._native was not built: no C compiler when beambert was installed")
     return request.param
-
-
-def test_released_cases(compiled: bool) -> None:
-    tokenizer = Tokenizer(SMALL, compiled=compiled)
-    assert tokenizer.tokenize("UNwant\u00e9d,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
-    assert tokenizer.tokenize("lowest unwantedX running") == ["low", "##est", "[UNK]", "runn", "##ing"]
-    assert Tokenizer(SMALL, do_lower_case=False, compiled=compiled).tokenize("UNwant running") == [
-        "[UNK]",
-        "runn",
-        "##ing",
-    ]
 
 
 def test_batch_types_and_empty_texts(compiled: bool) -> None:
@@ -145,13 +133,6 @@ def test_offsets_by_hand(compiled: bool) -> None:
     assert places("\u302e" * 100 + "\U00016ff0" * 101) == [("[UNK]", "\u302e" * 100 + "\U00016ff0" * 101)]
 
 
-def test_offsets_in_each_text_of_a_batch(compiled: bool) -> None:
-    tokenizer = Tokenizer(SMALL, compiled=compiled)
-    _, row_splits, offsets = tokenizer.encode_batch_with_offsets(["", "un running", "\U0001f600 un"])
-    assert row_splits.tolist() == [0, 0, 3, 5]
-    assert offsets.tolist() == [[0, 2], [3, 7], [7, 10], [0, 1], [2, 4]]
-
-
 def test_never_split(compiled: bool) -> None:
     tokenizer = Tokenizer(SMALL, never_split=("[MASK]", "[SEP]"), compiled=compiled)
     assert tokenizer.tokenize("un[MASK]ed [sep] [SEP]") == ["un", "[MASK]", "[UNK]", *["[UNK]"] * 3, "[SEP]"]
@@ -235,10 +216,6 @@ def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
 
 
-def test_load_released(shared_data: Path) -> None:
-    assert Tokenizer.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt").rules.do_lower_case
-
-
 def test_encode_single() -> None:
     tokenizer = Tokenizer(SMALL)
     assert tokenizer.encode("un running", max_seq_length=7) == (
@@ -300,18 +277,3 @@ def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
     with pytest.raises(ImportError, match="C compiler"):
         Tokenizer(SMALL, compiled=True)
-
-
-def test_against_tensorflow_text(released: Vocabulary, sentences: list[str]) -> None:
-    """Compare with an independent library; unlike the released rules, it folds case and compatibility characters."""
-    tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
-    ordinary = [
-        text
-        for text in sentences
-        if unicodedata.normalize("NFKD", text.casefold()) == unicodedata.normalize("NFD", text.lower())
-    ]
-    assert len(ordinary) > 0.95 * len(sentences)
-    assert sum(not text.isascii() for text in ordinary) > 500
-    theirs = tensorflow_text.FastBertTokenizer(list(released.tokens), lower_case_nfd_strip_accents=True)
-    ids, row_splits = Tokenizer(released).encode_batch(ordinary)
-    assert rows(ids, row_splits) == theirs.tokenize(ordinary).to_list()
