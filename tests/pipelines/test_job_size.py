@@ -58,3 +58,12 @@ def test_a_file_and_a_shard_add_at_most_100_bytes():
     # At 60 bytes each, the size if there are more of them, the 150,000 shards of 10 TB are 9 MB.
     assert (corpus_job(NUMBER) - corpus_job(1)) / NUMBER < 80
     assert (pretraining_data_job(NUMBER) - pretraining_data_job(1)) / NUMBER < 100
+
+
+def test_4096_ranges_add_less_than_1_mb():
+    def size(count: int) -> int:
+        file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)
+        splits = [FileSplit(file, n * 10**8, (n + 1) * 10**8) for n in range(count)]
+        return job_bytes(lambda pipeline: build_corpus(pipeline, splits, [], OPTIONS, "gs://out"))
+
+    assert (size(500) - size(100)) / 400 < 200

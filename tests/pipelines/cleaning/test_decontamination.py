@@ -26,18 +26,6 @@ def runs(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1)}
 
 
-def test_keys_of_real_contexts_against_tuples(shared_data):
-    for language in ("en", "de"):
-        path = shared_data / "squad" / f"xquad.{language}.json"
-        paragraphs = [p for a in json.loads(path.read_text(encoding="utf-8"))["data"] for p in a["paragraphs"]]
-        texts = [p["context"] for p in paragraphs] + [q["question"] for p in paragraphs for q in p["qas"]]
-        expected = set().union(*map(runs, texts))
-        keys = load_evaluation((str(path),)).keys
-        # The other strings of the file, identifiers and answers, are short or parts of the contexts.
-        assert len(keys) == len(expected)
-        assert (keys[1:] > keys[:-1]).all()
-
-
 def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
     path = shared_data / "squad" / "xquad.en.json"
     context = next(read_evaluation_texts(str(path)))
@@ -50,15 +38,6 @@ def test_a_contaminated_document_is_found_and_others_are_not(shared_data):
     assert not find_shared_ngram([" ".join(words[:12]) + " different", "Nothing of it here at all."], keys)
     german = load_evaluation((str(shared_data / "squad" / "xquad.de.json"),)).keys
     assert not find_shared_ngram([context], german)
-
-
-def test_glue_tables(shared_data):
-    path = next((shared_data / "glue" / "SST-2").glob("dev.tsv"))
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]
-    keys = load_evaluation((str(path),)).keys
-    long = [line.split("\t")[0] for line in lines if len(re.findall(r"[^\W_]+", line.split("\t")[0])) >= NGRAM]
-    assert len(long) > 300
-    assert all(find_shared_ngram([sentence], keys) for sentence in long)
 
 
 def test_text_and_json_lines(tmp_path):

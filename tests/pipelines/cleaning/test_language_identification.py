@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("py3langid", reason="the extra [clean] is not installed")
 
-from pipelines.cleaning.language_identification import identify, is_other_language, known_languages, sample
+from pipelines.cleaning.language_identification import identify, is_other_language, sample
 
 
 def contexts(shared_data, language):
@@ -37,7 +37,3 @@ def test_sample_is_short_and_of_the_text():
     assert len(sample(text)) <= 1010
     assert sample(text).endswith("end")
     assert all(piece in " ".join(text) for piece in pieces)
-
-
-def test_known_languages():
-    assert {"en", "de", "fr", "zh", "hi", "ar"} <= set(known_languages())

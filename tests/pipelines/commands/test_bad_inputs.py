@@ -1,14 +1,15 @@
 """Tests of `beambert corpus` with invalid or unsuitable files, records and flags."""
 
 import json
-import sqlite3
-import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import beambert
+from pipelines.commands.input_check import _sample, check_inputs
+from pipelines.corpus.reading import Input
+from pipelines.sources import ReadOptions, SourceError
 from tests.conftest import without_progress
 
 RIVERS = ["Rhine", "Elbe", "Oder", "Weser", "Danube", "Main", "Neckar", "Spree", "Havel", "Inn", "Isar", "Lech"]
@@ -59,25 +60,6 @@ def lines_with_bad_ones() -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize(
-    ("reason", "message"),
-    [
-        ("null_text", "field 'body' is null"),
-        ("missing_text", "has no field 'body' (fields: key, text)"),
-        ("not_text", "field 'body' is a number"),
-        ("broken_record", "not valid JSON"),
-    ],
-)
-def test_a_bad_record_stops_the_job_with_its_place_and_the_remedy(tmp_path, capsys, reason, message):
-    path = write_lines(tmp_path / "a.jsonl", [*map(json.dumps, records()), BAD[reason]])
-    assert corpus(tmp_path / "out", "--input", path, "--text_field", "body") == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert f"{path}, line 13" in error
-    assert message in error
-    assert "--on_bad_record skip" in error
-
-
 def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys):
     path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
     flags = ["--input", path, "--text_field", "body", "--on_bad_record", "skip", "--id_field", "key"]
@@ -122,40 +104,19 @@ def test_rejected_documents_have_line_and_identifier(tmp_path):
     assert found["duplicate"] in {(5, "k4"), (13, "again")}
 
 
-def mixed_folder(folder: Path) -> Path:
-    """Write plain text into a folder, with archives, a database, an HTML page and a PDF document; return the folder."""
+def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_path, capsys):
+    folder = tmp_path / ("a-name-of-some-length" * 2)
     folder.mkdir()
     (folder / "good.txt").write_text("\n\n".join(texts()))
-    with zipfile.ZipFile(folder / "a.zip", "w") as file:
-        file.writestr("a.txt", texts()[0])
-    with tarfile.open(folder / "b.tar.gz", "w:gz") as file:
-        file.add(folder / "good.txt", "good.txt")
-    connection = sqlite3.connect(folder / "c.db")
-    connection.execute("create table texts (body text)")
-    connection.commit()
-    connection.close()
-    (folder / "d.html").write_text("<!DOCTYPE html>\n<html><body>Text.</body></html>")
-    (folder / "e.pdf").write_bytes(b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n")
-    return folder
-
-
-def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_path, capsys):
-    folder = mixed_folder(tmp_path / ("a-name-of-some-length" * 2))
+    for name in ("a.zip", "b.zip", "c.zip", "d.zip", "e.zip"):
+        zipfile.ZipFile(folder / name, "w").close()
     assert corpus(tmp_path / "out", "--input", f"{folder}/*") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"{folder}/a.zip is a zip archive; unpack it first (unzip FILE)" in error
     assert "4 more input files cannot be read" in error
-    assert f"{folder}/b.tar.gz" in error
+    assert f"{folder}/b.zip" in error
     assert not (tmp_path / "out/corpus.json").exists()
-
-
-def test_archives_are_refused_by_vocab_and_build(tmp_path, capsys):
-    folder = mixed_folder(tmp_path / "in")
-    for name, output in (("vocab", "vocab.txt"), ("build", "data")):
-        argv = [name, "--input", f"{folder}/*", "--output", f"{tmp_path}/{output}", "--vocab_size", "60"]
-        assert beambert.main(argv) == 1
-        assert "a.zip is a zip archive" in capsys.readouterr().err
 
 
 def test_a_field_is_refused_where_no_file_has_fields(tmp_path, capsys):
@@ -164,14 +125,6 @@ def test_a_field_is_refused_where_no_file_has_fields(tmp_path, capsys):
         assert corpus(tmp_path / "out", "--input", tmp_path / "a.txt", *flags) == 1
         error = capsys.readouterr().err
         assert f"{flags[0]} {flags[1]} has no effect: no --input file has fields ({tmp_path}/a.txt)" in error
-
-
-def test_a_field_is_warned_of_where_some_files_have_none(tmp_path, capsys):
-    write_lines(tmp_path / "a.jsonl", list(map(json.dumps, records())))
-    (tmp_path / "b.txt").write_text("\n\n".join(texts()))
-    assert corpus(tmp_path / "out", "--input", f"{tmp_path}/?.*", "--text_field", "body") == 0
-    warning = f"warning: --text_field body has no effect on 1 of 2 input files, which have no fields: {tmp_path}/b.txt"
-    assert warning in capsys.readouterr().err
 
 
 PAGE = """<div class="nav"><ul><li><a href="/">Home</a></li><li><a href="/x">More</a></li></ul></div>
@@ -198,3 +151,31 @@ def test_an_error_of_a_worker_process_is_one_line(tmp_path, capfd):
     assert corpus(tmp_path / "out", "--input", path, "--text_field", "body", "--direct_num_workers", 2) == 1
     (error,) = without_progress(capfd.readouterr().err)
     assert "field 'body' is null" in error
+
+
+def inputs(*paths: object) -> list[Input]:
+    return [Input(str(path), 1, 0, "*", 1.0) for path in paths]
+
+
+def test_sample_size_is_bounded_for_any_file_names():
+    names = [f"texts/part.{number:05d}" for number in range(20_000)]
+    assert len(_sample(inputs(*names))) <= 5_000
+    assert len(_sample(inputs(*(f"{name}.bz2" for name in names)))) <= 200
+    assert len(_sample(inputs(*(f"gs://bucket/{name}" for name in names)))) <= 30
+
+
+def test_sample_has_every_suffix():
+    names = [*(f"a{number}.txt" for number in range(3_000)), "b.jsonl", "c.zip", "d.txt.gz"]
+    assert {"b.jsonl", "c.zip", "d.txt.gz"} <= {each.path for each in _sample(inputs(*names))}
+
+
+def test_a_sample_without_fields_refuses_nothing(tmp_path, capsys):
+    """Warn only, since a file outside the sample may have the field."""
+    paths = [tmp_path / f"{number:04d}" for number in range(1_001)]
+    for path in paths:
+        path.write_text("Some text.")
+    paths[-1].write_text('{"body": "Some text."}')
+    check_inputs(inputs(*paths), ReadOptions(text_field="body"), ["--text_field body"])
+    assert "has no effect on 1,000 of 1,000 input files checked" in capsys.readouterr().err
+    with pytest.raises(SourceError, match="no --input file has fields"):
+        check_inputs(inputs(*paths[:3]), ReadOptions(text_field="body"), ["--text_field body"])

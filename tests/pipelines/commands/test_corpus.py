@@ -55,24 +55,6 @@ def prose(rng: random.Random, paragraphs: int) -> list[str]:
     ]
 
 
-@pytest.mark.slow
-def test_one_edition_of_a_book_is_kept(shared_data, tmp_path):
-    books = shared_data / "gutenberg"
-    editions = [{"corii10.txt", "corii11.txt"}, {"cbtls10.txt", "cbtls11.txt", "cbtls12.txt"}]
-    manifest = corpus(tmp_path / "out", "--input", f"{books}/c*.txt", "--drop_near_duplicates")
-    rows = all_rows(tmp_path / "out")
-    kept = {Path(row["source"]).name for row in rows}
-    assert [len(kept & edition) for edition in editions] == [1, 1]
-    found = manifest["counts"]["documents_rejected"]
-    assert manifest["counts"]["documents_read"] == 6 == len(kept) + sum(found.values())
-    others = {Path(line["source"]).name for line in rejected(tmp_path / "out")}
-    assert others >= set().union(*editions) - kept
-    dropped = [line for line in rejected(tmp_path / "out") if line["reason"] == "near_duplicate"]
-    assert dropped
-    ids = {row["id"] for row in rows} | {line["id"] for line in dropped}
-    assert all(line["like"] in ids and line["like"] < line["id"] for line in dropped)
-
-
 def test_near_duplicates_are_dropped_on_request_only(tmp_path):
     rng = random.Random(1)
     texts = {}
@@ -84,8 +66,10 @@ def test_near_duplicates_are_dropped_on_request_only(tmp_path):
     assert corpus(tmp_path / "all", "--input", path)["counts"]["documents_rejected"] == {}
     manifest = corpus(tmp_path / "one", "--input", path, "--drop_near_duplicates")
     assert manifest["counts"]["documents_rejected"] == {"near_duplicate": 12}
-    pairs = Counter(title.split()[0] for title in documents(tmp_path / "one"))
-    assert pairs == {str(number): 1 for number in range(12)}
+    kept = documents(tmp_path / "one")
+    assert Counter(title.split()[0] for title in kept) == {str(number): 1 for number in range(12)}
+    ids = {row["id"] for row in kept.values()}
+    assert all(line["like"] in ids and line["like"] < line["id"] for line in rejected(tmp_path / "one"))
 
 
 def test_a_repeated_paragraph_is_kept_in_one_document(tmp_path):
@@ -184,13 +168,10 @@ def test_each_input_requires_a_positive_weight(tmp_path, capsys):
     argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]
     assert beambert.main(argv) == 1
     assert "--input_weights has 2 values for 1 --input pattern;" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        beambert.main([*argv[:-2], "0"])
-    assert "'0' is not a number above 0" in capsys.readouterr().err
-    for large in ("1000.5", "1e7", "1e300"):
+    for weight in ("0", "1000.5"):
         with pytest.raises(SystemExit):
-            beambert.main([*argv[:-2], large])
-        assert f"{large!r} is not a number above 0 to 1000" in capsys.readouterr().err
+            beambert.main([*argv[:-2], weight])
+        assert f"{weight!r} is not a number above 0 to 1000" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -260,9 +241,9 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
     lines += [("de", f"de{number}", [p.replace("a", "\u00e4") for p in prose(rng, 8)]) for number in range(10)]
     path = tmp_path / "a.jsonl"
     path.write_text(
-        "".join(json.dumps({"language": code, "title": t, "text": "\n".join(ps)}) + "\n" for code, t, ps in lines)
+        "".join(json.dumps({"lang": code, "title": t, "text": "\n".join(ps)}) + "\n" for code, t, ps in lines)
     )
-    flags = ["--input", path, "--do_lower_case", "false", "--validation_fraction", "0"]
+    flags = ["--input", path, "--language_field", "lang", "--do_lower_case", "false", "--validation_fraction", "0"]
     plain = corpus(tmp_path / "plain", *flags)
     smooth = corpus(tmp_path / "smooth", *flags, "--language_sampling_exponent", "0.5")
     assert {row["language"] for row in documents(tmp_path / "smooth").values()} == {"en", "de"}

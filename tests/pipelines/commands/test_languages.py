@@ -1,7 +1,6 @@
 """Tests of --language, which accepts only codes, and of --language_field and --language_sampling_exponent."""
 
 import json
-import random
 
 import pyarrow
 import pyarrow.parquet
@@ -18,16 +17,15 @@ def _error(capsys):
     return error
 
 
-@pytest.mark.parametrize("language", ["xx", "english", "e n", "en-"])
+@pytest.mark.parametrize("language", ["xx", "english", "Hindi", "e n", "en-"])
 def test_a_language_that_is_no_code_is_refused(language):
     with pytest.raises(SourceError, match=f"invalid --language {language}: not a known ISO 639 code"):
         require_language(language)
 
 
-@pytest.mark.parametrize("command", ["corpus", "build", "vocab"])
-def test_commands_refuse_a_language_that_is_no_code(command, tmp_path, capsys):
+def test_a_command_refuses_a_language_that_is_no_code(tmp_path, capsys):
     (tmp_path / "in.txt").write_text("One day was wet. The river rose.")
-    argv = [command, "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", "German"]
+    argv = ["corpus", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", "German"]
     assert beambert.main(argv) == 1
     assert "invalid --language German: not a known ISO 639 code; did you mean de (German)" in _error(capsys)
     assert not (tmp_path / "out").exists()
@@ -46,55 +44,13 @@ def test_languages_of_the_identifier_are_valid_codes():
         require_language(language)
 
 
-def test_no_name_of_a_language_is_taken_for_a_code():
-    for name in ("Hindi", "spanish", "Japanese"):
-        with pytest.raises(SourceError, match="did you mean"):
-            require_language(name)
-
-
-_LANGUAGES = ("en", "de", "hi")
-
-
-def _documents():
-    """Yield language and text of 60 English, 30 German and 9 Hindi documents of invented words."""
-    generator = random.Random(5)
-    for language, count, letters in zip(_LANGUAGES, (60, 30, 9), ("abcdefgh", "ijklmnop", "कखगघचछजझ"), strict=True):
-        words = ["".join(generator.choices(letters, k=4)) for _ in range(300)]
-        for _ in range(count):
-            yield language, " ".join(generator.choices(words, k=60))
-
-
 def _options(tmp_path):
-    return [
-        "--output",
-        str(tmp_path / "data"),
-        "--vocab_size",
-        "300",
-        "--num_partitions",
-        "1",
-        "--validation_fraction",
-        "0",
-    ]
-
-
-def test_language_field_balances_languages(tmp_path):
-    path = tmp_path / "in.parquet"
-    rows = [{"text": text, "lang": language} for language, text in _documents()]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
-    argv = ["build", "--input", str(path), *_options(tmp_path), "--dupe_factor", "1", "--objective", "mlm"]
-    flags = ["--language_sampling_exponent", "0.3", "--language_field", "lang"]
-    assert beambert.main([*argv, *flags]) == 0
-    languages = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["languages"]
-    assert {name: size["documents"] for name, size in languages.items()} == {"en": 60, "de": 30, "hi": 9}
-    factors = json.loads((tmp_path / "data/dataset.json").read_text())["options"]["language_factors"]
-    shares = {"en": 60 / 99, "de": 30 / 99, "hi": 9 / 99}
-    scale = sum(share**0.3 for share in shares.values())
-    assert factors == pytest.approx({name: share**0.3 / scale / share for name, share in shares.items()})
+    return ["--output", str(tmp_path / "data"), "--vocab_size", "300", "--validation_fraction", "0"]
 
 
 def test_balancing_one_language_is_refused(tmp_path, capsys):
-    rows = [{"text": text, "lang": language} for language, text in _documents()]
-    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    lines = [json.dumps({"lang": "en", "text": f"Day {number} was wet."}) for number in range(5)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path)]
     assert beambert.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
     error = capsys.readouterr().err
@@ -122,14 +78,11 @@ def test_language_field_without_codes_is_refused(tmp_path, capsys):
     assert "column 'lang' is missing (columns: text)" in _error(capsys)
 
 
-@pytest.mark.parametrize("name", ["in.jsonl", "in.txt"])
-def test_mistyped_language_field_is_named(name, tmp_path, capsys):
-    lines = [json.dumps({"lang": "en", "text": f"Day {number} was wet."}) for number in range(5)]
-    (tmp_path / name).write_text("\n".join(lines) if name == "in.jsonl" else "Day 1 was wet.\n")
-    argv = ["corpus", "--input", str(tmp_path / name), "--output", str(tmp_path / "out"), "--language_field", "langue"]
-    assert beambert.main([*argv, "--vocab_size", "40", "--validation_fraction", "0"]) == 1
+def test_mistyped_language_field_is_named(tmp_path, capsys):
+    (tmp_path / "in.jsonl").write_text('{"lang": "en", "text": "Day 1 was wet."}\n')
+    argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path), "--language_field", "langue"]
+    assert beambert.main(argv) == 1
     error = _error(capsys)
     assert "--language_field" in error
-    assert name in error
-    assert ("'lang', 'text'" in error or "lang, text" in error) == (name == "in.jsonl")
-    assert ("no --input file has fields" in error) == (name == "in.txt")
+    assert "in.jsonl" in error
+    assert "'lang', 'text'" in error or "lang, text" in error

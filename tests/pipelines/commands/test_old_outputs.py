@@ -1,4 +1,4 @@
-"""Tests of the same command on a finished build of format version 2: it is up to date, or repaired."""
+"""Tests of the same command on a finished build of an older version: it is up to date, or repaired."""
 
 import hashlib
 import json
@@ -70,3 +70,31 @@ def test_options_that_differ_have_their_new_names(old_build, articles, capsys):
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL, "--num_buckets", "4"]
     assert beambert.main(argv) == 1
     assert "num_partitions: 3 recorded, 4 requested" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("manifest", "newer", "flags", "differs"),
+    [
+        (
+            "corpus.json",
+            [("options", "near_duplicates"), ("options", "read", "document_unit")],
+            ["--drop_near_duplicates"],
+            "near_duplicates: False recorded, True requested",
+        ),
+        ("dataset.json", [("options", "ragged")], ["--ragged"], "ragged: False recorded, True requested"),
+    ],
+)
+def test_missing_options_have_their_defaults(built, articles, tmp_path, capsys, manifest, newer, flags, differs):
+    output = shutil.copytree(built, tmp_path / "data")
+    content = json.loads((output / manifest).read_text())
+    for *path, name in newer:
+        options = content
+        for part in path:
+            options = options[part]
+        del options[name]
+    (output / manifest).write_text(json.dumps(content))
+    command = ["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]
+    assert beambert.main([*command, *flags]) == 1
+    error = capsys.readouterr().err
+    assert differs in error
+    assert error.count("recorded") == 1

@@ -56,20 +56,3 @@ def test_a_file_whose_documents_must_be_counted_is_refused_by_the_second_job(tmp
     # The corpus of the failed command is reused.
     assert build(path, tmp_path / "out", "mlm") == 0
     assert "is up to date" in capsys.readouterr().out
-
-
-def test_a_corpus_of_one_document(tmp_path, capsys):
-    argv = ["--input", book(tmp_path), "--output", tmp_path / "corpus", "--vocab_size", 100]
-    assert run("corpus", *argv, "--validation_fraction", 0) == 0
-    argv = ["--input", tmp_path / "corpus", "--output", tmp_path / "data", "--dupe_factor", 1]
-    assert run("pretraining-data", *argv) == 1
-    assert "--objective nsp requires at least 2 training documents" in capsys.readouterr().err
-    assert not (tmp_path / "data/vocab.txt").exists()
-    assert run("pretraining-data", *argv, "--objective", "mlm") == 0
-
-
-def test_an_empty_training_split_suggests_a_lower_validation_fraction(tmp_path, capsys):
-    argv = ["--input", book(tmp_path), "--output", tmp_path / "corpus", "--validation_fraction", 1]
-    assert run("corpus", *argv, "--vocab_size", 100) == 1
-    assert "lower --validation_fraction" in capsys.readouterr().err
-    assert not (tmp_path / "corpus/corpus.json").exists()

@@ -76,16 +76,3 @@ def test_pretraining_data_reads_and_writes_only_its_own_project(projects, capsys
     assert state(sibling) == before
     assert (project / "data" / "dataset.json").exists()
     assert "is missing" not in capsys.readouterr().err
-
-
-def test_vocab_reads_its_own_texts(projects, capsys):
-    sibling, project = projects
-    before = state(sibling)
-    (project / "test.jsonl").write_text(json.dumps({"text": "one two three four five six seven " * 3}) + "\n")
-    argv = ["vocab", *CORPUS[:4], *CORPUS[-2:], "--decontaminate", "test.json*", "--output", "v[1]/vocab.txt"]
-    assert beambert.main([*argv, "--validation_fraction", "0.2"]) == 0
-    assert "from 12 input files" in capsys.readouterr().out
-    assert [path.name for path in (project / "v[1]").iterdir()] == ["vocab.txt"]
-    compared = ["--compare_vocab", "v[1]/vocab.txt"]
-    assert beambert.main([*argv[:-1], "second.txt", "--validation_fraction", "0.2", *compared]) == 0
-    assert state(sibling) == before

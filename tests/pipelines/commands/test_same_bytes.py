@@ -1,10 +1,12 @@
-"""Tests that equal text, options and seed give equal bytes, for any workers and interruptions."""
+"""Tests that equal text, options and seed give equal bytes, for any workers, interruptions and file names."""
 
 import hashlib
 import json
+import random
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 import beambert
@@ -12,7 +14,6 @@ import pipelines.build_pretraining_data
 from pipelines import dataset
 from pipelines.errors import DatasetError
 from tests.conftest import SMALL
-from tests.forked import Running
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -102,31 +103,8 @@ def test_a_rebuilt_shard_with_another_checksum_is_an_error(built, tmp_path, caps
     assert not (output / shard.name).exists()
 
 
-def check_resumed(argv: list[str], whole: Path, capsys: pytest.CaptureFixture) -> None:
-    """Lose a shard of a stopped job that has a completion marker, resume the job and compare it with a whole one."""
-    stopped = Path(argv[-1])
-    assert not (stopped / "dataset.json").exists()
-    with pytest.raises(DatasetError, match="its build has not finished"):
-        dataset.load(stopped)
-    notes = [json.loads(path.read_text()) for path in stopped.glob("unfinished/*/*.json")]
-    finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}
-    assert 5 <= len(finished) < len(kept(whole))
-    before = {name: changed for name, changed in kept(stopped).items() if name in finished}
-    lost = sorted(finished)[0]
-    (stopped / "shards" / lost).unlink()
-    del before[lost]
-    capsys.readouterr()
-    assert beambert.main(argv) == 0
-    assert f"resuming an earlier run ({len(notes)} complete)" in capsys.readouterr().out
-    assert before.items() <= kept(stopped).items()
-    assert digests(stopped).items() <= digests(whole).items()
-    assert (stopped / "dataset.json").read_bytes() == (whole / "dataset.json").read_bytes()
-    assert {path.name for path in stopped.iterdir()} == {
-        *("shards", "dataset.json", "report.html", "vocab.txt", "README.md", "croissant.json")
-    }
-
-
 def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch, capsys):
+    """Lose a shard of a stopped job that has a completion marker, resume the job and compare it with a whole one."""
     write_shards = pipelines.build_pretraining_data.write_shards
     copies = 0
 
@@ -142,21 +120,25 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
         patch.setattr(pipelines.build_pretraining_data, "write_shards", write_five)
         assert beambert.main(argv) == 1
     assert not (tmp_path / "build.lock").exists()
-    check_resumed(argv, built, capsys)
-
-
-@pytest.mark.slow
-def test_a_killed_job_with_two_workers_resumes_with_the_same_result(built, tmp_path, capsys):
-    argv = ["pretraining-data", "--input", str(built), "--dupe_factor", "40", "--output"]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    assert beambert.main([*argv, str(whole)]) == 0
-    argv.append(str(stopped))
-    process = Running(*argv, "--direct_num_workers", "2")
-    process.wait_for(lambda: len(list(stopped.glob("unfinished/*/*.json"))) >= 5)
-    process.kill()
-    process.result()
-    assert (stopped / "build.lock").exists()
-    check_resumed(argv, whole, capsys)
+    assert not (tmp_path / "dataset.json").exists()
+    with pytest.raises(DatasetError, match="its build has not finished"):
+        dataset.load(tmp_path)
+    notes = [json.loads(path.read_text()) for path in tmp_path.glob("unfinished/*/*.json")]
+    finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}
+    assert 5 <= len(finished) < len(kept(built))
+    before = {name: changed for name, changed in kept(tmp_path).items() if name in finished}
+    lost = sorted(finished)[0]
+    (tmp_path / "shards" / lost).unlink()
+    del before[lost]
+    capsys.readouterr()
+    assert beambert.main(argv) == 0
+    assert f"resuming an earlier run ({len(notes)} complete)" in capsys.readouterr().out
+    assert before.items() <= kept(tmp_path).items()
+    assert digests(tmp_path).items() <= digests(built).items()
+    assert (tmp_path / "dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("shards", "dataset.json", "report.html", "vocab.txt", "README.md", "croissant.json")
+    }
 
 
 def test_files_of_a_job_with_other_options_are_removed(built, tmp_path):
@@ -170,3 +152,34 @@ def test_files_of_a_job_with_other_options_are_removed(built, tmp_path):
     assert beambert.main(argv) == 0
     assert kept(output).keys() == kept(built).keys()
     assert not (output / "unfinished").exists()
+
+
+def build_from(folder: Path, light: str, heavy: str) -> tuple[list[dict], dict[str, str]]:
+    """Build a dataset from two files that share some texts.
+
+    Returns:
+        The documents without the names of their files, and the SHA-256 of vocab.txt and of every shard.
+    """
+    rng = random.Random(7)
+    words = ["".join(rng.choices("abdegiklmnorstu", k=rng.randrange(2, 9))) for _ in range(300)]
+    texts = [". ".join(" ".join(rng.choices(words, k=12)).capitalize() for _ in range(8)) + "." for _ in range(60)]
+    folder.mkdir()
+    for name, chosen in ((light, texts[:40]), (heavy, texts[20:])):
+        (folder / name).write_text("".join(json.dumps({"text": text}) + "\n" for text in chosen))
+    argv = ["build", "--input", folder / light, folder / heavy, "--input_weights", 1, 3, "--output", folder / "data"]
+    argv += ["--vocab_size", 200, "--dupe_factor", 2, "--max_seq_length", 32, "--validation_fraction", 0.1]
+    assert beambert.main([str(word) for word in [*argv, "--direct_num_workers", 1]]) == 0
+    rows = [
+        row
+        for path in sorted((folder / "data/corpus").iterdir())
+        for row in pyarrow.parquet.read_table(path).drop_columns(["source"]).to_pylist()
+    ]
+    files = [folder / "data/vocab.txt", *sorted((folder / "data/shards").iterdir())]
+    return rows, {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_duplicate_with_the_larger_weight_is_kept_for_any_file_names(tmp_path):
+    rows, digests = build_from(tmp_path / "one", "a.jsonl", "b.jsonl")
+    assert (rows, digests) == build_from(tmp_path / "two", "b.jsonl", "a.jsonl")
+    # The file with the larger weight has 40 texts, of which 20 are in both files.
+    assert sorted(row["weight"] for row in rows) == [1.0] * 20 + [3.0] * 40

@@ -110,7 +110,6 @@ MISTAKES = {
         "--compare_vocab {0}/there.txt",
         "there.txt: missing special tokens [PAD]",
     ),
-    "file is there": ("--output {0}/there.txt", "there.txt already exists; use --overwrite"),
     "no directory": ("--output {0}/there.txt/vocab.txt", "cannot be written"),
 }
 

@@ -1,21 +1,22 @@
-"""Tests of --strip_accents and --tokenize_chinese_chars from text to examples, and of data with different rules."""
+"""Tests of the word rules of data jobs: their flags, the default letter case by --language, and lost marks."""
 
 import dataclasses
 import json
 import unicodedata
 
+import pytest
+
 import beambert
+from beambert_common.command_line.word_rule_flags import WordRuleFlags
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
 from pipelines import dataset
-from tests.pipelines.commands.test_letter_case import _TEXTS, _WORDS, _marks
+from pipelines.commands.vocabulary_flags import word_rules
 from tests.trainers.pretraining_shards import write_dataset
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 KEPT = WordRules(strip_accents=False)
-# Japanese text with spaces between words.
-_JAPANESE = "東京 は 日本 の 首都 です 。 学生 は 毎日 大学 で 日本語 を 勉強 し ます 。"
 
 
 def _run(command, tmp_path, output, *flags):
@@ -68,30 +69,6 @@ def test_default_rules_are_not_recorded(tmp_path):
     assert "strip_accents" not in (tmp_path / "plain" / "corpus.json").read_text()
 
 
-def test_cased_text_can_be_stripped(tmp_path, capsys):
-    _write(tmp_path, _TEXTS["fr"])
-    flags = ["--vocab_size", "130", "--do_lower_case", "false", "--strip_accents", "true"]
-    assert _run("vocab", tmp_path, "vocab.txt", *flags) == 0
-    tokens = (tmp_path / "vocab.txt").read_text()
-    assert "A" in tokens
-    assert _marks(tokens) == 0
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
-    assert "use --strip_accents false to keep them" in line
-
-
-def test_segmented_words_are_learned(tmp_path):
-    _write(tmp_path, _JAPANESE)
-    flags = ["--language", "ja", "--do_lower_case", "false"]
-    assert _run("vocab", tmp_path, "characters.txt", *flags, "--vocab_size", "120") == 0
-    assert _run("vocab", tmp_path, "words.txt", *flags, "--vocab_size", "138", "--tokenize_chinese_chars", "false") == 0
-    characters, words = (Vocabulary.load(tmp_path / f"{name}.txt") for name in ("characters", "words"))
-    long = [token for token in words.tokens if len(token) > 1 and unicodedata.name(token[0], "").startswith("CJK")]
-    assert {"東京", "日本", "首都", "学生", "大学", "勉強"} <= set(long)
-    assert not {"東京", "首都"} & set(characters.tokens)
-    tokenizer = Tokenizer(words, do_lower_case=False, tokenize_chinese_chars=False)
-    assert tokenizer.tokenize("東京 は 首都 です 。") == ["東京", "は", "首都", "です", "。"]
-
-
 def test_the_record_beside_a_vocabulary_is_the_default(tmp_path, capsys):
     _write(tmp_path, _TEXTS["fr"])
     model = tmp_path / "model"
@@ -125,3 +102,78 @@ def test_data_of_different_rules_is_refused(tmp_path, capsys):
     message = capsys.readouterr().err
     assert "differ in word rules; build both with the same --do_lower_case" in message
     assert "(uncased, accents kept)" in message
+
+
+# Article 1 of the Universal Declaration of Human Rights.
+_TEXTS = {
+    "hi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है। "
+    "उन्हें बुद्धि और अन्तरात्मा की देन प्राप्त है और परस्पर उन्हें भाईचारे के भाव से बर्ताव करना चाहिए।",
+    "ja": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。"
+    "人間は、理性と良心とを授けられており、ドイツとフランスの同胞の精神をもって行動しなければならない。",
+    "fr": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ils sont doués de raison et de "
+    "conscience et doivent agir les uns envers les autres dans un esprit de fraternité.",
+    "en": "All human beings are born free and equal in dignity and rights. They are endowed with reason and "
+    "conscience and should act towards one another in a spirit of brotherhood.",
+}
+
+# Words without marks, for the vocabulary.
+_WORDS = " ".join(a + b + c + d for a in "ab" for b in "ef" for c in "ijkl" for d in "mnop")
+
+
+def _corpus(tmp_path, language, *flags):
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"{_TEXTS[language]} {_WORDS} {number}.", encoding="utf-8")
+    argv = ["corpus", "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / "data")]
+    code = beambert.main([*argv, "--vocab_size", "130", "--validation_fraction", "0", "--num_partitions", "2", *flags])
+    return code, tmp_path / "data"
+
+
+def _marks(text):
+    return sum(unicodedata.category(part) == "Mn" for part in unicodedata.normalize("NFD", text))
+
+
+def test_a_language_whose_marks_distinguish_words_is_cased(tmp_path, capsys):
+    code, data = _corpus(tmp_path, "hi", "--language", "hi")
+    assert code == 0
+    assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is False
+    assert _marks((data / "vocab.txt").read_text()) > 5
+    said = capsys.readouterr()
+    assert "Text is cased because of --language hi; --do_lower_case true overrides this" in said.out
+    assert "loses a mark" not in said.err
+
+
+@pytest.mark.parametrize(("language", "loss"), [("ja", "distinct words merge"), ("fr", "accents are lost")])
+def test_warning_about_lost_marks_has_an_example(language, loss, tmp_path, capsys):
+    # The flag overrides the default of the language.
+    code, data = _corpus(tmp_path, language, "--language", language, "--do_lower_case", "true")
+    assert code == 0
+    manifest = json.loads((data / "corpus.json").read_text())
+    assert manifest["options"]["do_lower_case"] is True
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "loses a mark" in line]
+    assert loss in line
+    assert "use --strip_accents false to keep them" in line
+    before, after = manifest["counts"]["diacritics"]["example"]
+    assert f"({before} -> {after})" in line
+    # An independent oracle: the result is the lower-case word without its nonspacing marks.
+    stripped = "".join(c for c in unicodedata.normalize("NFD", before.lower()) if unicodedata.category(c) != "Mn")
+    assert before != after == stripped
+    letters = [c for c in _TEXTS[language] + _WORDS if unicodedata.category(c)[0] in "LM"]
+    lost = sum(bool(_marks(c.lower())) for c in letters)
+    marks = manifest["counts"]["diacritics"]
+    assert (marks["letters"], marks["lost"]) == (3 * len(letters), 3 * lost)
+
+
+def test_english_is_uncased_without_a_warning(tmp_path, capsys):
+    code, data = _corpus(tmp_path, "en")
+    assert code == 0
+    assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is True
+    said = capsys.readouterr()
+    assert "mark" not in said.err
+    assert "cased because" not in said.out
+
+
+@pytest.mark.parametrize(("tokens", "uncased"), [(["a", "The"], False), (["a", "[URL]"], True), (["क", "के"], False)])
+def test_a_given_vocabulary_decides(tokens, uncased, tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(Vocabulary((*SPECIAL_TOKENS, *tokens)).to_bytes())
+    assert word_rules(WordRuleFlags(), str(path), "hi").do_lower_case is uncased

@@ -6,13 +6,11 @@ import json
 import random
 from collections.abc import Iterator
 
-import apache_beam as beam
 import pytest
 import zstandard
 from apache_beam.io.filesystems import FileSystems
 
 import beambert
-from pipelines.build_corpus import build_corpus
 from pipelines.corpus import corpus_manifest, reading
 from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, ReadSplit, SplitRead, split_inputs
 from pipelines.sources import ReadOptions, SourceError, readers
@@ -202,16 +200,3 @@ def test_a_large_input_has_a_bounded_number_of_splits():
         own = [split for split in splits if split.input == file]
         assert [split.start for split in own[1:]] == [split.stop for split in own[:-1]]
         assert (own[0].start, own[-1].stop) == (0, None)
-
-
-def test_the_size_of_the_job_with_ranges():
-    """Test that 4,096 ranges add less than 1 MB to the job; Dataflow rejects a job of 10 MB."""
-
-    def size(count: int) -> int:
-        file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)
-        splits = [FileSplit(file, n * 10**8, (n + 1) * 10**8) for n in range(count)]
-        pipeline = beam.Pipeline(runner="FnApiRunner")
-        build_corpus(pipeline, splits, [], OPTIONS, "gs://out")
-        return len(pipeline.to_runner_api().SerializeToString())
-
-    assert (size(500) - size(100)) / 400 < 200

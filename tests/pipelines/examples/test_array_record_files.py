@@ -4,7 +4,6 @@ import importlib.metadata
 import importlib.util
 import io
 import random
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -71,29 +70,6 @@ def test_the_manifest_records_the_format_and_the_version_of_its_package(both):
     assert manifest.file_format == "array_record"
 
 
-def test_a_missing_shard_is_made_again(both, built, tmp_path, capsys):
-    _, array_record = both
-    output = shutil.copytree(array_record, tmp_path / "data")
-    lost = output / dataset.load(output).shards_of("train")[1].name
-    content = lost.read_bytes()
-    lost.unlink()
-    capsys.readouterr()
-    assert build(built, output, "--format", "array_record") == 0
-    assert "rebuilding 1 missing or truncated" in capsys.readouterr().out
-    assert lost.read_bytes() == content
-    assert dataset.load(output) == dataset.load(array_record)
-
-
-def test_inspect_shows_the_same_examples(both, capsys):
-    printed = []
-    for directory in both:
-        capsys.readouterr()
-        assert beambert.main(["inspect", str(directory), "--number", "20", "--start", "290"]) == 0
-        printed.append(capsys.readouterr().out.splitlines()[2:])
-    assert printed[0] == printed[1]
-    assert len(printed[0]) > 40
-
-
 def test_damage_is_an_error_or_harmless(both, tmp_path):
     path = paths_of(both[1])[0]
     content = Path(path).read_bytes()
@@ -135,16 +111,6 @@ def test_records_of_another_program_are_an_error(tmp_path):
     with pytest.raises(DatasetError, match=r"other\.array_record: record 0 is not a valid tf.train.Example"):
         list(read_examples(path))
     assert list(read_records(io.BytesIO(Path(path).read_bytes()), path)) == [(0, b"no example")]
-
-
-def test_pretrain_refuses_with_a_remedy(both, tmp_path, capsys):
-    _, array_record = both
-    argv = ["pretrain", "--data", str(array_record), "--output", str(tmp_path / "run"), "--model", "tiny"]
-    assert beambert.main([*argv, "--num_train_steps", "1"]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "contains array_record shards, but the trainer reads TFRecord; build the data again with" in error
-    assert not (tmp_path / "run").exists()
 
 
 @needs_array_record

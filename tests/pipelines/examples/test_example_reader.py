@@ -104,10 +104,6 @@ def test_missing_values_in_parquet_concern_their_row_only(tmp_path):
     assert [label.dtype.kind for label in labels] == list("iiiif")
 
 
-def test_an_empty_shard_has_no_example(tmp_path):
-    assert list(read_examples(write(tmp_path / "shard", []))) == []
-
-
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

@@ -104,10 +104,3 @@ def test_statistics_survive_json(three):
         assert back.piece_counts.tolist() == statistics.piece_counts.tolist()
         assert back + statistics == statistics + statistics
     assert Statistics.from_json(json.loads(json.dumps(Statistics().to_json()))) == Statistics()
-
-
-def test_numbers_are_integers_that_survive_json(three):
-    numbers = three[0][0].numbers()
-    assert json.loads(json.dumps(numbers)) == numbers
-    assert {"instances", "tokens", "masked_tokens", "rows"} <= numbers.keys()
-    assert all(type(value) is int for value in numbers.values())

@@ -6,7 +6,6 @@ numbers come from `draws`, so that those of another implementation can be used.
 """
 
 import dataclasses
-import random
 from collections.abc import Iterator
 
 Document = list[list[int]]
@@ -144,29 +143,3 @@ def full_sentences(documents: list[Document], max_seq_length: int, short_seq_pro
                 a = []
             a = a + run
         yield Instance(a, [], 0)
-
-
-def row(instance: Instance, cls_id: int, sep_id: int) -> tuple[list[int], list[int]]:
-    """Return the token IDs and the segment IDs of an instance, without padding."""
-    ids = [cls_id, *instance.a, sep_id]
-    segments = [0] * len(ids)
-    if instance.b:
-        ids += [*instance.b, sep_id]
-        segments += [1] * (len(instance.b) + 1)
-    return ids, segments
-
-
-def mask(
-    ids: list[int], special: set[int], prob: float, most: int, mask_id: int, vocab_size: int, rng: random.Random
-) -> tuple[list[int], list[int], list[int]]:
-    """Mask single tokens; return the new IDs, the masked positions in order, and the original IDs there."""
-    places = [place for place, token in enumerate(ids) if token not in special]
-    rng.shuffle(places)
-    places = sorted(places[: min(most, max(1, round(len(ids) * prob)))])
-    masked = list(ids)
-    for place in places:
-        if rng.random() < 0.8:
-            masked[place] = mask_id
-        elif rng.random() >= 0.5:
-            masked[place] = rng.randint(0, vocab_size - 1)
-    return masked, places, [ids[place] for place in places]

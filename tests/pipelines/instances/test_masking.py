@@ -1,21 +1,14 @@
 """Test masks: the invariants of every row, the rates, and restoring the text from the labels."""
 
-import bz2
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.examples.pretraining_examples import features_of
-from pipelines.instances.instances import from_sentences
-from pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
+from pipelines.instances.layout import Rows
 from pipelines.instances.masking import MaskingVocabulary, mask_rows
 from pipelines.instances.options import PretrainingDataOptions
-from pipelines.instances.sampling import sample_instances
 from tests.pipelines.instances.reference_masking import segments_of
-from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 MASK = 4
@@ -153,64 +146,6 @@ def test_replacement_is_drawn_per_span_but_not_per_word():
             assert alike.mean() < 0.01
 
 
-@pytest.fixture(scope="module")
-def wikipedia(shared_data):
-    """Vocabulary, tokens of real text, instances that are runs of these tokens, and options."""
-    vocab = Vocabulary.load(shared_data / "tokenizer/bert-base-uncased-vocab.txt")
-    with bz2.open(shared_data / "wiki-extracted/enwiki-2015-00.bz2", "rt", encoding="utf-8") as file:
-        articles = file.read(1_000_000).split("</doc>")[:-1]
-    documents = [[line for line in article.split("\n")[2:] if line] for article in articles]
-    token_ids, starts = Tokenizer(vocab, True).encode_batch([line for document in documents for line in document])
-    tokenized = from_sentences(token_ids, starts, np.array([len(document) for document in documents]))
-    options = PretrainingDataOptions(short_seq_prob=0.5)
-    instances = sample_instances(tokenized, options, np.random.default_rng(9))
-    return vocab, token_ids, instances, options
-
-
-@pytest.mark.parametrize("masking", STRATEGIES)
-@pytest.mark.parametrize("packed", [False, True])
-def test_real_text(wikipedia, masking, packed):
-    vocab, token_ids, instances, options = wikipedia
-    starts = [0]
-    if packed:
-        in_row = 0
-        for number, length in enumerate(instances.lengths):
-            if in_row + length > 128 or number - starts[-1] == 4:
-                starts.append(number)
-                in_row = 0
-            in_row += length
-        plan = RowPlan(np.arange(len(instances)), np.array([*starts, len(instances)]))
-        assert np.diff(plan.row_starts).max() > 1
-    else:
-        plan = one_instance_per_row(np.arange(len(instances)))
-    rows = lay_out(token_ids, instances, plan, 128, 4, vocab)
-    of_vocab = MaskingVocabulary.from_vocabulary(vocab)
-    options = dataclasses.replace(options, masking=masking)
-    masked = mask_rows(rows, 20, options, of_vocab, np.random.default_rng(10))
-    check_rows(rows.input_ids, rows.lengths, rows.maskable, masked, 20, 0.15, masking, of_vocab)
-
-    predicted = masked.weights > 0
-    share = predicted.sum() / rows.lengths.sum()
-    assert share == pytest.approx(0.15, abs=0.003)
-    inserted = np.take_along_axis(masked.input_ids, masked.positions.astype(np.int64), axis=1)[predicted]
-    original = masked.label_ids[predicted]
-    assert not np.isin(original, [vocab.pad_id, vocab.cls_id, vocab.sep_id, vocab.mask_id]).any()
-    changed = inserted[(inserted != original) & (inserted != vocab.mask_id)]
-    assert not np.isin(changed, vocab.special_ids()).any()
-    draws = len(inserted) / 5.4 if masking == "span" else len(inserted)
-    assert abs((inserted == vocab.mask_id).mean() - 0.8) < 3 * np.sqrt(0.16 / draws)
-    assert abs((inserted == original).mean() - 0.1) < 3 * np.sqrt(0.09 / draws)
-    again = mask_rows(rows, 20, options, of_vocab, np.random.default_rng(10))
-    assert np.array_equal(again.input_ids, masked.input_ids)
-    other = mask_rows(rows, 20, options, of_vocab, np.random.default_rng(11))
-    assert (other.input_ids != masked.input_ids).any(axis=1).mean() > 0.99
-
-
-def test_without_masks_the_records_hold_the_text(wikipedia):
-    vocab, token_ids, instances, options = wikipedia
-    rows = lay_out(token_ids, instances, one_instance_per_row(np.arange(50)), 128, 1, vocab)
-    features = features_of(rows, None)
-    names = dataclasses.replace(options, masking="dynamic").names_of_features()
-    assert list(names) == ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
-    assert names.keys() <= features.keys()
-    assert np.array_equal(features["input_ids"], rows.input_ids)
+def test_a_random_replacement_is_never_special_or_unused():
+    vocab = Vocabulary(("[PAD]", "[unused0]", "a", "[UNK]", "[CLS]", "##b", "[SEP]", "[MASK]", "[unused17]", "[x]"))
+    assert MaskingVocabulary.from_vocabulary(vocab).replacement_ids.tolist() == [2, 5, 9]

@@ -125,8 +125,3 @@ def test_rows_contain_all_tokens_of_the_instances(options):
         for ids, sequences in zip(rows.input_ids, rows.sequence_ids, strict=True):
             seen += [ids[sequences == number].tolist() for number in range(1, sequences.max() + 1)]
     assert sorted(seen) == expected
-
-
-def test_no_instances_make_no_rows():
-    plan = pack(np.zeros(0, np.int64), 128, 8, np.random.default_rng(0))
-    assert len(plan) == 0

@@ -101,19 +101,6 @@ def test_whole_words_have_the_probabilities_of_all_orders(wanted):
         assert abs(found[chosen] - copies * probability) < 5 * np.sqrt(copies * probability * (1 - probability)) + 1e-6
 
 
-def test_lengths_of_first_spans_are_geometric():
-    copies, words_a_row = 20_000, 200
-    words = words_of_rows(np.full((copies, words_a_row), BEGIN, np.int32))
-    span_of_word = choose_spans(words, np.full(copies, 40), np.random.default_rng(2))
-    # Only the end of the row can prevent spans of the first round, which have the first numbers.
-    lengths = np.bincount(span_of_word[span_of_word >= 0])[: copies * 9 // 10]
-    expected = 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
-    counts = np.bincount(lengths, minlength=11)[1:]
-    # A span that does not fit is placed in a later round; that concerns at most nine of 200 start words.
-    assert (abs(counts - len(lengths) * expected) < 5 * np.sqrt(len(lengths) * expected) + 0.05 * counts).all()
-    assert lengths.mean() == pytest.approx(3.8, abs=0.1)
-
-
 @pytest.mark.parametrize(
     ("segments", "wanted"),
     [
@@ -145,14 +132,3 @@ def test_spans_are_distributed_like_those_of_a_plain_loop(segments, wanted):
     assert (abs(masked - share) < bound).all()
     a_row = plain_lengths / plain_copies
     assert (abs(lengths - a_row) < 5 * np.sqrt(np.maximum(a_row, 1e-4) * (1 / copies + 1 / plain_copies))).all()
-
-
-def test_spans_start_at_every_word_equally_often():
-    copies = 40_000
-    words = words_of_rows(np.tile(row([1] * 30, [2] * 20), (copies, 1)))
-    # With one token to mask, a span is a single word of one token, and all thirty are equally likely.
-    span_of_word = choose_spans(words, np.ones(copies, np.int64), np.random.default_rng(5)).reshape(copies, -1)
-    counts = (span_of_word >= 0).sum(axis=0)
-    assert counts[30:].sum() == 0
-    assert counts.sum() == copies
-    assert (abs(counts[:30] - copies / 30) < 5 * np.sqrt(copies / 30)).all()

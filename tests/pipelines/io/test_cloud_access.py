@@ -384,11 +384,6 @@ def test_every_command_fails_with_one_line(name, tmp_path, silent, monkeypatch, 
     assert not (tmp_path / "out").exists()
 
 
-def test_the_limits_add_up_to_less_than_ten_seconds():
-    assert google_access.SECONDS <= 7
-    assert google_access._SECONDS_FOR_CREDENTIALS <= google_access.SECONDS
-
-
 def test_credentials_of_a_google_cloud_machine_are_used(cloud):
     """Test with a metadata server that answers as Google's does; the process reads its address when it starts."""
     host = cloud.url.removeprefix("http://")
@@ -430,18 +425,10 @@ def test_an_engine_that_cannot_be_reached_is_one_line(closed, silent, monkeypatc
     assert str(error.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--runner", "SparkRunner", "--spark_master_url", "spark://{closed}"], "spark://{closed} cannot be reached"),
-        (["--runner", "PrismRunner", "--prism_location", "/nowhere"], "--runner PrismRunner cannot run the pipeline ("),
-    ],
-)
-def test_a_command_names_the_engine_that_fails(tmp_path, closed, capsys, flags, says):
+def test_a_command_names_the_engine_that_fails(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("Some text. More text.\n", encoding="utf-8")
-    address = closed.removeprefix("http://")
     argv = ["corpus", "--input", f"{tmp_path}/a.txt", "--output", f"{tmp_path}/out", "--vocab_size", "30"]
-    assert beambert.main(argv + [flag.format(closed=address) for flag in flags]) == 1
+    assert beambert.main([*argv, "--runner", "PrismRunner", "--prism_location", "/nowhere"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert says.format(closed=address) in error
+    assert "--runner PrismRunner cannot run the pipeline (" in error

@@ -31,31 +31,6 @@ with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
         hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
 
-# The requested number of processes take the lock at the same time, and its holder keeps it until the input ends.
-AT_ONCE = """
-import os, sys
-from pathlib import Path
-from pipelines.errors import OutputError
-from pipelines.io.directory_lock import lock_directory
-wait, release = os.pipe()
-for _ in range(int(sys.argv[2])):
-    if not os.fork():
-        os.close(release)
-        os.read(wait, 1)
-        try:
-            with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
-                os.write(1, f"holds {os.getpid()}\\n".encode())
-                sys.stdin.read()
-        except OutputError as error:
-            os.write(1, f"{error}\\n".encode())
-        os._exit(0)
-os.close(release)
-while True:
-    try:
-        os.wait()
-    except ChildProcessError:
-        break
-"""
 # Several processes take the lock repeatedly, so that some open the file just before its holder removes it.
 IN_TURN = """
 import os, sys
@@ -116,17 +91,6 @@ def test_the_second_is_refused_in_one_line_that_names_the_first(tmp_path):
     end(process)
     # Directories that were created for the lock alone are removed with it.
     assert list(tmp_path.iterdir()) == []
-
-
-def test_of_many_that_start_at_the_same_moment_one_wins(tmp_path):
-    process = run(AT_ONCE, tmp_path / "out", 6)
-    answers = [process.stdout.readline().strip() for _ in range(6)]
-    winners = [answer.split()[1] for answer in answers if answer.startswith("holds ")]
-    assert len(winners) == 1, answers
-    losers = [answer for answer in answers if not answer.startswith("holds ")]
-    assert all(f"is in use by process {winners[0]} on {os.uname().nodename} since" in answer for answer in losers)
-    end(process)
-    assert not (tmp_path / "out" / LOCK_NAME).exists()
 
 
 def test_two_processes_never_hold_the_lock_at_once(tmp_path):

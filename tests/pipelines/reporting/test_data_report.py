@@ -68,14 +68,6 @@ def test_page_is_written_before_the_manifest_and_reproducible(output, tmp_path):
     assert 0 < overlap["documents_found"] < overlap["documents"] <= counts["documents"]["validation"]
 
 
-def test_the_summary_names_report_and_warnings(output, capsys):
-    argv = ["pretraining-data", "--input", str(output), "--output", str(output), "--dupe_factor", "2"]
-    assert beambert.main(argv) == 0
-    out = capsys.readouterr().out
-    assert f"  report      {output}/report.html" in out
-    assert 1 <= out.count("  warning     ") <= 3
-
-
 def test_the_summary_has_the_first_three_warnings(output, capsys):
     manifest = dataset.load(output)
     for number in (0, 3, 5):

@@ -1,9 +1,10 @@
-"""Test the dataset card and croissant.json: libraries read them, and they are made from dataset.json alone."""
+"""Test the dataset card and croissant.json: libraries read them, and files of another origin are kept."""
 
 import dataclasses
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet
@@ -14,6 +15,7 @@ from huggingface_hub import DatasetCard
 import beambert
 from pipelines import dataset
 from pipelines.reporting import croissant, dataset_card
+from pipelines.reporting.dataset_descriptions import FILE_NAMES
 
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {
@@ -258,3 +260,96 @@ def test_datasets_loads_files_and_directory(kind, directory_of, tmp_path, monkey
     names = dataset.load(output).features
     assert features[names["input_ids"]].feature.dtype == "int32"
     assert features[names["segment_ids"]].feature.dtype == "uint8"
+
+
+NAMES = sorted(FILE_NAMES)
+
+
+def build_copies(corpus, output, copies: int = 1) -> int:
+    argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", str(copies)]
+    return beambert.main(argv)
+
+
+def descriptions(output: Path) -> dict[str, bytes]:
+    return {name: (output / name).read_bytes() for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def finished(built, tmp_path_factory) -> Path:
+    """A dataset of one copy."""
+    output = tmp_path_factory.mktemp("finished") / "data"
+    assert build_copies(built, output) == 0
+    return output
+
+
+@pytest.fixture
+def copied(finished, tmp_path) -> Path:
+    return shutil.copytree(finished, tmp_path / "data")
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["up to date", "repair"])
+def test_missing_files_are_written_again_and_edited_ones_are_kept(built, copied, lost):
+    before = descriptions(copied)
+    for name in NAMES:
+        (copied / name).unlink()
+    if lost:
+        (copied / dataset.load(copied).shards[0].name).unlink()
+    assert build_copies(built, copied) == 0
+    assert descriptions(copied) == before
+    (copied / "README.md").write_text("# Our data\n", encoding="utf-8")
+    (copied / "croissant.json").unlink()
+    assert build_copies(built, copied) == 0
+    assert descriptions(copied) == {**before, "README.md": b"# Our data\n"}
+
+
+def test_files_of_a_stopped_job_are_replaced(built, finished, tmp_path):
+    """Simulate a job that was killed between the card and the manifest, and then another command."""
+    expected = descriptions(finished)
+    output = tmp_path / "other"
+    assert build_copies(built, output, 2) == 0
+    assert descriptions(output) != expected
+    (output / "dataset.json").unlink()
+    (output / "unfinished").mkdir()
+    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
+    assert build_copies(built, output) == 0
+    assert descriptions(output) == expected
+
+
+def test_notes_that_were_added_to_a_stopped_job_are_kept(built, finished, tmp_path):
+    output = tmp_path / "other"
+    (output / "unfinished").mkdir(parents=True)
+    (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
+    (output / "README.md").write_text("# Mine\n", encoding="utf-8")
+    assert build_copies(built, output) == 0
+    assert descriptions(output) == {**descriptions(finished), "README.md": b"# Mine\n"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_another_program_beside_a_corpus_are_kept(built, corpus, capsys, name):
+    (corpus / name).write_text("mine\n", encoding="utf-8")
+    before = (corpus / name).stat()
+    for _ in range(2):
+        assert build_copies(corpus, corpus, 3) == 0
+        assert (corpus / name).read_text(encoding="utf-8") == "mine\n"
+        assert (corpus / name).stat().st_mtime_ns == before.st_mtime_ns
+    assert f"{corpus}/{name} is kept: beambert did not write it\n" in capsys.readouterr().out
+    (other,) = set(NAMES) - {name}
+    assert (corpus / other).read_bytes() == (built / other).read_bytes()
+
+
+def test_a_directory_of_that_name_is_kept(corpus):
+    (corpus / "README.md").mkdir()
+    (corpus / "README.md" / "mine").write_text("mine\n")
+    assert build_copies(corpus, corpus) == 0
+    assert (corpus / "README.md" / "mine").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_a_deleted_dataset_are_refused(built, corpus, capsys, name):
+    """Test that a card, which may be edited, is neither replaced nor left to describe another dataset."""
+    shutil.copy(built / name, corpus)
+    assert build_copies(corpus, corpus) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"contains {name}, which beambert pretraining-data did not write" in error
+    assert (corpus / name).read_bytes() == (built / name).read_bytes()

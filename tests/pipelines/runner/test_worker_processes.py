@@ -1,6 +1,5 @@
 """Test worker processes of the embedded engine that end too early, or whose main process ends."""
 
-import hashlib
 import json
 import os
 import signal
@@ -27,19 +26,6 @@ def text(tmp_path_factory) -> Path:
             sentences = [f"Line {line} of {document} has the word w{line * document % 997}." for line in range(60)]
             file.write(json.dumps({"text": "\n".join(sentences)}) + "\n")
     return path
-
-
-@pytest.fixture(scope="module")
-def undisturbed(text, tmp_path_factory) -> dict[str, str]:
-    """The SHA-256 of each file of an uninterrupted build, by name."""
-    output = tmp_path_factory.mktemp("undisturbed") / "out"
-    assert beambert.main(["build", "--input", str(text), "--output", str(output), *FLAGS]) == 0
-    return hashes(output)
-
-
-def hashes(output: Path) -> dict[str, str]:
-    files = [path for path in output.rglob("*") if path.is_file()]
-    return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 class Build:
@@ -105,20 +91,6 @@ def build(text, tmp_path):
     if started.process.poll() is None:
         os.killpg(started.process.pid, signal.SIGKILL)
         started.process.wait()
-
-
-@pytest.mark.slow
-def test_a_killed_worker_ends_the_job_with_one_line_and_the_same_command_resumes(build, text, undisturbed, capsys):
-    os.kill(build.wait_for_workers("shards/*")[0], signal.SIGKILL)
-    code, lines = build.ends()
-    assert code == 1
-    (line,) = lines
-    assert "a worker process was killed (signal 9)" in line
-    assert "memory" in line
-    assert "reduce --direct_num_workers" in line
-    assert beambert.main(["build", "--input", str(text), "--output", str(build.output), *FLAGS]) == 0
-    capsys.readouterr()
-    assert hashes(build.output) == undisturbed
 
 
 @pytest.mark.slow

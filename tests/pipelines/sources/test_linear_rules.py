@@ -1,10 +1,6 @@
 """Tests that rules equal the quadratic-time regular expressions that they replaced, on short and on real text."""
 
-import bz2
-import html
-import itertools
 import re
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,55 +110,3 @@ def test_comments_before_a_page_end_at_their_first_mark():
     page = b"<html><head>"
     assert kinds.kind_of("a", b"<!-- a --> <!-- b - -- > -->\n" + page)
     assert not kinds.kind_of("a", b"<!-- a --> text " + page)
-
-
-def _real_lines(shared_data: Path) -> list[str]:
-    lines = []
-    for path in sorted((shared_data / "gutenberg").glob("*.txt"))[:6]:
-        lines += path.read_bytes().decode("latin-1").split("\n")
-    extracted = bz2.decompress((shared_data / "wiki-extracted" / "enwiki-2015-00.bz2").read_bytes())
-    lines += extracted[: 1 << 20].decode("utf-8", "replace").split("\n")
-    dump = bz2.decompress((shared_data / "wiki-dump" / "enwiki-206-pages.xml.bz2").read_bytes())
-    return lines + html.unescape(dump[: 2 << 20].decode("utf-8", "replace")).split("\n")
-
-
-def test_rules_on_real_text(shared_data):
-    lines = _real_lines(shared_data)
-    hits = dict.fromkeys(("quotes", "heading", "template", "production", "mail", "title", "link", "broken"), 0)
-    for line in lines:
-        if "''" in line:
-            expected = QUOTES.sub(r"\2", line)
-            assert residual_markup._without_quotes(line) == expected
-            hits["quotes"] += expected != line
-        if line.startswith("=="):
-            expected = HEADING.sub(r"\2", line)
-            assert residual_markup._without_heading_marks(line) == expected
-            hits["heading"] += expected != line
-        if "{{" in line:
-            before, expected = "", line
-            while before != expected:
-                before, expected = expected, TEMPLATE.sub("", expected)
-            assert residual_markup._cut_templates(line) == expected
-            hits["template"] += expected != line
-        if " (" in line:
-            assert residual_markup._EMPTY_PARENTHESES.sub("", line) == EMPTY_PARENTHESES.sub("", line)
-        if line.startswith("<doc"):
-            match = TITLE.search(line)
-            assert wikiextractor._title(line) == (match.group(1) if match else "")
-            hits["title"] += bool(match)
-        if "[" in line:
-            expected = EXTERNAL_LINK.sub(r"\1", line)
-            assert wikitext._EXTERNAL_LINK.sub(r"\1", line) == expected
-            hits["link"] += expected != line
-        for name, new, old in (("production", gutenberg._PRODUCTION, PRODUCTION), ("mail", gutenberg._MAIL, MAIL)):
-            # The old patterns take minutes for longer lines.
-            if len(line) < 500:
-                assert bool(new.search(line)) == bool(old.search(line))
-                hits[name] += bool(new.search(line))
-    for line, following in itertools.pairwise(map(str.strip, lines)):
-        if len(line) < 2000 and line.endswith("-") and following:
-            match, found = BROKEN_WORD.search(line), wrapped_lines._broken_word(line, following)
-            if found:
-                assert found[0] == match.group(1)
-                hits["broken"] += 1
-    assert min(hits.values()) > 5, hits

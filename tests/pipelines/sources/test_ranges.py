@@ -10,7 +10,6 @@ import lzma
 import random
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -199,8 +198,10 @@ def chunks_of(count: int) -> Iterator[None]:
 CUTS = st.lists(st.integers(0, 1 << 20), max_size=8)
 
 
-def check_ranges(folder: Path, name: str, data: st.DataObject) -> None:
-    """Check that ranges of drawn content have the documents and the error of the complete file."""
+@pytest.mark.parametrize("name", CONTENTS)
+@settings(max_examples=80)
+@given(data=st.data())
+def test_ranges_have_the_documents_of_the_file(folder, name, data):
     content = data.draw(CONTENTS[name], "content")
     suffix = data.draw(st.sampled_from(list(COMPRESSIONS)), "suffix")
     stored = COMPRESSIONS[suffix](parts_of(content, data.draw(CUTS, "frames")))
@@ -220,21 +221,6 @@ def check_ranges(folder: Path, name: str, data: st.DataObject) -> None:
             assert error_of_ranges == error
             # The first range may raise an error about the first records before the second one is read.
             assert documents == (whole[: len(documents)] if error else whole)
-
-
-@pytest.mark.parametrize("name", CONTENTS)
-@settings(max_examples=80)
-@given(data=st.data())
-def test_ranges_have_the_documents_of_the_file(folder, name, data):
-    check_ranges(folder, name, data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CONTENTS)
-@settings(max_examples=800)
-@given(data=st.data())
-def test_ranges_have_the_documents_of_the_file_in_many_examples(folder, name, data):
-    check_ranges(folder, name, data)
 
 
 def plain_reference(content: bytes, max_lines: int) -> list[tuple[int, list[str]]]:
@@ -262,34 +248,6 @@ def test_ranges_equal_a_plain_reference(folder, name, max_lines, content, cuts, 
     assert [(document.line, document.paragraphs) for document in documents] == plain_reference(content, max_lines)
 
 
-def json_reference(content: bytes) -> list[tuple[int, list[str], str, str]]:
-    """Return (line number, paragraphs, title, language) of the records, from the text as one string."""
-    lines = content.decode("utf-8").removeprefix("\ufeff").split("\n")
-    documents = []
-    for number, record in ((number, json.loads(line)) for number, line in enumerate(lines, start=1) if line.strip()):
-        paragraphs = record["text"] if isinstance(record["text"], list) else record["text"].split("\n")
-        documents.append((number, paragraphs, record.get("title", ""), record.get("language", "")))
-    return documents
-
-
-@settings(max_examples=80)
-@given(
-    content=st.lists(st.tuples(RECORDS, st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\r\n \n"])), max_size=24),
-    mark=st.sampled_from([b"", b"\xef\xbb\xbf"]),
-    cuts=CUTS,
-    frames=CUTS,
-    suffix=st.sampled_from(["", ".zst", ".bz2"]),
-)
-def test_ranges_of_records_equal_a_plain_reference(folder, content, mark, cuts, frames, suffix):
-    content = mark + b"".join(itertools.chain.from_iterable(content))
-    stored = COMPRESSIONS[suffix](parts_of(content, frames))
-    path = folder / f"records{suffix}"
-    path.write_bytes(stored)
-    documents = by_index(str(path), ReadOptions("jsonl"), edges_of(cuts, len(stored)))
-    read = [(document.line, document.paragraphs, document.title, document.language) for document in documents]
-    assert read == json_reference(content)
-
-
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".zst"])
 def test_every_byte_as_a_boundary(tmp_path, suffix):
     """Include boundaries inside a character, a run of blank lines and the byte order mark, and at CR and LF."""
@@ -306,23 +264,6 @@ def test_every_byte_as_a_boundary(tmp_path, suffix):
 
 
 # ---- Frames
-
-
-def test_every_frame_is_read_by_the_range_in_which_it_begins(tmp_path):
-    """Require that each of ten ranges reads its own tenth, without a fallback to one range."""
-    parts = [b"".join(json_line(text=f"Document {n}-{m}.") + b"\n" for m in range(50)) for n in range(10)]
-    for suffix in (".bz2", ".zst", ".seekable.zst", ".pzstd.zst"):
-        stored = [COMPRESSIONS[suffix]([part]) for part in parts]
-        path = tmp_path / f"a{suffix}"
-        content = COMPRESSIONS[suffix](parts)
-        path.write_bytes(content)
-        step = len(content) // 10
-        counts = [
-            len(list(read_file(str(path), ReadOptions(), start, start + step))) for start in range(0, 10 * step, step)
-        ]
-        assert sum(counts) == 500, suffix
-        assert max(counts) <= 150, suffix
-        assert len(stored[0]) < len(content) / 5
 
 
 @pytest.mark.parametrize("suffix", [".bz2", ".zst", ".seekable.zst", ".pzstd.zst"])

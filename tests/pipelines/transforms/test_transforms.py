@@ -1,6 +1,7 @@
 """Test pipelines of public transforms: they write the files of the commands, and errors are one line."""
 
 import dataclasses
+import doctest
 import hashlib
 import importlib.util
 import itertools
@@ -12,13 +13,12 @@ import apache_beam as beam
 import pytest
 from apache_beam.coders import registry
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beambert
-from pipelines import dataset
+from pipelines import dataset, transforms
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus import reading
 from pipelines.corpus.deduplication_transforms import BLOCKS
@@ -56,6 +56,10 @@ from pipelines.transforms import (
     WriteCorpus,
     WriteShards,
     beam_yaml,
+    corpora,
+    documents,
+    examples,
+    ml_transform,
 )
 from pipelines.transforms.examples import _examples_of
 from tokenizer.vocabulary import Vocabulary
@@ -119,12 +123,8 @@ def documents_of(pipeline, texts: Path, *, truncated: bool = True):
     return documents | TruncateSentences(0.1) if truncated else documents
 
 
-IN_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-
-
-@pytest.mark.parametrize("flags", [[], pytest.param(IN_PROCESSES, marks=pytest.mark.slow)])
-def test_a_corpus_has_the_bytes_of_the_command(flags, texts, built, tmp_path):
-    with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
+def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
+    with beam.Pipeline() as pipeline:
         _ = documents_of(pipeline, texts) | WriteCorpus(
             str(tmp_path / "corpus"), vocab_size=80, num_partitions=3, validation_fraction=0.1, near_duplicates=True
         )
@@ -314,34 +314,6 @@ def test_a_document_of_a_record_gives_the_same_record(sentences):
     assert record.paragraph_texts() == ["\n".join(paragraph) for paragraph in sentences]
 
 
-def test_user_defined_step_between_transforms(texts, built, tmp_path):
-    """Test that sentences changed by a user get a new ID if the old one is cleared."""
-
-    def upper(document):
-        if document.rejected:
-            return document
-        sentences = [[sentence.upper() for sentence in paragraph] for paragraph in document.sentences]
-        return dataclasses.replace(document, sentences=sentences, id="")
-
-    with beam.Pipeline() as pipeline:
-        documents = documents_of(pipeline, texts) | "Upper" >> beam.Map(upper).with_output_types(Document)
-        _ = documents | WriteCorpus(str(tmp_path / "corpus"), vocab_size=80)
-    with beam.Pipeline() as pipeline:
-        found = pipeline | ReadCorpus(str(tmp_path / "corpus")) | beam.Map(_require_upper)
-        _ = found | beam.combiners.Count.Globally() | beam.Map(_require_some)
-
-
-def _require_upper(document):
-    sentences = document.all_sentences()
-    assert sentences == [sentence.upper() for sentence in sentences]
-    assert document.id == identity(sentences).hex()
-    return document
-
-
-def _require_some(number):
-    assert number > 50
-
-
 def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("mine")
@@ -500,3 +472,21 @@ def test_beam_yaml_keeps_the_options_of_the_examples(built, tmp_path, options, c
     manifest = dataset.load(tmp_path / "data")
     assert (manifest.file_format, manifest.compression, manifest.ragged) == expected
     assert ("input_word_ids" in manifest.features.values()) == ("feature_names" in options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [documents, corpora, examples, ml_transform], ids=lambda module: module.__name__)
+def test_docstrings(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {name: getattr(transforms, name) for name in transforms.__all__}
+    names.update(beam=beam, CleaningOptions=CleaningOptions, PretrainingDataOptions=PretrainingDataOptions)
+    result = doctest.testmod(module, extraglobs=names)
+    assert not result.failed
+    assert result.attempted
+
+
+def test_every_transform_has_an_example():
+    for name in transforms.__all__:
+        public = getattr(transforms, name)
+        if isinstance(public, type) and issubclass(public, beam.PTransform):
+            assert ">>> with beam.Pipeline() as pipeline:" in public.__doc__, name

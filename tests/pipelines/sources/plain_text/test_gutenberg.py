@@ -424,22 +424,6 @@ def test_any_text_is_read(tmp_path_factory, text):
     assert all(paragraph.strip() for paragraph in document.paragraphs)
 
 
-def test_books_in_one_file_are_as_many_documents(tmp_path):
-    book = (
-        "The Project Gutenberg eBook of {name}, by Nobody\n\nTitle: {name}\n\n"
-        "*** START OF THE PROJECT GUTENBERG EBOOK {name} ***\n\n\n\n"
-        "It was a dark night in {name}. The rain fell.\n\n\n"
-        "*** END OF THE PROJECT GUTENBERG EBOOK {name} ***\n\n" + "You may copy this license.\n" * 300
-    )
-    path = tmp_path / "all.txt"
-    path.write_text("".join(book.format(name=name) for name in ("EMMA", "DRACULA", "WALDEN")), encoding="utf-8")
-    read = list(read_file(str(path), ReadOptions("gutenberg")))
-    assert [document.title for document in read] == ["EMMA", "DRACULA", "WALDEN"]
-    assert [document.paragraphs for document in read] == [
-        [f"It was a dark night in {document.title}. The rain fell."] for document in read
-    ]
-
-
 def test_real_books_in_one_file_are_read_as_they_are_apart(shared_data, tmp_path):
     names = ("pg1342.txt", "pg74.txt")
     folder = shared_data / "gutenberg"

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import beambert
-from pipelines.corpus import corpus_manifest
 from pipelines.sources import ReadOptions, SourceError, read_file, recognize_format, split_file
 from pipelines.sources.wikipedia import dump as reader
 from pipelines.sources.wikipedia import dump_pages
@@ -402,27 +400,3 @@ def test_the_samples_are_read_whole(shared_data, caplog):
         "": 130, "redirect": 111, "disambiguation": 9, "namespace": 1, "truncated": 1,
     }  # fmt: skip
     assert "truncated.xml.bz2 is truncated" in caplog.text
-
-
-def test_a_corpus_is_the_same_for_any_splits(tmp_path, monkeypatch):
-    """Compare one split with many, and check the counts of each."""
-    words = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser"]
-    generator = random.Random(0)
-    pages = [page(f"P{n}", ". ".join(" ".join(generator.choices(words, k=6)) for _ in range(9))) for n in range(200)]
-    pages[7::20] = [
-        page(f"R{n}", "#REDIRECT [[P1]]", extra='<redirect title="P1" />\n') for n in range(len(pages[7::20]))
-    ]
-    path = tmp_path / "wiki.xml.bz2"
-    path.write_bytes(multistream(pages, 20)[:-30])
-    found = {}
-    for name, size in (("one", 1 << 20), ("many", 3000)):
-        monkeypatch.setitem(reader.SPLIT_BYTES, ".bz2", size)
-        output = tmp_path / name
-        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
-        assert beambert.main(argv) == 0
-        files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
-        found[name] = {file.name: file.read_bytes() for file in files}
-        counts = corpus_manifest.load(str(output)).counts
-        assert counts["documents_read"] == 201
-        assert counts["documents_rejected"] == {"redirect": 10, "truncated": 1}
-    assert found["one"] == found["many"]

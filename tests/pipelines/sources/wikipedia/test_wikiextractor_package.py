@@ -274,41 +274,14 @@ def test_the_flag_without_effect_is_refused(package, tmp_path, capsys, input_for
 # ---- The command
 
 
-@pytest.fixture
-def dump_of_many_pages(tmp_path):
-    words = [f"word{chr(97 + n)}" for n in range(20)]
-    pages = [
-        page(f"P{n}", "\n\n".join(f"The {words[n % 20]} was {{{{nowrap|{k} {words[k]}s}}}} old." for k in range(9)))
-        for n in range(60)
-    ]
-    path = tmp_path / "wiki.xml.bz2"
-    blocks = [HEAD, *("".join(pages[start : start + 10]) for start in range(0, 60, 10)), "</mediawiki>\n"]
-    path.write_bytes(b"".join(bz2.compress(block.encode()) for block in blocks))
-    return path
-
-
-def corpus(path, output, *flags: str) -> int:
-    argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
-    return beambert.main([*argv, *flags])
-
-
-def test_the_corpus_records_the_extractor_and_resumes_with_no_other(
-    package, tmp_path, capsys, monkeypatch, dump_of_many_pages
-):
-    chosen = ("--wikitext_extractor", "wikiextractor")
-    found = {}
-    for name, size in (("one", 1 << 20), ("two", 300)):
-        monkeypatch.setitem(dump.SPLIT_BYTES, ".bz2", size)
-        assert corpus(dump_of_many_pages, tmp_path / name, *chosen) == 0
-        files = [*(tmp_path / name).glob("corpus/*.parquet"), tmp_path / name / "vocab.txt"]
-        found[name] = {file.name: file.read_bytes() for file in files}
-    assert found["one"] == found["two"]
-    manifest = corpus_manifest.load(str(tmp_path / "one"))
-    assert manifest.options["read"]["wikitext_extractor"] == "wikiextractor"
-    assert manifest.counts["documents_read"] == 60
-    assert corpus(dump_of_many_pages, tmp_path / "two", *chosen) == 0
-    capsys.readouterr()
-    assert corpus(dump_of_many_pages, tmp_path / "two") == 1
+def test_the_corpus_records_the_extractor_and_resumes_with_no_other(package, tmp_path, capsys):
+    path, output = write(tmp_path / "a.xml", *PAGES), tmp_path / "corpus"
+    argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "16", "--validation_fraction", "0"]
+    for _ in range(2):
+        assert beambert.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 0
+    assert "is up to date" in capsys.readouterr().out
+    assert corpus_manifest.load(str(output)).options["read"]["wikitext_extractor"] == "wikiextractor"
+    assert beambert.main(argv) == 1
     expected = "(read.wikitext_extractor: 'wikiextractor' recorded, 'beambert' requested); choose another --output"
     assert expected in capsys.readouterr().err
 

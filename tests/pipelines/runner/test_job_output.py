@@ -1,4 +1,4 @@
-"""Tests of cleanup and checks of an output directory: files that are deleted, kept or refused."""
+"""Test the output directory of a data job: its lock, and files that are deleted, kept or refused."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ import pytest
 from pipelines.errors import DatasetError, OutputError
 from pipelines.io.atomic_files import write_atomically
 from pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
+from pipelines.runner.output_lock import FILE_NAME, lock_output
 from pipelines.vocabulary.learn_vocabulary import write_vocabulary
 
 
@@ -74,3 +75,29 @@ def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile
     with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
         write_vocabulary(None, None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
     assert not list(tmp_path.iterdir())
+
+
+def test_directory_created_for_the_lock_is_removed_if_empty(tmp_path):
+    with pytest.raises(KeyError), lock_output(str(tmp_path / "out")):
+        raise KeyError
+    assert not (tmp_path / "out").exists()
+    with lock_output(str(tmp_path / "out")):
+        (tmp_path / "out/file").write_text("")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["file"]
+
+
+def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkeypatch):
+    def no_locks(file, operation):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    path = tmp_path / FILE_NAME
+    with lock_output(str(tmp_path)):
+        held = pytest.raises(OutputError, match=f"process {os.getpid()} .* if that process has ended, delete {path}")
+        with held, lock_output(str(tmp_path)):
+            pass
+        assert path.exists()
+    assert not path.exists()
+    path.write_text("what is this")
+    with pytest.raises(OutputError, match="is in use by another process"), lock_output(str(tmp_path)):
+        pass
