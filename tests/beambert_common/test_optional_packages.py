@@ -117,10 +117,7 @@ def test_without_metadata_the_lists_of_setup_py_are_read(monkeypatch):
         optional_packages.requirements.cache_clear()
 
 
-# Real imports, in an environment with the base dependencies only
-
-
-# A training command that imports a package when it runs.
+# A training command that imports a package when it runs; only the base dependencies are installed.
 PROBE = """
 import sys, types
 import beambert

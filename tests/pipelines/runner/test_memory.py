@@ -89,7 +89,3 @@ def test_limit_of_a_parent_control_group_applies(tmp_path, version):
     group(top, "5000")
     assert min(memory._group_limits(root, membership)) == 3000
     assert memory._group_limits(tmp_path / "none", membership) == []
-
-
-def test_this_machine_has_memory():
-    assert 10 * MB < memory.available_memory() < 2**50

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import beambert
+from pipelines.corpus import corpus_manifest
 from pipelines.sources import ReadOptions, SourceError, read_file, recognize_format, split_file
 from pipelines.sources.wikipedia import dump as reader
 from pipelines.sources.wikipedia import dump_pages
@@ -400,3 +402,18 @@ def test_the_samples_are_read_whole(shared_data, caplog):
         "": 130, "redirect": 111, "disambiguation": 9, "namespace": 1, "truncated": 1,
     }  # fmt: skip
     assert "truncated.xml.bz2 is truncated" in caplog.text
+
+
+def test_a_corpus_is_the_same_for_any_splits(tmp_path, monkeypatch):
+    path = tmp_path / "wiki.xml.bz2"
+    path.write_bytes(multistream([*pages_of_many_sizes(60), page("Alt", "#redirect [[P1]]")], 7)[:-30])
+    found = []
+    for size in (1 << 20, 300):
+        monkeypatch.setitem(reader.SPLIT_BYTES, ".bz2", size)
+        output = tmp_path / str(size)
+        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "34", "--num_partitions", "3"]
+        assert beambert.main([*argv, "--skip_rules", "repeated_ngrams"]) == 0
+        assert corpus_manifest.load(str(output)).counts["documents_rejected"] == {"redirect": 1, "truncated": 1}
+        files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
+        found.append({file.name: file.read_bytes() for file in files})
+    assert found[0] == found[1]
