@@ -112,8 +112,6 @@ _TEXTS = {
     "人間は、理性と良心とを授けられており、ドイツとフランスの同胞の精神をもって行動しなければならない。",
     "fr": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ils sont doués de raison et de "
     "conscience et doivent agir les uns envers les autres dans un esprit de fraternité.",
-    "en": "All human beings are born free and equal in dignity and rights. They are endowed with reason and "
-    "conscience and should act towards one another in a spirit of brotherhood.",
 }
 
 # Words without marks, for the vocabulary.
@@ -161,15 +159,6 @@ def test_warning_about_lost_marks_has_an_example(language, loss, tmp_path, capsy
     lost = sum(bool(_marks(c.lower())) for c in letters)
     marks = manifest["counts"]["diacritics"]
     assert (marks["letters"], marks["lost"]) == (3 * len(letters), 3 * lost)
-
-
-def test_english_is_uncased_without_a_warning(tmp_path, capsys):
-    code, data = _corpus(tmp_path, "en")
-    assert code == 0
-    assert json.loads((data / "corpus.json").read_text())["options"]["do_lower_case"] is True
-    said = capsys.readouterr()
-    assert "mark" not in said.err
-    assert "cased because" not in said.out
 
 
 @pytest.mark.parametrize(("tokens", "uncased"), [(["a", "The"], False), (["a", "[URL]"], True), (["क", "के"], False)])
