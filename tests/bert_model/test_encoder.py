@@ -71,12 +71,6 @@ def test_gradient_of_gelu():
     assert_close(tape.gradient(outputs, inputs), wanted)
 
 
-def test_the_two_forms_of_gelu_differ():
-    inputs = np.linspace(-4, 4, 801)
-    difference = np.abs(reference.gelu(inputs) - reference.gelu_erf(inputs)).max()
-    assert 1e-4 < difference < 1e-3
-
-
 def test_causal_attention():
     encoder, weights = make_encoder()
     inputs = encoder_inputs((4, 16))
@@ -84,10 +78,6 @@ def test_causal_attention():
     examples = expected(weights, inputs, causal_attention=True)
     assert_close(hidden, [example.hidden for example in examples])
     assert_close(pooled, [example.pooled for example in examples])
-    changed = {**inputs, "input_ids": inputs["input_ids"].copy()}
-    changed["input_ids"][:, 5:] += 1
-    changed["input_ids"] %= CONFIG.vocab_size
-    assert_close(encoder(**changed, causal_attention=True)[0][:, :5], keras.ops.convert_to_numpy(hidden[:, :5]), 1e-6)
 
 
 @pytest.mark.parametrize("causal_attention", [False, True])
@@ -144,30 +134,6 @@ def test_outputs_at_selected_positions_are_those_of_all_positions(packed, causal
         assert_close(pooled, whole.pooled)
     with pytest.raises(ValueError, match="are mutually exclusive"):
         encoder(**inputs, output_range=1, output_positions=positions)
-
-
-def test_recomputed_layers_give_the_same_gradients():
-    encoder, _ = make_encoder()
-    inputs = encoder_inputs((3, 16))
-    weights = [variable.value for variable in encoder.trainable_variables]
-
-    def gradients(wrap):
-        encoder.wrap_layer = wrap
-
-        @tf.function
-        def run():
-            with tf.GradientTape() as tape:
-                hidden, pooled = encoder(**inputs, seed=SEED, output_positions=np.array([[3, 1]] * 3))
-                loss = tf.reduce_sum(tf.sin(hidden)) + tf.reduce_sum(pooled)
-            return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, weights)]
-
-        return run()
-
-    plain_loss, plain = gradients(None)
-    loss, recomputed = gradients(tf.recompute_grad)
-    assert_close(loss, plain_loss)
-    for one, other in zip(recomputed, plain, strict=True):
-        assert_close(one, other, 1e-4)
 
 
 def test_bfloat16_is_near_float32_and_keeps_softmax_and_normalisation_in_float32():

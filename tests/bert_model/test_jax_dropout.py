@@ -3,7 +3,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from bert_model.jax_dropout import example_seeds, keep_mask, mix_pair
+from bert_model.jax_dropout import example_seeds, keep_mask
 
 ELEMENTS = 2**20
 RATES = [0.1, 0.5]
@@ -42,35 +42,6 @@ def test_examples_steps_sites_and_consecutive_seeds_are_independent():
     assert np.abs(scores).max() < 5
     # Counts over two masks have three fifths of the variance of counts over neighbors.
     assert np.std(scores) == pytest.approx(0.6**0.5, abs=0.2)
-
-
-@pytest.mark.parametrize("rate", RATES)
-def test_positions_are_independent(rate):
-    dropped = ~np.asarray(keep_mask((4, ELEMENTS), rate, example_seeds(9, 0, 0, 4)))
-    distances = [1, 2, 3, 4, 7, 8, 16, 64, 127, 128, 129, 512, 768, 1024, 4096, 16384, 2**16, 2**17]
-    for distance in distances:
-        counts = [np.sum(values[distance:] & values[:-distance]) for values in dropped]
-        assert np.abs(normal_scores(counts, ELEMENTS - distance, rate)).max() < 5, distance
-
-
-@pytest.mark.parametrize("stride", [1, 128, 768])
-def test_patterns_of_eight_positions_are_uniform(stride):
-    """Check chi-squared over 2**20 patterns: with 255 degrees of freedom, five standard deviations are 113."""
-    values = np.asarray(keep_mask((1, 8 * ELEMENTS), 0.5, example_seeds(9, 0, 0, 1)))[0]
-    bits = values[: values.size // (8 * stride) * 8 * stride].reshape(-1, 8, stride)
-    patterns = np.einsum("gbs,b->gs", bits.astype(np.int32), 2 ** np.arange(8))
-    counts = np.bincount(patterns.ravel(), minlength=256)
-    assert np.sum((counts - patterns.size / 256) ** 2) / (patterns.size / 256) < 255 + 113
-
-
-def test_axes_are_independent():
-    """Check attention probabilities of all heads and rows; neighbors along most axes are not adjacent in memory."""
-    dropped = ~np.asarray(keep_mask((4, 12, 128, 128), 0.1, example_seeds(5, 6, 0, 4)))
-    for axis in range(4):
-        first, second = (
-            np.take(dropped, range(*ends), axis) for ends in ((0, -1 % dropped.shape[axis]), (1, dropped.shape[axis]))
-        )
-        assert abs(normal_scores(np.sum(first & second), first.size, 0.1)) < 5, axis
 
 
 def test_masks_of_an_example_do_not_depend_on_the_others():
@@ -121,17 +92,3 @@ def test_seeds_of_steps_and_examples_differ():
     np.testing.assert_array_equal(example_seeds(4, 5, 100, 8), example_seeds(4, 5, 0, 108)[100:])
     other_run = example_seeds(5, 0, 0, 4096)
     assert not (seeds[:4096] == other_run).all(axis=1).any()
-
-
-def test_one_bit_of_a_pair_changes_half_of_the_bits_of_its_keys():
-    generator = np.random.default_rng(0)
-    pairs = generator.integers(0, 2**32, (2, 5000), np.uint32)
-    keys = np.stack(mix_pair(*pairs))
-    assert len(np.unique(keys, axis=1).T) == 5000
-    for word in (0, 1):
-        for bit in range(32):
-            changed = pairs.copy()
-            changed[word] ^= np.uint32(1 << bit)
-            bits = np.unpackbits((np.stack(mix_pair(*changed)) ^ keys).view(np.uint8).reshape(2, 5000, 4), axis=-1)
-            # The limit for each of the 64 bits is five standard deviations over 5,000 pairs.
-            assert np.abs(bits.mean(axis=1) - 0.5).max() < 5 * 0.5 / 5000**0.5

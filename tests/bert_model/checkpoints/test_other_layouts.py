@@ -163,22 +163,13 @@ def test_a_corrupt_file_is_a_one_line_error(name, file, content, message, tmp_pa
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("num_layers", 1, "has more layers than num_hidden_layers 1"),
-        ("num_layers", 3, "is missing 16 weights of the encoder"),
-        ("num_heads", 3, r"config.json: hidden_size 16 is not a multiple"),
-        ("hidden_dim", 32, "while its configuration implies"),
-    ],
-)
-def test_a_configuration_that_does_not_fit_the_weights(field, value, message, tmp_path):
+def test_an_invalid_configuration_names_its_file(tmp_path):
     shutil.copytree(FIXTURES / "keras_hub", tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     content = json.loads(path.read_text())
-    content["config"][field] = value
+    content["config"]["num_heads"] = 3
     path.write_text(json.dumps(content))
-    with pytest.raises((CheckpointError, ConfigError), match=message):
+    with pytest.raises(ConfigError, match=r"config.json: hidden_size 16 is not a multiple"):
         open_checkpoint(tmp_path / "model").__enter__()
 
 

@@ -216,22 +216,14 @@ def test_a_checkpoint_without_configuration_requires_a_given_one(tmp_path):
             r"position_embeddings of shape \[10, 8\], while its .* \[512, 8\]",
         ),
         ({"intermediate_size": 32}, r"layer_0/intermediate/dense/kernel of shape \[8, 12\]"),
-        ({"num_hidden_layers": 1}, "more layers"),
+        ({"num_hidden_layers": 1}, "more layers than num_hidden_layers 1"),
+        ({"num_hidden_layers": 3}, "is missing 16 weights of the encoder, such as bert/encoder/layer_2/"),
     ],
 )
 def test_a_configuration_that_does_not_fit(tmp_path, changes, message):
     write_release(tmp_path / "a")
     text = dataclasses.replace(CONFIG, **changes).to_json()
     (tmp_path / "a" / "bert_config.json").write_text(text, encoding="utf-8")
-    with pytest.raises(CheckpointError, match=message), open_checkpoint(tmp_path / "a"):
-        pass
-
-
-def test_missing_layers_are_reported(tmp_path):
-    write_release(tmp_path / "a")
-    text = dataclasses.replace(CONFIG, num_hidden_layers=3).to_json()
-    (tmp_path / "a" / "bert_config.json").write_text(text, encoding="utf-8")
-    message = "is missing 16 weights of the encoder, such as bert/encoder/layer_2/"
     with pytest.raises(CheckpointError, match=message), open_checkpoint(tmp_path / "a"):
         pass
 
@@ -258,19 +250,6 @@ def test_an_object_based_checkpoint_is_refused(tmp_path):
     import tensorflow as tf
 
     tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
-    with (
-        pytest.raises(CheckpointError, match="has no word embeddings of BERT"),
-        open_checkpoint(tmp_path, config=CONFIG),
-    ):
-        pass
-
-
-def test_other_models_are_refused(tmp_path):
-    import tensorflow as tf
-
-    tf.raw_ops.SaveV2(
-        prefix=str(tmp_path / "model.ckpt"), tensor_names=["w"], shape_and_slices=[""], tensors=[tf.zeros(2)]
-    )
     with (
         pytest.raises(CheckpointError, match="has no word embeddings of BERT"),
         open_checkpoint(tmp_path, config=CONFIG),
