@@ -23,17 +23,6 @@ def variables(value):
     return {"a/kernel": tf.Variable(tf.fill([2, 3], float(value))), "global_step": tf.Variable(value, dtype=tf.int64)}
 
 
-def test_round_trip_under_the_given_names(tmp_path):
-    saved = checkpoint_manager.save(tmp_path / "new", 7, variables(7))
-    assert saved == (7, tmp_path / "new" / "model.ckpt-7")
-    # Every reader of TensorFlow's checkpoints finds the variables under the given names.
-    assert tf.train.list_variables(str(saved.prefix)) == [("a/kernel", [2, 3]), ("global_step", [])]
-    restored = variables(0)
-    checkpoint_manager.restore(saved.prefix, restored)
-    np.testing.assert_array_equal(restored["a/kernel"].numpy(), np.full([2, 3], 7.0))
-    assert int(restored["global_step"]) == 7
-
-
 def test_the_step_is_saved_without_a_variable(tmp_path):
     kernel = {"a/kernel": variables(7)["a/kernel"]}
     without = checkpoint_manager.save(tmp_path / "without", 7, kernel)
@@ -309,18 +298,6 @@ def test_lack_of_space_is_a_one_line_error_and_keeps_the_previous_checkpoint(tmp
     )
     assert content(tmp_path) == {1: (1.0, {"seconds": 1})}
     assert sorted(path.name for path in tmp_path.iterdir()) == names(1)
-
-
-def test_bytes_are_those_of_the_files(tmp_path):
-    words = tf.Variable(tf.zeros([2000, 7]))
-    saved = {"bert/embeddings/word_embeddings": words, "cls/predictions/output_bias/adam_m": tf.Variable([0.0] * 2000)}
-    saved["global_step"] = tf.Variable(3, dtype=tf.int64)
-    for vocab_size in (None, 1990):
-        rows = vocab_size or 2000
-        needed = checkpoint_manager.bytes_needed(saved, vocab_size)
-        assert needed == 4 * rows * 7 + 4 * rows + 8
-        prefix = checkpoint_manager.save(tmp_path, 1, saved, vocab_size).prefix
-        assert Path(f"{prefix}.data-00000-of-00001").stat().st_size == needed
 
 
 def test_a_warning_where_the_disk_has_no_room_for_all_that_is_kept(tmp_path, monkeypatch):

@@ -1,17 +1,15 @@
 """Tests of dynamic masking: valid masks, their rates, new masks in every epoch, and the same masks after resuming."""
 
 import dataclasses
+import hashlib
 import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipelines.errors import DatasetError
 from pipelines.instances.layout import Rows
 from pipelines.instances.masking import MaskingVocabulary, mask_rows
-from tests.trainers.data.masks_in_tensorflow import mask_in_tensorflow
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_dataset
 from trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from trainers.data.pipeline import train_batches, validation_batches
@@ -21,12 +19,18 @@ from trainers.optimization.schedule import Stage
 DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic")
 TOKENS = np.arange(10, 1000, dtype=np.int32)
 MASKING = DynamicMasking(0.15, 0.8, 0.1, mask_id=4, cls_id=2, sep_id=3, replacement_ids=TOKENS)
+# Rows and their length, share of masked tokens, rates of [MASK] and random tokens, predictions, SHA-256 of the result.
+RECORDED = [
+    ((40, 64), 0.15, (0.8, 0.1), 10, "89454e17253f0cec"),
+    ((40, 33), 0.9, (0.1, 0.7), 30, "c66e409b843a14b0"),
+    ((300, 20), 0.4, (0.0, 1.0), 5, "caa01edab2cd6679"),
+]
 
 
 def text_batch(seed, rows, width):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(4, width + 1, size=rows)
-    ids = rng.integers(10, 1000, size=(rows, width)).astype(np.int32)
+    rng = np.random.RandomState(seed)  # NumPy has frozen this random stream (NEP 19).
+    lengths = rng.randint(4, width + 1, size=rows)
+    ids = rng.randint(10, 1000, size=(rows, width)).astype(np.int32)
     ids[:, 0] = 2
     ids[np.arange(rows), lengths - 1] = 3
     ids[:, 2] = 3
@@ -43,24 +47,13 @@ def draw(ids, mask, predictions, seed, masking=MASKING):
     return masked
 
 
-@given(
-    st.integers(1, 40),
-    st.integers(4, 70),
-    st.floats(0, 1),
-    st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    st.integers(0, 2**31 - 1),
-    st.data(),
-)
-def test_masks_are_those_of_tensorflow(rows, width, share, rates, seed, data):
-    ids, mask = text_batch(seed, rows, width)
-    predictions = data.draw(st.integers(1, width))
-    masking = DynamicMasking(share, *rates, mask_id=4, cls_id=2, sep_id=3, replacement_ids=TOKENS[: 1 + seed % 900])
-    keys = stateless_hash(seed, np.arange(rows))
-    expected = mask_in_tensorflow({"input_ids": ids, "input_mask": mask}, masking, predictions, keys)
-    masked = mask_batch({"input_ids": ids, "input_mask": mask}, masking, predictions, keys)
-    for name, values in expected.items():
-        assert masked[name].dtype == values.dtype, name
-        np.testing.assert_array_equal(masked[name], values, err_msg=name)
+@pytest.mark.parametrize(("shape", "share", "rates", "predictions", "digest"), RECORDED)
+def test_masks_equal_recorded_masks(shape, share, rates, predictions, digest):
+    # Recorded: with other masks, a resumed run would not continue an earlier one.
+    masking = DynamicMasking(share, *rates, mask_id=4, cls_id=2, sep_id=3, replacement_ids=TOKENS[:700])
+    masked = draw(*text_batch(9, *shape), predictions, 8, masking)
+    content = b"".join(masked[name].tobytes() for name in sorted(masked) if name != "input_mask")
+    assert hashlib.sha256(content).hexdigest()[:16] == digest
 
 
 def test_equal_random_numbers_are_taken_in_the_order_of_positions(monkeypatch):
@@ -73,18 +66,6 @@ def test_equal_random_numbers_are_taken_in_the_order_of_positions(monkeypatch):
     ids[:, 0] = 2
     masked = draw(ids, mask, 4, 0, dataclasses.replace(MASKING, masked_lm_prob=1.0))
     assert masked["masked_lm_positions"].tolist() == [[1, 2, 3, 4]] * 2
-
-
-def test_rows_of_many_chunks_are_masked_like_single_rows():
-    ids, mask = text_batch(3, 700, 64)
-    masked = draw(ids, mask, 9, 5)
-    keys = stateless_hash(5, np.arange(700))
-    for row in (0, 255, 256, 511, 699):
-        one = slice(row, row + 1)
-        single = mask_batch({"input_ids": ids[one], "input_mask": mask[one]}, MASKING, 9, keys[one])
-        for name, values in single.items():
-            if name in masked:
-                np.testing.assert_array_equal(values, masked[name][one], err_msg=name)
 
 
 @pytest.mark.parametrize(("predictions", "share"), [(20, 0.15), (3, 0.15), (64, 1.0), (10, 0.0)])
@@ -132,13 +113,6 @@ def test_rates_and_uniform_positions():
     chosen = np.bincount(masked["masked_lm_positions"][predicted], minlength=width)
     assert chosen[[0, 30, 63]].sum() == 0
     assert (abs(chosen[ids[0] == 5] - n / 61) < 5 * np.sqrt(n / 61)).all()
-
-
-def test_masks_depend_on_the_seed():
-    ids, mask = text_batch(2, 50, 64)
-    first, again, other = (draw(ids, mask, 20, seed) for seed in (1, 1, 2))
-    assert np.array_equal(first["input_ids"], again["input_ids"])
-    assert (first["masked_lm_positions"] != other["masked_lm_positions"]).any(axis=1).mean() > 0.9
 
 
 def take(batches, count):

@@ -56,17 +56,6 @@ def test_an_epoch_has_every_example_once_and_each_batch_one_length(tmp_path):
         assert not set(epochs[0]) & set(epochs[1])
 
 
-def test_resuming_gives_the_batches_that_would_have_come(tmp_path):
-    # The first copy has no examples of the second length.
-    dataset = write(tmp_path, [(5, 0, 20), (9, 12, 3)])
-    straight = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=3)]
-    for first_step in (1, 13, 29):
-        resumed = train_batches(tmp_path, dataset, STAGES, first_step, seed=3)
-        assert [keys(batch) for batch in resumed] == straight[first_step:]
-    other = [keys(batch) for batch in train_batches(tmp_path, dataset, STAGES, 0, seed=4)]
-    assert other != straight
-
-
 def test_every_range_of_steps_has_each_length_in_proportion():
     examples = [5, 100, 1000, 31_000]
     bins = length_of_step(np.arange(200_000), examples, seed=2**31 - 1)

@@ -244,7 +244,16 @@ def test_the_first_problem_is_the_result(parse_records):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize("changes", [{}, {"ragged": True}, {"pack": True, "max_instances_per_row": 3}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ragged": True},
+        {"pack": True, "max_instances_per_row": 3},
+        {"feature_names": "model_garden"},
+        {"objective": "mlm", "pack": True, "ragged": True, "feature_names": "model_garden"},
+    ],
+)
 def test_a_dataset_is_parsed_with_and_without_a_compiler(tmp_path, monkeypatch, compiled, changes):
     if compiled and parse_in_c is None:
         pytest.skip("trainers.data._examples was not built: no C compiler when beambert was installed")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from pipelines.dataset import load
 from pipelines.errors import DatasetError
-from tests.trainers.pretraining_shards import LENGTH, OPTIONS, SMALLEST, write_dataset
+from tests.trainers.pretraining_shards import LENGTH, OPTIONS, write_dataset
 from trainers.backends.tensorflow.input import dataset_of
 from trainers.backends.tensorflow.static_lengths import with_static_lengths
 from trainers.commands import pretrain
@@ -57,16 +57,6 @@ def test_every_length_is_traced_once_and_computes_the_same(tmp_path):
 def test_a_task_for_rows_of_one_length_stays_as_it_is(tmp_path):
     task = Objective({}, lambda features, seed: {}, lambda features: {})
     assert with_static_lengths(task, write_dataset(tmp_path)) is task
-
-
-@pytest.mark.slow
-def test_a_run_on_several_lengths_with_dynamic_masking(data, options, tmp_path):
-    write_dataset(data, options=dataclasses.replace(BINS, masking="dynamic", ragged=False))
-    model = tmp_path / "smallest.json"
-    model.write_text(SMALLEST.to_json(), encoding="utf-8")
-    assert pretrain.run(options("--num_train_steps", "5", "--model", str(model))) == 0
-    results = (tmp_path / "output" / "eval_results.txt").read_text(encoding="utf-8")
-    assert "masked_lm_loss = " in results
 
 
 def test_parquet_is_refused_before_anything_is_written(data, options, tmp_path):

@@ -54,12 +54,3 @@ def test_a_length_without_room_is_refused(pair, least):
     assert len(encode_texts(["a"], [pair], SMALL, least).ids) == 2
     with pytest.raises(TaskDataError, match=f"invalid --max_seq_length {least - 1}: must be at least {least}, "):
         encode_texts(["a"], [pair], SMALL, least - 1)
-
-
-def test_real_pairs(shared_data):
-    tokenizer = Tokenizer.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt")
-    lines = (shared_data / "glue" / "MRPC" / "dev.tsv").read_text(encoding="utf-8-sig").splitlines()[1:]
-    firsts, seconds = zip(*(line.split("\t")[3:5] for line in lines), strict=True)
-    rows = encode_texts(firsts, seconds, tokenizer, 48)
-    assert_equal_to_plain(rows, firsts, seconds, tokenizer, 48)
-    assert 0 < rows.truncated.sum() < len(lines)

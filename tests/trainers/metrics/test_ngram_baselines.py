@@ -115,24 +115,6 @@ def test_levels_are_those_of_the_formulas(seed, counted, evaluated, causal, unch
         assert surely <= round(level.accuracy * len(labels)) <= possibly
 
 
-def test_levels_of_a_text_that_neighbors_determine():
-    # 3 4 5 6 7 8 3 4 ...: each token has a single successor, and all tokens are equally frequent.
-    ids = np.tile(np.arange(600) % 6 + 3, (4, 1)).astype(np.int32)
-    positions = np.arange(10, 590, 20)[None, :].repeat(4, 0)
-    masked = ids.copy()
-    masked[np.arange(4)[:, None], positions] = MASK
-    labels = np.take_along_axis(ids, positions, 1)
-    text = MaskedText(masked, ids > 0, positions, labels, labels > 0)
-    levels = NgramModel(text, VOCABULARY).levels(text, MaskRates(0.1, 0.1), MASK)
-    assert levels[UNIGRAM].loss == pytest.approx(math.log(6), abs=0.01)
-    # [MASK] is visible at every predicted position.
-    assert levels[UNCHANGED] == levels[UNIGRAM]
-    assert levels[BIGRAM].loss < 0.01
-    assert levels[BIGRAM].accuracy == 1
-    causal = NgramModel(text, VOCABULARY).levels(text, MaskRates(0.1, 0.1), MASK, causal=True)
-    assert causal[BIGRAM].accuracy == 1
-
-
 def test_a_limit_on_predictions_keeps_the_first_rows():
     generator = np.random.default_rng(3)
     fitted, text = masked_text(generator, 8), masked_text(generator, 6)

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trainers.metrics import task_metrics
 
@@ -80,50 +78,3 @@ def test_empty_input_scores_zero():
 
 def test_a_nan_prediction_gives_nan():
     assert math.isnan(task_metrics.pearson(np.array([1.0, 2.0]), np.array([math.nan, 1.0])))
-
-
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=30))
-def test_two_classes_follow_the_definitions(pairs):
-    tp, tn, fp, fn = (pairs.count(pair) for pair in ((1, 1), (0, 0), (0, 1), (1, 0)))
-    matrix = counts(*zip(*pairs, strict=True), 2)
-    precision, recall = tp / max(tp + fp, 1), tp / max(tp + fn, 1)
-    assert task_metrics.accuracy(matrix) == pytest.approx((tp + tn) / len(pairs))
-    expected = 2 * precision * recall / (precision + recall) if tp else 0.0
-    assert task_metrics.f1(matrix) == pytest.approx(expected)
-    below = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    assert task_metrics.matthews(matrix) == pytest.approx((tp * tn - fp * fn) / below if below else 0.0)
-    # The Matthews correlation is the Pearson correlation of the two series of zeros and ones.
-    series = np.array(pairs, np.float64).T
-    assert task_metrics.matthews(matrix) == pytest.approx(task_metrics.pearson(*series), abs=1e-12)
-
-
-@given(st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=30))
-def test_numbers_follow_the_definitions(pairs):
-    def correlation(xs, ys):
-        x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-        above = sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
-        below = math.sqrt(sum((a - x) ** 2 for a in xs) * sum((b - y) ** 2 for b in ys))
-        return above / below if len(set(xs)) > 1 and len(set(ys)) > 1 else 0.0
-
-    def ranks(values):
-        return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
-
-    xs, ys = map(list, zip(*pairs, strict=True))
-    x, y = np.array(xs, np.float32), np.array(ys, np.float32)
-    assert task_metrics.ranks(x).tolist() == ranks(xs)
-    assert task_metrics.pearson(x, y) == pytest.approx(correlation(xs, ys), abs=1e-9)
-    assert task_metrics.spearman(x, y) == pytest.approx(correlation(ranks(xs), ranks(ys)), abs=1e-9)
-
-
-@given(st.lists(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=3, max_size=3), min_size=1, max_size=12))
-def test_several_labels_follow_the_definitions(rows):
-    def f1(pairs):
-        right = sum(label and prediction for label, prediction in pairs)
-        return 2 * right / max(sum(label + prediction for label, prediction in pairs), 1)
-
-    labels, predictions = (flags([[pair[side] for pair in row] for row in rows]) for side in (0, 1))
-    assert task_metrics.micro_f1(labels, predictions) == pytest.approx(f1([pair for row in rows for pair in row]))
-    of_labels = [f1([row[number] for row in rows]) for number in range(3)]
-    assert task_metrics.mean_label_f1(labels, predictions) == pytest.approx(sum(of_labels) / 3)
-    right = sum(all(label == prediction for label, prediction in row) for row in rows)
-    assert task_metrics.subset_accuracy(labels, predictions) == pytest.approx(right / len(rows))

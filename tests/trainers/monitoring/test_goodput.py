@@ -169,23 +169,6 @@ def test_the_causes_of_a_run_without_interruption(tmp_path):
     assert last["goodput"] == pytest.approx(40 / 63, abs=1e-4)
 
 
-def test_a_killed_process_loses_its_steps_since_the_checkpoint(tmp_path):
-    clock = Clock()
-    process = Process(tmp_path, (0, {}), clock)
-    process.run(35)  # killed; lines at steps 3, 6, ..., 33, checkpoint at 30
-    killed = clock.now
-    clock.now += 1000  # No process runs.
-    process = Process(tmp_path, process.saved, clock)
-    process.run(10)
-    process.end()
-    seconds = recorded(tmp_path)
-    assert seconds.step_seconds == 40
-    assert seconds.lost_seconds == 3
-    assert seconds.start_seconds == 8
-    # The last line of the first process was 2 steps before the kill.
-    assert seconds.total == pytest.approx(killed - 1000 - 2 * 1.25 + clock.now - killed - 1000)
-
-
 def test_lost_work_is_kept_when_processes_are_killed_again_and_again(tmp_path):
     clock = Clock()
     process = Process(tmp_path, (0, {}), clock)
@@ -216,17 +199,6 @@ def test_a_checkpoint_after_the_resume_removes_the_lines_of_later_steps(tmp_path
     assert metrics_jsonl.read(tmp_path / "metrics.jsonl")[-1]["step"] == 18
     process.monitor.state()
     assert metrics_jsonl.read(tmp_path / "metrics.jsonl")[-1]["step"] == 9
-
-
-def test_the_end_of_a_process_completes_its_last_line(tmp_path):
-    clock = Clock()
-    process = Process(tmp_path, (0, {}), clock)
-    process.run(38)
-    process.end()
-    before = recorded(tmp_path)
-    assert before.total == clock.now - 1000
-    process = Process(tmp_path, process.saved, clock)
-    assert process.monitor.goodput == before._replace(step_seconds=30, lost_seconds=8, start_seconds=8)
 
 
 def test_the_last_evaluation_of_a_process_counts_and_a_later_one_does_not(tmp_path):

@@ -283,18 +283,6 @@ def accumulated(directory: Path) -> EventAccumulator:
     return events.Reload()
 
 
-def test_tensorboard_shows_scalars_and_text(tmp_path):
-    log = EventLog(tmp_path, 0)
-    log.write(3, {"loss": 0.25, "masked_lm_accuracy": 0.5}, {"mlm_samples": ["one", "* two"]})
-    log.close()
-    events = accumulated(tmp_path)
-    assert set(events.Tags()["tensors"]) == {"loss", "masked_lm_accuracy", "mlm_samples"}
-    assert events.PluginTagToContent("text") == {"mlm_samples": b""}
-    assert events.PluginTagToContent("scalars").keys() == {"loss", "masked_lm_accuracy"}
-    assert values(events, "mlm_samples") == [(3, b"    one\n    * two")]
-    assert values(events, "loss") == [(3, 0.25)]
-
-
 def test_without_events_there_is_no_file(tmp_path):
     EventLog(tmp_path / "logs", 0).close()
     assert not (tmp_path / "logs").exists()

@@ -157,19 +157,6 @@ def test_missing_or_malformed_files_are_omitted(tmp_path, damage):
     assert "no training metrics" in page
 
 
-def test_a_run_of_another_task_has_its_own_metrics(tmp_path):
-    found = [
-        {"split": split, "step": step, "loss": 1 / step, "matthews_correlation": -0.1 + step / 100, "examples": step}
-        for step in (10, 20)
-        for split in ("train", "validation")
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in found), encoding="utf-8")
-    text = " ".join(parsed(page_of(tmp_path)).text)
-    assert "matthews correlation" in text
-    assert "masked" not in text
-    assert "next" not in text
-
-
 # Curves.
 
 

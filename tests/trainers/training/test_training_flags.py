@@ -4,12 +4,16 @@ import pytest
 
 from trainers.config.run_config import RunConfig
 from trainers.errors import TrainingError
+from trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from trainers.optimization.optimizer_options import OptimizerOptions
+from trainers.training.optimizer_flags import add_optimizer_arguments
 from trainers.training.training_flags import add_training_arguments
 
 
 def parse(*flags):
     parser = argparse.ArgumentParser()
     add_training_arguments(parser, best_metric="eval_loss")
+    add_optimizer_arguments(parser)
     return parser.parse_args(flags)
 
 
@@ -23,19 +27,6 @@ def test_the_old_name_of_a_single_device_is_accepted():
     with_help = argparse.ArgumentParser()
     add_training_arguments(with_help, best_metric=None)
     assert "{auto,single,mirrored,multi_worker,tpu}" in with_help.format_help()
-
-
-def test_defaults_are_those_of_the_released_optimizer():
-    """`optimization.py` of google-research/bert; it has no decay by layer."""
-    config = configured()
-    assert (config.optimizer, config.lr_schedule, config.lr_decay_power) == ("bert_adam", "linear", 1)
-    assert (config.weight_decay, config.adam_beta1, config.adam_beta2) == (0.01, 0.9, 0.999)
-    assert (config.adam_epsilon, config.clip_norm, config.clip, config.layerwise_lr_decay) == (1e-6, 1, "global", 1)
-
-
-def test_another_command_has_its_own_metric():
-    assert parse().best_metric == "eval_loss"
-    assert parse("--best_metric", "eval_accuracy").best_metric == "eval_accuracy"
 
 
 @pytest.mark.parametrize(
@@ -78,15 +69,11 @@ def test_devices_that_contradict_each_other(flags, message):
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--strategy", "all"],
         ["--cpu_devices", "0"],
-        ["--precision", "float16"],
         ["--gradient_accumulation_steps", "0"],
         ["--keep_checkpoint_max", "0"],
         ["--keep_checkpoint_every_n_hours", "0"],
         ["--eval_steps", "-1"],
-        ["--deterministic_ops", "perhaps"],
-        ["--activation_checkpointing", "all"],
         ["--peak_tflops", "-3"],
     ],
 )
@@ -94,3 +81,71 @@ def test_bad_values_are_refused_by_the_parser(flags, capsys):
     with pytest.raises(SystemExit):
         parse(*flags)
     assert flags[0] in capsys.readouterr().err
+
+
+def test_without_flags_it_is_the_released_optimizer():
+    assert configured().optimizer_options == OptimizerOptions(
+        name="bert_adam",
+        weight_decay=0.01,
+        beta_1=0.9,
+        beta_2=0.999,
+        epsilon=1e-6,
+        clip_norm=1.0,
+        clip="global",
+        layerwise_lr_decay=1.0,
+        lr_multipliers=(),
+    )
+    assert configured().learning_rate_schedule == LearningRateSchedule("linear", 1.0, 0.2, 0.0)
+
+
+def test_an_option_of_another_schedule_is_named():
+    with pytest.raises(TrainingError, match=r"invalid --lr_decay_fraction 0.1 with --lr_schedule linear: it requires"):
+        configured("--lr_decay_fraction=0.1")
+
+
+def test_every_flag_of_the_optimizer_arrives():
+    flags = (
+        "--optimizer=lamb --weight_decay=0 --adam_beta1=0.8 --adam_beta2=0.98 --adam_epsilon=1e-8 --clip_norm=0 "
+        "--clip=per_shard --layerwise_lr_decay=0.9 --lr_multiplier=bert/embeddings/=0 --lr_multiplier=^a=b$=2.5 "
+        "--lr_decay_power=0.5"
+    )
+    assert configured(*flags.split()).optimizer_options == OptimizerOptions(
+        name="lamb",
+        weight_decay=0.0,
+        beta_1=0.8,
+        beta_2=0.98,
+        epsilon=1e-8,
+        clip_norm=0.0,
+        clip="per_shard",
+        layerwise_lr_decay=0.9,
+        lr_multipliers=(("bert/embeddings/", 0.0), ("^a=b$", 2.5)),
+    )
+    assert configured(*flags.split()).learning_rate_schedule == LearningRateSchedule("linear", 0.5)
+    wsd = configured("--lr_schedule=wsd", "--lr_decay_fraction=0.1").learning_rate_schedule
+    assert wsd == LearningRateSchedule("wsd", decay_fraction=0.1)
+    cosine = configured("--lr_schedule=cosine", "--lr_min_fraction=0.1").learning_rate_schedule
+    assert cosine == LearningRateSchedule("cosine", min_fraction=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--weight_decay=-1", "'-1' is not a number from 0"),
+        ("--adam_beta1=1", "'1' is not a number from 0 to below 1"),
+        ("--adam_beta2=nan", "'nan' is not a number from 0 to below 1"),
+        ("--adam_epsilon=0", "'0' is not a number above 0"),
+        ("--clip_norm=none", "'none' is not a number from 0"),
+        ("--layerwise_lr_decay=1.1", "'1.1' is not a number above 0 to 1"),
+        ("--lr_multiplier=bert/embeddings/", "'bert/embeddings/' is not REGEX=FACTOR, such as bert/embeddings/=0.5"),
+        ("--lr_multiplier==2", "'=2' is not REGEX=FACTOR"),
+        ("--lr_multiplier=(=2", "'(' is not a valid regular expression"),
+        ("--lr_multiplier=bias=-2", "'-2' is not a number from 0"),
+        ("--lr_decay_power=0", "'0' is not a number above 0"),
+        ("--lr_decay_fraction=0", "'0' is not a number above 0 to 1"),
+        ("--lr_min_fraction=1.1", "'1.1' is not a number from 0 to 1"),
+    ],
+)
+def test_a_mistake_in_a_flag_of_the_optimizer_is_named(flag, message, capsys):
+    with pytest.raises(SystemExit):
+        parse(flag)
+    assert message in capsys.readouterr().err
