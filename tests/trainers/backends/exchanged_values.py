@@ -3,6 +3,7 @@
 
 Arguments:
     address, number of processes, index of this process: the process group.
+    case: a case of `updates.run_case`, as JSON.
     directory: a directory that all processes share. The results are the files INDEX.json and, from steps of both,
         INDEX.npz.
 """
@@ -16,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from trainers.backends.startup import start_backend
 from trainers.config.process_group import ProcessGroup
 
-address, count, index, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+address, count, index, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[5])
 start_backend("jax", processes=ProcessGroup(address, count, index))
 
 import keras
 import numpy as np
 
-from tests.trainers.optimization.optimizer_on_devices import bits_of_steps
+from tests.trainers.backends.updates import run_case
 from trainers.backends.backend import TrainConfig
 from trainers.backends.jax.distribution import open_distribution
 from trainers.backends.jax.train_step import Trainer
@@ -60,6 +61,5 @@ with distribution.machine_errors():
     result["restored"] = {
         name: np.unique(variable.numpy()).tolist() for name, variable in trainer.saved_variables.items()
     }
-    *_, last = bits_of_steps(distribution, is_sharded=False)
-    np.savez(directory / f"{index}.npz", **{name: np.frombuffer(value, np.float32) for name, value in last.items()})
+    np.savez(directory / f"{index}.npz", **run_case(json.loads(sys.argv[4]), distribution))
 (directory / f"{index}.json").write_text(json.dumps(result), encoding="utf-8")

@@ -3,6 +3,7 @@ import numpy as np
 
 from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining
+from tests.trainers.pretraining_shards import VOCABULARY, random_features
 from tests.trainers.small_runs import for_all, repeated
 from trainers.backends.backend import TrainConfig
 from trainers.backends.tensorflow.train_step import Trainer
@@ -13,15 +14,9 @@ UPDATES = 50
 
 def features():
     """Return a batch, the same every time, which the model memorizes."""
-    generator = np.random.default_rng(0)
     return {
-        "input_ids": generator.integers(0, 100, (8, 16)).astype(np.int32),
-        "input_mask": np.ones((8, 16), np.int32),
-        "segment_ids": np.zeros((8, 16), np.int32),
-        "masked_lm_positions": np.repeat([[1, 4, 9, 12]], 8, axis=0).astype(np.int32),
-        "masked_lm_ids": generator.integers(0, 100, (8, 4)).astype(np.int32),
-        "masked_lm_weights": np.ones((8, 4), np.float32),
-        "next_sentence_labels": generator.integers(0, 2, (8, 1)).astype(np.int32),
+        name: values if values.dtype == np.float32 else values.astype(np.int32)
+        for name, values in random_features(np.random.default_rng(0), 8).items()
     }
 
 
@@ -31,7 +26,7 @@ def losses(policy):
     keras.mixed_precision.set_dtype_policy(policy)
     try:
         keras.utils.set_random_seed(0)
-        model = BertForPretraining(BertConfig.preset("tiny", vocab_size=100))
+        model = BertForPretraining(BertConfig.preset("tiny", len(VOCABULARY)))
     finally:
         keras.mixed_precision.set_dtype_policy(before)
     trainer = Trainer(pretraining_task(model), TrainConfig(UPDATES, 10, 5e-4, seed=1))

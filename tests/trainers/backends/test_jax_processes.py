@@ -14,8 +14,8 @@ import pytest
 
 from bert_model.checkpoints import native
 from tests.conftest import ROOT
-from tests.trainers.backends.device_runs import free_address
-from tests.trainers.backends.pretraining_cluster import Cluster, variables, write_inputs
+from tests.trainers.backends.device_runs import SLOW_DISK, free_address
+from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 from tests.trainers.random_models import write_model
@@ -67,18 +67,19 @@ def write_models(host, seed):
     shutil.copy(host / "data" / native.VOCAB_FILE_NAME, host / "initial")
 
 
-def start(hosts, command):
-    """Start a command on every host; return the processes and their logs."""
+def start(hosts, command, last_flags=()):
+    """Start a command on every host, with further flags on the last one; return the processes and their logs."""
     address = free_address()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    logs = [host / f"{command[0]}-{time.time_ns()}.log" for host in hosts]
+    logs = [host / f"{command[0]}-{time.time_ns()}-{index}.log" for index, host in enumerate(hosts)]
     processes = []
     for index, (host, path) in enumerate(zip(hosts, logs, strict=True)):
         group = ["--coordinator_address", address, "--num_processes", str(len(hosts)), "--process_id", str(index)]
+        further = last_flags if index == len(hosts) - 1 else ()
         with path.open("w") as log:
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "beambert", *command, *group],
+                    [sys.executable, "-c", SLOW_DISK, *command, *group, *further],
                     cwd=host,
                     stdout=log,
                     stderr=log,
@@ -95,6 +96,13 @@ def run(hosts, command):
     return [log.read_text() for log in logs]
 
 
+def wait_for_checkpoint(run, step, process, log):
+    """Wait until a process has saved the checkpoint of a step."""
+    while not (run / f"checkpoints/model.ckpt-{step}.index").exists():
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.02)
+
+
 def run_alone(host, command):
     """Run a command in one process; return what a success printed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -104,18 +112,21 @@ def run_alone(host, command):
     return done.stdout + done.stderr
 
 
-def test_pretraining_resumes_and_evaluates_with_the_files_of_the_chief(hosts):
-    """Stop both processes by a signal to one, and resume with sharded optimizer state and without."""
+@pytest.fixture(scope="module")
+def straight(hosts):
+    """The variables and the scores of an uninterrupted run."""
     run(hosts, PRETRAIN)
     assert not (hosts[1] / "run/checkpoints").exists()
-    expected = variables(hosts[0] / "run", 60)
-    scores = (hosts[0] / "run/eval_results.txt").read_text()
+    result = variables(hosts[0] / "run", 60), (hosts[0] / "run/eval_results.txt").read_text()
     shutil.rmtree(hosts[0] / "run")
+    return result
 
+
+def test_pretraining_resumes_and_evaluates_with_the_files_of_the_chief(hosts, straight):
+    """Stop both processes by a signal to one, and resume with sharded optimizer state and without."""
+    expected, scores = straight
     processes, logs = start(hosts, PRETRAIN)
-    while not (hosts[0] / "run/checkpoints/model.ckpt-20.index").exists():
-        assert processes[0].poll() is None, logs[0].read_text()
-        time.sleep(0.02)
+    wait_for_checkpoint(hosts[0] / "run", 20, processes[0], logs[0])
     processes[1].send_signal(signal.SIGTERM)
     assert [process.wait(300) for process in processes] == [128 + signal.SIGTERM] * 2, logs[0].read_text()
     shutil.copytree(hosts[0] / "run", hosts[0] / "without")
@@ -135,6 +146,33 @@ def test_pretraining_resumes_and_evaluates_with_the_files_of_the_chief(hosts):
     assert len(sizes) == 1
 
 
+def test_a_killed_process_ends_the_other_and_the_run_resumes(hosts, straight):
+    """Train with a shared disk, as on two hosts with the same directory."""
+    shared = [hosts[0], hosts[0]]
+    command = ["killed" if flag == "run" else flag for flag in PRETRAIN]
+    processes, logs = start(shared, command)
+    wait_for_checkpoint(hosts[0] / "killed", 20, processes[0], logs[0])
+    processes[1].kill()
+    codes = [process.wait(600) for process in processes]
+    assert codes[1] == -signal.SIGKILL
+    # The other process ends on its own.
+    assert codes[0] not in (0, -signal.SIGKILL)
+    # JAX aborts with its own message, unless a collective operation fails first.
+    printed = logs[0].read_text()
+    assert "another task died" in printed or "another process that trains with this one" in printed
+    assert "Resuming killed from step 20 of 60" in run(shared, command)[1]
+    assert_equal_variables(variables(hosts[0] / "killed", 60), straight[0])
+
+
+def test_processes_with_different_options_end_with_an_error(hosts):
+    command = ["different" if flag == "run" else flag for flag in PRETRAIN]
+    processes, logs = start(hosts, command, ["--seed", "7"])
+    assert [process.wait(300) for process in processes] == [1, 1]
+    for log in logs:
+        assert "process 1 and process 0 differ in options: give the same flags to every process" in log.read_text()
+    assert not (hosts[0] / "different/checkpoints").exists()
+
+
 def test_fine_tuning_ends_with_the_best_checkpoint_of_the_chief(hosts):
     run(hosts, FINETUNE)
     assert not (hosts[1] / "model/checkpoints").exists()
@@ -147,36 +185,3 @@ def test_fine_tuning_ends_with_the_best_checkpoint_of_the_chief(hosts):
     predictions = [(hosts[0] / name / "RTE.tsv").read_text().splitlines() for name in ("model", "single")]
     assert len(predictions[0]) == len(predictions[1]) > 10
     assert_close_variables(*(variables(hosts[0] / name, results["global_step"]) for name in ("model", "single")))
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    """Inputs of runs of several processes with a shared disk."""
-    directory = tmp_path_factory.mktemp("runs")
-    write_inputs(directory)
-    return directory
-
-
-def test_a_killed_process_ends_the_other_and_the_run_resumes(directory):
-    Cluster(directory, "straight", 2).finish()
-    cluster = Cluster(directory, "killed", 2)
-    cluster.wait_for_checkpoint(20)
-    cluster.processes[1].kill()
-    codes = cluster.codes()
-    assert codes[1] == -signal.SIGKILL
-    # The other process ends on its own.
-    assert codes[0] not in (0, -signal.SIGKILL)
-    # JAX aborts with its own message, unless a collective operation fails first.
-    assert "another task died" in cluster.log(0) or "another process that trains with this one" in cluster.log(0)
-    cluster = Cluster(directory, "killed", 2)
-    cluster.finish()
-    assert "Resuming killed from step 20 of 60" in cluster.log(1)
-    assert_equal_variables(variables(directory / "killed", 60), variables(directory / "straight", 60))
-
-
-def test_processes_with_different_options_end_with_an_error(directory):
-    cluster = Cluster(directory, "different", 2, flags_of={1: ["--seed", "7"]})
-    assert cluster.codes() == [1, 1]
-    for index in range(2):
-        assert "process 1 and process 0 differ in options: give the same flags to every process" in cluster.log(index)
-    assert not (directory / "different/checkpoints").exists()

@@ -3,41 +3,26 @@ import pytest
 import tensorflow as tf
 
 from bert_model.checkpoints.variable_names import variables_by_tf1_name
-from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining, pretraining_losses
-from tests.conftest import with_slow
+from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 from trainers.backends.rematerialization import set_activation_checkpointing
-
-CONFIG = BertConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=40,
-    max_position_embeddings=20,
-)
 
 
 def make_model():
     model = BertForPretraining(CONFIG)
-    generator = np.random.default_rng(0)
-    for variable in variables_by_tf1_name(model).values():
-        variable.assign(generator.normal(0, 0.3, variable.shape))
+    randomise(model)
     return model
 
 
 def make_features():
-    generator = np.random.default_rng(1)
-    lengths = np.array([16, 11, 9])
-    return {
-        "input_ids": tf.constant(generator.integers(0, 50, (3, 16)), tf.int32),
-        "input_mask": tf.constant(np.arange(16) < lengths[:, None], tf.int32),
-        "segment_ids": tf.constant(np.arange(16) >= np.array([[5], [6], [7]]), tf.int32),
-        "masked_lm_positions": tf.constant([[1, 3, 5, 8]] * 3, tf.int32),
-        "masked_lm_ids": tf.constant(generator.integers(0, 50, (3, 4)), tf.int32),
-        "masked_lm_weights": tf.constant([[1, 1, 1, 0]] * 3, tf.float32),
-        "next_sentence_labels": tf.constant([[0], [1], [1]], tf.int32),
+    features = {
+        **encoder_inputs((3, 16)),
+        "masked_lm_positions": np.array([[1, 3, 5, 8]] * 3),
+        "masked_lm_ids": np.random.default_rng(1).integers(0, 50, (3, 4)),
+        "masked_lm_weights": np.array([[1.0, 1, 1, 0]] * 3, np.float32),
+        "next_sentence_labels": np.array([[0], [1], [1]]),
     }
+    return {name: tf.constant(values) for name, values in features.items()}
 
 
 def traced(model, what, **options):
@@ -54,8 +39,7 @@ def traced(model, what, **options):
     return step
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", with_slow([False, True], [True]))
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_gradients_with_dropout_are_those_without_recomputation(jit_compile):
     model, features, seed = make_model(), make_features(), tf.constant([7, 0])
     wanted_loss, wanted = traced(model, "none", jit_compile=jit_compile)(features, seed)
@@ -80,17 +64,4 @@ def test_checkpointed_parts_draw_their_dropout_masks_twice():
         drawings[what] = sum(
             operation.type.startswith("StatelessRandomUniform") for operation in graph.get_operations()
         )
-    assert drawings == {"none": 1 + 3 * 2, "layer": 1 + 6 * 2, "attention": 1 + 4 * 2}
-
-
-@pytest.mark.slow
-def test_without_dropout_and_outside_of_training():
-    model, features = make_model(), make_features()
-    wanted = model(features).masked_lm
-    _, wanted_gradients = traced(model, "none")(features, None)
-    for what in ("layer", "attention"):
-        set_activation_checkpointing(model.encoder, what)
-        np.testing.assert_allclose(model(features).masked_lm, wanted, rtol=1e-6)
-        _, gradients = traced(model, what)(features, None)
-        for one, other in zip(gradients, wanted_gradients, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert drawings == {"none": 1 + 3 * 3, "layer": 1 + 6 * 3, "attention": 1 + 4 * 3}

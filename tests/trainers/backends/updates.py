@@ -11,11 +11,17 @@ Keys of a case:
     padded: whether the vocabulary is padded.
     head, multi_label: for fine-tuning.
     shard_optimizer_state: true or false. With either, the result has `slot_bytes`, the memory of the slots on a device.
+    unsharded_steps: number of first steps without sharded optimizer state; the others resume from their checkpoint.
+    steps_made: number of steps that are made; all of them by default.
+    skipped_step: number of a step that is skipped, since the last of its examples has a weight that is not a number.
     evaluation: whether the result has the metrics of an evaluation.
 """
 
+import dataclasses
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 
@@ -28,6 +34,7 @@ from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, r
 from trainers.backends.backend import Distribution, TrainConfig, active_backend
 from trainers.backends.rematerialization import set_activation_checkpointing
 from trainers.backends.startup import start_backend
+from trainers.checkpoints import checkpoint_manager
 from trainers.data.batches import Batches, InputShard
 from trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from trainers.data.stateless_random import stateless_hash
@@ -94,11 +101,14 @@ def run_case(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
         gradient_accumulation_steps=case.get("accumulation", 1),
         clip_per_replica=case.get("clip_per_replica", False),
         xla=case.get("xla", False),
+        skip_nonfinite="skipped_step" in case,
         shard_optimizer_state=case.get("shard_optimizer_state", False),
         optimizer=OptimizerOptions(name=case.get("optimizer", "bert_adam")),
     )
-    trainer = backend.make_trainer(task, config, distribution)
     features = features_of(case, batch_size * steps)
+    if "skipped_step" in case:
+        features["masked_lm_weights"][(case["skipped_step"] + 1) * batch_size - 1, 0] = np.nan
+    first_step = 0
 
     def batches(share: InputShard) -> Batches:
         part = batch_size // share.replicas
@@ -111,12 +121,24 @@ def run_case(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
             for number, values in enumerate(parts)
             if 0 <= number % share.replicas - share.first_replica < share.local_replicas
         ]
+        own = own[first_step * share.local_replicas :]
         shapes = {name: (values.shape, values.dtype) for name, values in parts[0].items()}
         return Batches(len(own), shapes, lambda index: iter(own[index:]))
 
+    if unsharded_steps := case.get("unsharded_steps"):
+        trainer = backend.make_trainer(task, dataclasses.replace(config, shard_optimizer_state=False), distribution)
+        with trainer.make_steps(batches) as run_steps:
+            run_steps(0, unsharded_steps, 0)
+        first_step, task = unsharded_steps, objective_of(case)
+        with tempfile.TemporaryDirectory() as directory:
+            saved = checkpoint_manager.save(Path(directory), first_step, trainer.checkpoint_values(), task.vocab_size)
+            trainer = backend.make_trainer(task, config, distribution)
+            checkpoint_manager.restore(saved.prefix, trainer.saved_variables, task.vocab_size)
+    else:
+        trainer = backend.make_trainer(task, config, distribution)
     with trainer.make_steps(batches) as run_steps:
-        results = run_steps(0, steps, 0)
-    assert results.first_nonfinite == -1
+        results = run_steps(first_step, case.get("steps_made", steps) - first_step, 0)
+    assert results.first_nonfinite == case.get("skipped_step", -1)
     assert results.seconds_waiting >= 0
     values = trainer.checkpoint_values()
     if case.get("shard_optimizer_state") and not distribution.is_chief:

@@ -1,13 +1,11 @@
 """Test `beambert evaluate` against a slow loop in NumPy: one masked copy at a time, without padding."""
 
-import json
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
 
-import beambert
 from tests.conftest import ROOT
 from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
 from tokenizer.tokenizer import Tokenizer
@@ -115,19 +113,6 @@ def test_memory_is_linear_in_the_number_of_scores(model, monkeypatch):
     assert peak < 50e6
 
 
-def test_the_variants_differ_in_words_of_several_tokens_only(model):
-    rows = encoded(model, ["sea", "a b c"])
-    assert [model.vocabulary.tokens[i] for i in rows[0]] == ["[CLS]", "s", "##e", "##a", "[SEP]"]
-    scorer = MaskedScorer(model, 18)
-    (sea, letters), (whole_sea, whole_letters) = (
-        scorer.token_log_probabilities(rows, whole_word=whole_word) for whole_word in (False, True)
-    )
-    np.testing.assert_allclose(letters, whole_letters, atol=1e-6)
-    # No tokens of the word follow its last one, so both variants mask the same token.
-    np.testing.assert_allclose(sea[-1], whole_sea[-1], atol=1e-6)
-    assert np.abs(sea[:-1] - whole_sea[:-1]).min() > 1e-3
-
-
 def test_masked_copies_by_hand():
     row = np.array([2, 10, 11, 12, 13, 3], np.int32)
     continues = np.isin(np.arange(20), [11, 12])
@@ -232,23 +217,6 @@ def test_the_standard_error_is_that_of_a_ratio():
     listed = mean_score(np.repeat(sums[:25], 2), np.repeat(tokens[:25], 2), np.ones(50, np.int64))
     assert twice == pytest.approx(listed)
     assert mean_score(np.ones(1), np.ones(1), np.ones(1, np.int64)).standard_error is None
-
-
-def test_random_weights_score_50_percent(tmp_path):
-    """Score pairs of sentences of random letters, of which neither is better.
-
-    For 500 pairs, the standard error is 2.2 points.
-    """
-    generator = np.random.default_rng(1)
-    letters = [token for token in VOCABULARY.tokens[5:] if len(token) == 1 and token.isalpha()]
-    lines = [" ".join(generator.choice(letters, 5)) + "\t" + " ".join(generator.choice(letters, 5)) for _ in range(500)]
-    (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
-    write_model(tmp_path / "model")
-    argv = ["evaluate", str(tmp_path / "model"), "--pairs", str(tmp_path / "pairs.tsv")]
-    assert beambert.main([*argv, "--output", str(tmp_path / "out.json")]) == 0
-    pairs = json.loads((tmp_path / "out.json").read_text())["pairs"]
-    assert pairs["pairs"] == 500
-    assert abs(pairs["mean_of_paradigms"]["accuracy"] - 0.5) < 3 * math.sqrt(0.25 / 500)
 
 
 def test_constant_logits_are_ties(tmp_path):

@@ -1,6 +1,7 @@
-"""Optimizer steps with the active Keras backend."""
+"""Optimizer steps with the active Keras backend; as a program, save `compiled_results` in an .npz file."""
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 
 import keras
@@ -96,3 +97,7 @@ def compiled_results() -> dict[str, np.ndarray]:
     for name in OPTIMIZERS:
         results |= {f"{name}/{key}": value for key, value in weights_after(name, "released", True).items()}
     return results
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], **compiled_results())

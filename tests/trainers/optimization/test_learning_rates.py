@@ -55,12 +55,6 @@ def test_decay_is_tensorflows_polynomial_decay(num_train_steps, num_warmup_steps
     )
 
 
-def test_decay_power_by_hand():
-    # (1 - 3/4)^2 = 1/16; (1 - 3/4)^0.5 = 1/2.
-    assert rates([3], 1.0, 4, 0, decay_power=2.0) == [0.0625]
-    assert rates([3], 1.0, 4, 0, decay_power=0.5) == [0.5]
-
-
 @pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (7, 3), (97, 0)])
 def test_every_step_has_the_rate_of_the_plain_formula(name, steps, warmup):
@@ -82,21 +76,6 @@ def test_the_options_of_cosine_and_wsd():
 def test_the_compiled_step_has_the_rate_of_the_plain_formula(name):
     expected = [plain_rate(min(step, 20), 1e-3, 20, 4, name) for step in range(22)]
     assert rates_of(name) == pytest.approx(expected, rel=1e-5, abs=1e-9)
-
-
-@pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
-def test_warm_up_meets_the_peak_without_a_jump(name):
-    before, at, after = rates([999, 1000, 1001], 1.0, 10_000, 1000, name=name)
-    assert before == pytest.approx(0.999)
-    assert at == 1.0
-    assert after == pytest.approx(1.0, abs=1e-5)
-
-
-def test_longer_runs_of_constant_and_wsd_share_their_first_steps():
-    """Check that an extended run resumes with the same rates, up to the decay of the shorter run."""
-    assert rates(range(80), 1.0, 100, 10, name="wsd") == rates(range(80), 1.0, 200, 10, name="wsd")
-    assert rates([80, 100, 159], 1.0, 200, 10, name="wsd") == [1.0, 1.0, 1.0]
-    assert rates(range(100), 1.0, 100, 10, name="constant") == rates(range(100), 1.0, 200, 10, name="constant")
 
 
 def test_rates_after_the_last_step_stay_those_of_the_last_step():

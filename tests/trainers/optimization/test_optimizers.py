@@ -5,19 +5,16 @@ import os
 import subprocess
 import sys
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import forked
 from tests.conftest import ROOT
-from tests.trainers.optimization import optimizer_on_devices
+from tests.trainers.optimization import optimizer_steps
 from tests.trainers.optimization.optimizer_problem import (
     DECAYED,
     SHAPES,
     STEPS,
-    UNUSED,
     gradients,
     initial_weights,
     rates,
@@ -77,19 +74,13 @@ def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, ep
 
 
 @pytest.fixture(scope="module")
-def jax_run(tmp_path_factory):
-    """The process of `optimizer_on_devices.py` with JAX, and the file of its results."""
+def jax_results(tmp_path_factory):
+    """The arrays of `compiled_results` from a process with JAX."""
     path = tmp_path_factory.mktemp("jax") / "steps.npz"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, optimizer_on_devices.__file__, path]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False), path
-
-
-@pytest.fixture(scope="module")
-def jax_results(jax_run):
-    """The arrays of `compiled_results` from a process with JAX."""
-    run, path = jax_run
-    assert path.is_file(), run.stderr
+    command = [sys.executable, optimizer_steps.__file__, path]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
     with np.load(path) as stored:
         return dict(stored)
 
@@ -150,22 +141,6 @@ def test_weights_are_those_of_the_recorded_run(name, backend, steps_made):
             np.testing.assert_allclose(results[f"{step + 1}:{variable}"].ravel(), expected, rtol=1e-5, atol=1e-6)
             compared += 1
     assert compared == 5 * len(SHAPES) - (0 if name == "bert_adam" else 5)
-
-
-def test_adamw_is_that_of_keras():
-    # Keras adds epsilon to the root of v, not of v'. With a negligible epsilon, both are equal.
-    initial = {variable: value for variable, value in initial_weights().items() if variable != UNUSED}
-    theirs = [keras.Variable(value, name=variable.replace("/", "_")) for variable, value in initial.items()]
-    ours = new_optimizer(initial, OptimizerOptions(name="adamw", weight_decay=0.1, beta_2=0.98, epsilon=1e-9))
-    oracle = keras.optimizers.AdamW(weight_decay=0.1, beta_2=0.98, epsilon=1e-9)
-    oracle.exclude_from_weight_decay(var_names=["LayerNorm", "bias"])
-    for step, rate in enumerate(rates()):
-        given = gradients(step)
-        make_step(ours, given, rate, step)
-        oracle.learning_rate = rate
-        oracle.apply([keras.ops.convert_to_tensor(given[name]) for name in initial], theirs)
-        for variable, their_variable in zip(ours.variables.values(), theirs, strict=True):
-            np.testing.assert_allclose(variable.numpy(), their_variable.numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LR_SCHEDULES)
@@ -286,13 +261,3 @@ def test_clipping():
 def test_a_norm_that_is_not_finite_is_returned(bad, clip_norm):
     _, norm = clip_by_global_norm([tf.constant([1.0, bad], tf.float32), None, tf.constant([2.0])], clip_norm)
     assert not np.isfinite(norm.numpy())
-
-
-@pytest.mark.slow
-def test_each_of_two_devices_has_the_update_of_one(tmp_path):
-    log = tmp_path / "log"
-    assert forked.run(log, optimizer_on_devices.compare_devices, timeout=600) == 0, log.read_text()
-
-
-def test_each_of_two_devices_of_jax_has_the_update_of_one(jax_run):
-    assert jax_run[0].returncode == 0, jax_run[0].stderr

@@ -71,16 +71,6 @@ def test_the_papers_two_phases():
     ]
 
 
-def test_a_ramp_over_phases_of_their_own_sizes():
-    assert plan_stages(3000, [128, 512], "128x0.5,512x0.2@16,128x0.3", 100, "32:1000,64:1600") == [
-        Stage(0, 32, 0, 1000, 0),
-        Stage(0, 64, 1000, 1500, 32_000),
-        Stage(1, 64, 1500, 1600, 0),
-        Stage(1, 16, 1600, 2100, 6400),
-        Stage(0, 100, 2100, 3000, 64_000),
-    ]
-
-
 def test_one_directory_needs_no_schedule():
     assert plan_stages(10, [128], None, 32, None) == [Stage(0, 32, 0, 10, 0)]
     assert plan_stages(10, [128], None, 32, "4:20") == [Stage(0, 4, 0, 10, 0)]

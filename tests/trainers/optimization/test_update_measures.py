@@ -1,24 +1,18 @@
 """Test that the measured update is the difference of the weights before and after a step, for every optimizer."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining
-from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
+from tests.trainers.pretraining_shards import SMALLEST
 from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 from trainers.optimization.optimizers import Optimizer, OptimizerState
 from trainers.optimization.update_measures import measured_matrices, update_measures
 from trainers.pretraining.pretraining_objective import pretraining_task
 
-CONFIG = BertConfig(
-    vocab_size=len(VOCABULARY),
-    hidden_size=16,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=LENGTH,
-)
+CONFIG = dataclasses.replace(SMALLEST, num_hidden_layers=3)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

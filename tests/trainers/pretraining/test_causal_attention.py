@@ -1,7 +1,5 @@
 """Test that every command that loads a model with causal attention uses causal attention."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -52,15 +50,6 @@ def test_features_use_the_attention_of_the_model(tmp_path, causal_attention):
     # The features of [CLS] and "all" in the last layer.
     assert np.array_equal(first[:2], second[:2]) == causal_attention
     assert not np.array_equal(first[2], second[2])
-
-
-def test_records_without_the_key_mean_bidirectional_attention(tmp_path):
-    directory = write_model(tmp_path / "model", causal_attention=True)
-    assert native.load(directory).causal_attention
-    content = json.loads((directory / native.FILE_NAME).read_text(encoding="utf-8"))
-    del content["causal_attention"]
-    (directory / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
-    assert native.load(directory).causal_attention is False
 
 
 def test_conversion_keeps_causal_attention_or_warns(tmp_path, capsys):

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.trainers.checkpoints.saved_checkpoints import variables
 from trainers.commands import pretrain
 from trainers.errors import TrainingError
 
@@ -16,11 +16,6 @@ FLAGS = ("--do_train", "--lr_schedule", "wsd", "--num_warmup_steps", "2", "--kee
 
 def checkpoint_steps(output):
     return sorted(int(path.stem.rpartition("-")[2]) for path in (output / "checkpoints").glob("*.index"))
-
-
-def variables(output, step):
-    reader = tf.train.load_checkpoint(str(output / f"checkpoints/model.ckpt-{step}"))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
 def learning_rates(output):
@@ -58,10 +53,12 @@ def test_an_extended_run_continues_from_before_the_decay_or_at_the_peak(tmp_path
     assert checkpoint_steps(tmp_path / "extended") == [24, 30]
 
 
-def test_fewer_steps_than_trained_leave_the_record_of_the_run(tmp_path, options):
+def test_fewer_steps_than_trained_leave_the_record_of_the_run(tmp_path, options, capsys):
     pretrain.run(options("--do_train"))
     record = (tmp_path / "output/run.json").read_bytes()
+    capsys.readouterr()
     assert pretrain.run(options("--do_train", "--num_train_steps", "3")) == 0
+    assert "already trained to step 6" in capsys.readouterr().out
     assert (tmp_path / "output/run.json").read_bytes() == record
     with pytest.raises(TrainingError, match=r"the batch size at step 3 \(4 before, 2 now\)"):
         pretrain.run(options("--do_train", "--num_train_steps", "9", "--batch_ramp", "4:3,2:9"))

@@ -7,14 +7,6 @@ import pytest
 from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
 from tests.trainers.pretraining.toy_language import Language, write_language
 
-BERT_ADAM = ("--learning_rate", "3e-3", "--train_batch_size", "64", "--no_next_sentence")
-LAMB = ("--optimizer", "lamb", "--learning_rate", "2e-2", "--train_batch_size", "64", "--no_next_sentence")
-
-TOY_RUNS = {
-    "bert_adam": (Language(3, 60, 2), (64, 1), (*BERT_ADAM, "--num_warmup_steps", "250", "--num_train_steps", "500")),
-    "LAMB": (Language(4, 60, 2), (64, 1), (*LAMB, "--num_warmup_steps", "100", "--num_train_steps", "500")),
-}
-
 
 def assert_healthy(result, capsys) -> None:
     assert result.causes == []
@@ -35,11 +27,3 @@ def test_a_toy_language_is_learned_without_an_alarm(tmp_path, capsys):
     section = page.partition('<section id="warnings">')[2].partition("</section>")[0]
     # Waiting for data depends on the load of the machine.
     assert [text for text in re.findall(r"<li>(.*?)</li>", section) if "waiting for data" not in text] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TOY_RUNS)
-def test_toy_languages(tmp_path, capsys, name):
-    language, shape, flags = TOY_RUNS[name]
-    write_language(tmp_path / "data", language)
-    assert_healthy(pretrained(tmp_path, tmp_path / "data", language.model(*shape), *flags), capsys)

@@ -3,22 +3,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.config import BertConfig
 from bert_model.pretraining import BertForPretraining
-from tests.trainers.pretraining_shards import VOCABULARY, random_features
+from tests.trainers.pretraining_shards import SMALLEST, VOCABULARY, random_features
 from tests.trainers.small_runs import repeated, settings, trained, updated
 from trainers.backends.tensorflow.train_step import Trainer
 from trainers.checkpoints import checkpoint_manager
 from trainers.pretraining.pretraining_objective import pretraining_task
 
-CONFIG = BertConfig(
-    vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
-)
-
 
 def make_model(**options):
     keras.utils.set_random_seed(1)
-    return BertForPretraining(CONFIG, **options)
+    return BertForPretraining(SMALLEST, **options)
 
 
 def batch(count=4):

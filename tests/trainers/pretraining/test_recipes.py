@@ -46,12 +46,6 @@ def test_flags_override_the_recipe_in_any_order():
     assert parse().recipe is None
 
 
-def test_an_unknown_recipe_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        parse("--recipe", "paper")
-    assert "invalid choice: 'paper'" in capsys.readouterr().err
-
-
 def test_the_command_lists_the_recipes(capsys):
     with pytest.raises(SystemExit) as stop:
         beambert.main(["pretrain", "--recipe"])

@@ -10,9 +10,7 @@ from trainers.metrics.diagnosis import (
     LEARNING_RATE,
     ONE_CLASS,
     REPETITION,
-    TOO_FEW,
     VOCABULARY,
-    WARMUP,
     findings_of_text,
 )
 from trainers.pretraining.baselines import baselines_of
@@ -25,8 +23,6 @@ TEXT_FAULTS = {
     "one class": ONE_CLASS,
     "large vocabulary": VOCABULARY,
 }
-BERT_ADAM = ("--train_batch_size", "64", "--no_next_sentence")
-STEPS = ("--num_train_steps", "300")
 
 
 def language_with(fault):
@@ -67,24 +63,6 @@ def test_a_learning_rate_that_is_too_high(tmp_path, capsys):
     report = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "The learning rate is too high" in report
     assert "No warnings." not in report
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cause", "flags"),
-    [
-        (LEARNING_RATE, (*GOOD, "--learning_rate", "0.3", "--num_warmup_steps", "30", *STEPS)),
-        (LEARNING_RATE, (*BERT_ADAM, "--learning_rate", "0.1", "--num_warmup_steps", "150", *STEPS)),
-        (WARMUP, (*BERT_ADAM, "--learning_rate", "5e-3", "--num_warmup_steps", "0", *STEPS)),
-        (TOO_FEW, (*GOOD, "--learning_rate", "1e-3", "--num_warmup_steps", "20", "--num_train_steps", "60")),
-    ],
-)
-def test_a_fault_of_the_optimizer_is_named(tmp_path, cause, flags):
-    language = Language()
-    write_language(tmp_path / "data", language)
-    result = pretrained(tmp_path, tmp_path / "data", language.model(), *flags)
-    assert result.is_stuck
-    assert result.causes == [cause]
 
 
 @pytest.mark.usefixtures("numpy_backend")

@@ -10,8 +10,8 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.trainers.checkpoints.saved_checkpoints import variables
 from trainers.errors import TrainingError
 from trainers.optimization.schedule import Stage
 from trainers.pretraining import prepare
@@ -66,11 +66,6 @@ def test_many_steps_are_rounded_down_to_three_digits():
     assert steps_within(12_399.5, lambda steps: float(steps)) == 12_300
     assert steps_within(999.0, lambda steps: float(steps)) == 999
     assert steps_within(1_239_999.0, lambda steps: float(steps)) == 1_230_000
-
-
-def variables(output, step):
-    reader = tf.train.load_checkpoint(str(output / f"checkpoints/model.ckpt-{step}"))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
 def test_a_timed_run_equals_a_run_with_its_recorded_number_of_steps(tmp_path, options, capsys):

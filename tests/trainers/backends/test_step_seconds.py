@@ -1,4 +1,4 @@
-"""Tests of the compilation seconds that the steps of both backends report."""
+"""Tests of the seconds of compilation and of waiting for batches that steps report."""
 
 import functools
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from tests import forked
 from tests.conftest import ROOT
-from tests.trainers.backends import compiling_seconds
+from tests.trainers.backends import step_seconds
 
 TRACING = 0.2
 
@@ -25,9 +25,9 @@ def printed(tmp_path_factory):
     def run(backend: str) -> dict:
         output, log = directory / f"{backend}.json", directory / f"{backend}.log"
         if backend == "tensorflow":
-            code = forked.run(log, compiling_seconds.write_compiling_seconds, output, TRACING, timeout=600)
+            code = forked.run(log, step_seconds.write_compiling_seconds, output, TRACING, timeout=600)
         else:
-            command = [sys.executable, compiling_seconds.__file__, str(output), str(TRACING)]
+            command = [sys.executable, step_seconds.__file__, str(output), str(TRACING)]
             environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
             with log.open("w") as stream:
                 code = subprocess.run(command, stdout=stream, stderr=stream, env=environment, check=False).returncode
@@ -59,3 +59,12 @@ def test_the_step_that_is_run_alone_changes_no_sum(printed, backend):
             for sums in result["single"]:
                 total += dtype(sums[name][part])
             assert ratio[part] == total, name
+
+
+def test_a_step_is_not_counted_as_waiting(tmp_path):
+    # A machine with one CPU has one thread for the operations of a step.
+    steps, seconds = 3, 0.5
+    output, log = tmp_path / "seconds", tmp_path / "log"
+    code = forked.run(log, step_seconds.write_waiting_seconds, output, steps, seconds, timeout=600)
+    assert code == 0, log.read_text()
+    assert 0 <= float(output.read_text()) < steps * seconds
