@@ -46,11 +46,10 @@ class ServedModels:
 
     Args:
         folder: directory of `write_models`.
-        tokenizer: as for `write_saved_model`.
     """
 
-    def __init__(self, folder: Path, tokenizer: str = "exact") -> None:
-        self._folder, self._tokenizer = folder, tokenizer
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.load = cache(self._load)
         self._signatures = cache(self._traced)
 
@@ -62,7 +61,7 @@ class ServedModels:
 
         model = self.load(name)
         # The module keeps the tables of the tokenizer.
-        return served_model(model, graph_tokenizer(model, self._tokenizer), LENGTH, TOP_K)
+        return served_model(model, graph_tokenizer(model, "exact"), LENGTH, TOP_K)
 
     def function(self, name: str, signature: str):
         """Return a signature of a model, a function of tensors."""

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import beambert
-from bert_model.checkpoints import safetensors, tensor_bundle
+from bert_model.checkpoints import tensor_bundle
 from bert_model.checkpoints.reader import open_checkpoint
 from trainers.checkpoints import checkpoint_manager
 from trainers.commands import pretrain
@@ -63,14 +63,6 @@ def test_weights_and_heads_are_the_means(tmp_path, run, capsys):
     record = json.loads((tmp_path / "mean/beambert.json").read_text(encoding="utf-8"))
     assert (record["steps"], record["metrics"]) == (6, {})
     assert record["origin"] == "average of the checkpoints at steps 4, 6"
-
-
-def test_other_formats_have_the_same_means(tmp_path, run, capsys):
-    assert convert(capsys, run, tmp_path / "hf", "--to", "huggingface", "--average", 3)[0] == 0
-    stored = safetensors.read(tmp_path / "hf/model.safetensors")
-    name = "bert/embeddings/word_embeddings"
-    expected = means(run, (2, 4, 6))[name].astype(np.float32)
-    np.testing.assert_array_equal(stored["bert.embeddings.word_embeddings.weight"].read(), expected)
 
 
 def test_errors_are_one_line_and_leave_no_output(tmp_path, run, capsys):

@@ -20,7 +20,6 @@ from tests.converted_models import assert_same_bytes, stored_values, write_relea
 from tests.small_disk import small_disk
 from tests.trainers import random_models
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
-from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoints.initial_checkpoint import load_weights
 from trainers.commands import pretrain
 from trainers.commands.fill_mask import fill_masks
@@ -68,15 +67,6 @@ def test_printed_summary_and_written_files(tmp_path, capsys):
         "tokenizer_config.json",
         "vocab.txt",
     }
-
-
-def test_optimizer_state_is_unchanged_after_two_conversions(tmp_path, capsys):
-    values = write_release(tmp_path / "a", slots=True)
-    assert convert(capsys, tmp_path / "a", tmp_path / "b", "--to", "native", "--optimizer", "keep")[0] == 0
-    code, said, _ = convert(capsys, tmp_path / "b", tmp_path / "c", "--to", "tf1", "--optimizer", "keep")
-    assert code == 0
-    assert f"Wrote     TF1 checkpoint {tmp_path / 'c'}: 46 tensors and 93 optimizer variables\n" in said
-    assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
 
 
 _WITHOUT_TENSORFLOW = """
@@ -194,13 +184,6 @@ def test_only_temporary_directories_of_beambert_are_removed(tmp_path, capsys):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"a", "new", ".new.unfinished", ".old.0123456789abcdef.unfinished"}
     assert (tmp_path / ".new.unfinished" / "essay.txt").read_text() == "text"
-
-
-def test_case_is_inferred_from_the_vocabulary(shared_data):
-    assert not Vocabulary.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt").has_capitals()
-    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-    assert not Vocabulary((*specials, "a", "##b", "é", "中")).has_capitals()
-    assert Vocabulary((*specials, "a", "##B")).has_capitals()
 
 
 @pytest.fixture
@@ -369,12 +352,6 @@ def test_a_run_is_a_native_model_with_a_card(tmp_path, options, capsys):
     assert_same_bytes(stored_values(tmp_path / "native" / "model.ckpt"), before)
 
 
-def test_filling_with_a_model_of_hugging_face():
-    (fillings,) = fill_masks(FIXTURES / "pretraining_erf", ["a [MASK]"], top_k=40)[0]
-    assert sum(filling.probability for filling in fillings) == pytest.approx(1)
-    assert len({filling.token for filling in fillings}) == 40
-
-
 def test_a_model_gets_more_positions_and_fills_short_texts_as_before(tmp_path, options, capsys, release):
     source, config, values = release
     name = "bert/embeddings/position_embeddings"
@@ -404,18 +381,6 @@ def test_a_model_gets_more_positions_and_fills_short_texts_as_before(tmp_path, o
     pretrained(options, capsys, "--init_checkpoint", tmp_path / "huggingface")
     trained = BertConfig.load(tmp_path / "output" / "bert_config.json")
     assert trained == dataclasses.replace(config, max_position_embeddings=2 * LENGTH + 9)
-
-
-def test_interpolated_positions_end_with_the_former_last_one(tmp_path, capsys, release):
-    source, _, values = release
-    name = "bert/embeddings/position_embeddings"
-    argv = [source, tmp_path / "long", "--to", "tf1", "--max_position_embeddings", "99"]
-    code, said, _ = convert(capsys, *argv, "--position_init", "interpolate")
-    assert code == 0
-    assert f"Positions {LENGTH + 4} -> 99, interpolated\n" in said
-    found = stored_values(tmp_path / "long" / "bert_model.ckpt")[name]
-    assert found.shape == (99, 16)
-    assert found[[0, -1]].tobytes() == values[name][[0, -1]].tobytes()
 
 
 def test_flags_of_positions_that_exclude_each_other(tmp_path, capsys, release):

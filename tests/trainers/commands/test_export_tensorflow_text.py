@@ -4,23 +4,16 @@ import json
 import pickle
 import subprocess
 import sys
-import unicodedata
 
-import numpy as np
 import pytest
 
 import beambert
-from tests.conftest import with_slow
-from tests.trainers.commands.served_models import TASKS, ServedModels, close
-from tests.trainers.commands.test_export import CHOICES, CONTEXTS, MASKED, PAIRS, QUESTIONS, SINGLE
 from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
 tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
-# The other tasks have all encodings: a text, a pair, several masks; words with their offsets; windows of a context.
-SLOW_TASKS = ("classification", "regression", "token_classification_bilstm", "multiple_choice")
 LOADING = """
 import pickle, sys
 import tensorflow as tf
@@ -48,59 +41,8 @@ def exported(models, tmp_path_factory):
     return saved
 
 
-@pytest.fixture(scope="module")
-def differing(exported):
-    """A table that removes the characters that tensorflow_text reads differently."""
-    differences = json.loads((exported / "export.json").read_text(encoding="utf-8"))["tokenizer"]["differences"]
-    assert differences["mark_pairs"] == differences["tokens"] == []
-    return dict.fromkeys(code for text in differences["code_points"] for code in code_points(text))
-
-
-@pytest.fixture(scope="module")
-def with_package(models):
-    return ServedModels(models, "tensorflow_text")
-
-
-def calls_of(task):
-    """Return the inputs of every signature with texts."""
-    if task == "span":
-        return [("serving_default", {"question": QUESTIONS, "context": CONTEXTS})]
-    if task == "multiple_choice":
-        return [("serving_default", {"text": SINGLE, "choices": CHOICES})]
-    calls = [("serving_default", {"text": SINGLE})]
-    if not task.startswith("token"):
-        calls.append(("pair", {"text": SINGLE, "text_pair": PAIRS}))
-    if task == "pretraining":
-        calls += [("tokens", {"text": SINGLE}), ("fill_mask", {"text": MASKED})]
-    return calls
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("task", with_slow(TASKS, SLOW_TASKS))
-def test_every_task_and_signature(served, with_package, differing, task):
-    """The exact export, which test_export.py compares with the models, has the same outputs."""
-
-    def clean(value):
-        if isinstance(value, list):
-            return [clean(text) for text in value]
-        # Ends of tokens differ by the characters after them that are removed.
-        return "".join(c for c in value.translate(differing) if unicodedata.category(c) not in ("Cc", "Cf"))
-
-    for signature, inputs in calls_of(task):
-        cleaned = {name: clean(value) for name, value in inputs.items()}
-        assert len(str(cleaned)) > 0.95 * len(str(inputs))
-        assert not str(cleaned).isascii()
-        found, wanted = (models.ask(task, signature, **cleaned) for models in (with_package, served))
-        assert found.keys() == wanted.keys()
-        for name, value in wanted.items():
-            if value.dtype == np.float32:
-                close(found[name], value)
-            else:
-                assert np.array_equal(found[name], value), (signature, name)
-
-
-@pytest.mark.slow
-def test_a_process_with_the_package_loads_the_model(exported, with_package):
+def test_a_process_with_the_package_loads_the_model(exported, served):
     texts = ["All human beings.", "rights"]
     result = subprocess.run(
         [sys.executable, "-c", LOADING],
@@ -110,7 +52,7 @@ def test_a_process_with_the_package_loads_the_model(exported, with_package):
         check=False,
     )
     assert result.returncode == 0, result.stderr.decode()
-    found, wanted = pickle.loads(result.stdout), with_package.ask("token_classification", "serving_default", text=texts)
+    found, wanted = pickle.loads(result.stdout), served.ask("token_classification", "serving_default", text=texts)
     assert found.keys() == wanted.keys()
     assert found["labels"].tolist() == wanted["labels"].tolist()
 

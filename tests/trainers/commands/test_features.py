@@ -141,38 +141,9 @@ def test_the_default_is_the_last_four_layers_or_as_many_as_there_are():
     assert FeatureExtractor(MODEL, pooling="mean", max_seq_length=LENGTH).layout.layers == (-1,)
 
 
-def test_the_last_layer_is_that_of_transformers(tmp_path):
-    recorded = np.load(MODEL.parent / "outputs.npz")
-    opened = load_model(MODEL, layers=[-1])
-    states_of = features.hidden_states(opened.model, opened.layers, "none")
-    names = ("input_ids", "input_mask", "segment_ids")
-    (found,) = states_of({name: recorded[f"pretraining_erf/{name}"] for name in names})
-    mask = recorded["pretraining_erf/input_mask"] == 1
-    np.testing.assert_allclose(found.numpy()[mask], recorded["pretraining_erf/last_hidden_state"][mask], atol=1e-4)
-
-
 def test_layers_above_those_wanted_are_not_built():
     assert load_model(MODEL, layers=[0]).config.num_hidden_layers == 1
     assert load_model(MODEL, layers=[-2]).layers == (0,)
-
-
-@pytest.mark.parametrize("batch_size", [None, 1])
-def test_bfloat16_is_close_to_float32_but_not_equal(batch_size):
-    wanted, found = (
-        np.concatenate(
-            [
-                part.values[0]
-                for part in FeatureExtractor(
-                    MODEL, [-1], max_seq_length=LENGTH, batch_size=batch_size, precision=precision
-                ).extract(LINES)
-            ]
-        )
-        for precision in ("float32", "bfloat16")
-    )
-    assert found.dtype == np.float32
-    # Hidden states have a standard deviation of about 1, and bfloat16 has 8 significant bits.
-    assert 1e-3 < np.abs(found - wanted).max() < 0.1
-    assert np.abs(found - wanted).mean() < 0.01
 
 
 def test_the_flag_sets_the_precision(run, tmp_path):

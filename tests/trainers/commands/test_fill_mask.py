@@ -35,10 +35,6 @@ def test_fillings_are_the_best_of_a_distribution(output):
         assert sum(probabilities) == pytest.approx(1)
         assert probabilities == sorted(probabilities, reverse=True)
         assert {filling.token for filling in fillings} == set(VOCABULARY.tokens)
-    # A single text gives the same fillings as in a batch, where shorter texts are padded.
-    [[alone]] = fill_masks(output, ["ba [MASK]."], top_k=3)
-    assert [filling.token for filling in alone] == [filling.token for filling in one[0][:3]]
-    assert [filling.probability for filling in alone] == pytest.approx([filling.probability for filling in one[0][:3]])
 
 
 def test_unknown_words_are_a_warning(output, capsys):
@@ -57,23 +53,6 @@ def test_answers_come_in_the_order_of_the_texts(output):
         ]
 
 
-@pytest.mark.parametrize("texts", [["a [MASK] tea", "sun [MASK] [MASK]"], ["[MASK] a tea sun rain tea"] * 300])
-def test_bfloat16_is_close_to_float32_but_not_equal(texts):
-    """Compare both precisions in a single batch, and in several batches."""
-    model = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
-    wanted, found = (
-        [
-            {filling.token: filling.probability for filling in fillings}
-            for masks in fill_masks(model, texts, top_k=40, precision=precision)
-            for fillings in masks
-        ]
-        for precision in ("float32", "bfloat16")
-    )
-    assert found != wanted
-    for probabilities, expected in zip(found, wanted, strict=True):
-        assert probabilities == pytest.approx(expected, rel=0.1)
-
-
 def test_the_flag_sets_the_precision(capsys):
     command = [
         "fill-mask",
@@ -86,18 +65,6 @@ def test_the_flag_sets_the_precision(capsys):
         assert beambert.main([*command, "--top_k", "40", *flags]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != printed[2]
-
-
-def test_other_kinds_of_checkpoints(tmp_path):
-    source = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
-    assert beambert.main(["convert", str(source), str(tmp_path / "tf1"), "--to", "tf1"]) == 0
-    texts = ["a [MASK] tea", "sun [MASK] [MASK]"]
-    theirs = fill_masks(source, texts, top_k=40)
-    assert fill_masks(tmp_path / "tf1", texts, top_k=40) == theirs
-    (tmp_path / "tf1" / "vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match="give the model's with --vocab_file"):
-        fill_masks(tmp_path / "tf1", texts)
-    assert fill_masks(tmp_path / "tf1", texts, top_k=40, vocab_file=str(source / "vocab.txt")) == theirs
 
 
 def test_a_model_without_the_head_is_refused():

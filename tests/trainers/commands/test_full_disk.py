@@ -95,15 +95,6 @@ def test_a_disk_that_grows_after_each_failure(name, inputs, tmp_path):
         assert temporary_files(disk) == []
 
 
-def test_a_limit_on_the_size_of_a_file(inputs, tmp_path):
-    log, report, folder = tmp_path / "log", tmp_path / "report", tmp_path / "folder"
-    folder.mkdir()
-    for most_bytes in (50, 5_000):
-        assert run(log, call, report, command_of("convert", inputs, folder), most_bytes) == 0, log.read_text()
-        code, error = json.loads(report.read_text(encoding="utf-8"))
-        assert "file too large" in failure(code, error, folder)
-
-
 def without_rights(report: Path, argv: list[str]) -> int:
     """Run a command, as an unprivileged user if the tests run as root."""
     import beambert  # noqa: F401  (before the rights are given up)

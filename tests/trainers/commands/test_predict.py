@@ -245,12 +245,14 @@ def test_words_that_are_already_split(predictor):
     assert words["whitespace"] == ["all-human", "rights.", "(all)", "a"]
 
 
-def test_feature_based_tagger(predictor):
+def test_feature_based_tagger(predictor, models):
     asking = predictor("token_classification_bilstm")
     (answer,) = answers(asking, ["all human rights"])
     logits = logits_alone(asking, "all human rights")
     # Tokens: [CLS] all human rights [SEP].
     assert [word["label"] for word in answer["words"]] == [TAGS[i] for i in logits[1:4].argmax(-1)]
+    # Its layers can be selected as those of any other model.
+    assert load_model(models / "token_classification_bilstm", layers=[0]).missing == ()
 
 
 def test_a_long_text_is_labelled_to_its_end(predictor):
@@ -281,15 +283,6 @@ def test_windows_cover_a_row_and_show_most(count, room):
         around = [min(piece - start, start + room - 1 - piece) for start in starts.tolist()]
         assert around[window] == max(around)
         assert around[window] >= 0
-
-
-def test_answers_are_in_the_order_of_the_texts_for_every_batch_size(predictor):
-    wanted = answers(predictor("classification", batch_size=1), SINGLE)
-    found = answers(predictor("classification", batch_size=5), SINGLE)
-    for one, other in zip(found, wanted, strict=True):
-        assert one["text"] == other["text"]
-        assert [entry["label"] for entry in one["labels"]] == [entry["label"] for entry in other["labels"]]
-        close([entry["probability"] for entry in one["labels"]], [entry["probability"] for entry in other["labels"]])
 
 
 # The command.
@@ -425,15 +418,6 @@ def test_json_in_every_encoding_of_stdout(models, capsys, monkeypatch, encoding)
     assert (text.encode() in stdout.buffer.getvalue()) == (encoding == "utf-8")
 
 
-def test_no_incomplete_output(models, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(predict, "LINES_A_CHUNK", 2)
-    (tmp_path / "texts.txt").write_text("a ||| b ||| c\n" * 3 + "a\n", encoding="utf-8")
-    flags = ["--input_file", tmp_path / "texts.txt", "--output_file", tmp_path / "answers"]
-    code, _, error = called(capsys, models / "multiple_choice", *flags)
-    assert (code, error.strip().splitlines()[-1].count("texts.txt, line 4 has fewer than two choices")) == (1, 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
-
-
 @pytest.mark.parametrize(
     ("name", "flags", "message"),
     [
@@ -453,22 +437,6 @@ def test_mistakes_are_one_line(models, capsys, name, flags, message):
     assert message in error
 
 
-@pytest.mark.parametrize("task", ["classification", "span"])
-def test_bfloat16_is_close_to_float32_but_not_equal(models, task):
-    rows = [np.arange(5, 5 + size, dtype=np.int32) % len(VOCABULARY) for size in (3, 7, 20)]
-    segments = [np.zeros_like(row) for row in rows]
-    wanted, found = (
-        Predictor(load_model(models / task, precision=precision), max_seq_length=LENGTH)._logits(rows, segments)
-        for precision in ("float32", "bfloat16")
-    )
-    for row, logits, expected in zip(rows, found, wanted, strict=True):
-        # Positions are the last axis of spans and the first one of tags.
-        real = (..., slice(len(row))) if task == "span" else slice(len(row) if task == "token_classification" else None)
-        logits, expected = np.atleast_1d(logits)[real], np.atleast_1d(expected)[real]
-        np.testing.assert_allclose(logits, expected, atol=0.03 * max(1.0, np.abs(expected).max()))
-        assert (logits != expected).any()
-
-
 def test_the_flag_sets_the_precision(models, capsys):
     printed = []
     for flags in ([], ["--precision", "float32"], ["--precision", "bfloat16"]):
@@ -478,18 +446,6 @@ def test_the_flag_sets_the_precision(models, capsys):
     assert printed[0] == printed[1] != printed[2]
     wanted, found = ({entry["label"]: entry["probability"] for entry in labels} for labels in printed[1:])
     assert found == pytest.approx(wanted, abs=0.02)
-
-
-def test_a_hugging_face_model_gives_the_logits_of_transformers():
-    source = ROOT / "tests/fixtures/hugging_face/classification"
-    opened = load_model(source)
-    recorded = np.load(ROOT / "tests/fixtures/hugging_face/outputs.npz")
-    ids, mask = recorded["classification/input_ids"], recorded["classification/input_mask"]
-    segments, logits = recorded["classification/segment_ids"], recorded["classification/logits"]
-    asking = Predictor(opened)
-    rows = [row[seen > 0] for row, seen in zip(ids, mask, strict=True)]
-    found = asking._logits(rows, [row[seen > 0] for row, seen in zip(segments, mask, strict=True)])
-    np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-4)
 
 
 def test_a_tf1_token_classifier_with_its_task_named(tmp_path, capsys):

@@ -49,4 +49,4 @@ def test_older_records_without_multi_label(model):
     content = json.loads(path.read_text(encoding="utf-8"))
     del content["multi_label"], content["causal_attention"]
     path.write_text(json.dumps(content), encoding="utf-8")
-    assert native.load(model).multi_label is False
+    assert (native.load(model).multi_label, native.load(model).causal_attention) == (False, False)

@@ -9,7 +9,7 @@ from tests.processes_at_once import run_at_once
 from tests.trainers.finetuning.rows_of_random_text import random_rows
 from tests.trainers.random_models import VOCABULARY
 from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.row_cache import encode_cached, fingerprint
+from trainers.finetuning.row_cache import encode_cached
 
 PROCESSES, ROUNDS = 3, 20
 
@@ -25,30 +25,6 @@ class LargeTask:
     def rows(self, split, tokenizer, max_seq_length):
         extras = {"places": np.arange(300_000, dtype=np.int64)}
         return dataclasses.replace(random_rows("classification"), extras=extras)
-
-
-def test_all_get_the_same_rows_and_one_file_is_left_of_each_split(tmp_path):
-    expected = fingerprint(LargeTask().rows("train", None, 16))
-
-    def encode(_number):
-        for number in range(ROUNDS):
-            rows = encode_cached(LargeTask(), f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache")
-            assert fingerprint(rows) == expected
-            assert len(rows.extras["places"]) == 300_000
-
-    assert run_at_once(PROCESSES, encode) == [0] * PROCESSES
-    assert sorted(path.name.rpartition("-")[0] for path in (tmp_path / "cache").iterdir()) == sorted(
-        f"split-{number}" for number in range(ROUNDS)
-    )
-    made = []
-    task = LargeTask()
-    task.rows = lambda *arguments: made.append(arguments)
-    for number in range(ROUNDS):
-        assert (
-            fingerprint(encode_cached(task, f"split-{number}", Tokenizer(VOCABULARY), 16, tmp_path / "cache"))
-            == expected
-        )
-    assert not made
 
 
 def test_what_a_killed_process_left_in_the_cache_is_removed(tmp_path):

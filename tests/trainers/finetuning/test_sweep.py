@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 import beambert
-from bert_model.checkpoints import tf1
+from tests.trainers.checkpoints.saved_checkpoints import variables
 from trainers.commands.tune import TuneConfig
 from trainers.errors import StorageError, TrainingError
 from trainers.finetuning import sweep
-
-
-def weights(output):
-    return {name: tensor.read() for name, tensor in tf1.read(output / "checkpoints/model.ckpt-12").items()}
 
 
 def test_runs_of_several_seeds_equal_single_runs(finetune, tmp_path, capsys):
@@ -26,7 +22,7 @@ def test_runs_of_several_seeds_equal_single_runs(finetune, tmp_path, capsys):
     # Seed 8 is the second run of the process, and must not depend on the first.
     assert finetune("--seed", "8") == 0
     alone = tmp_path / "output"
-    first, second = weights(alone), weights(together / "seed-8")
+    first, second = variables(alone, 12), variables(together / "seed-8", 12)
     assert first.keys() == second.keys()
     for name, value in first.items():
         assert np.array_equal(value, second[name]), name

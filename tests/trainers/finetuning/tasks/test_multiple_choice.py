@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -234,24 +232,6 @@ def test_the_fingerprint_is_that_of_the_content(swag):
     changed = open_task(swag)
     assert changed.fingerprint(TRAIN) != prints[TRAIN]
     assert changed.fingerprint(DEV) == prints[DEV]
-
-
-@settings(max_examples=50, deadline=None)
-@given(data=st.data(), choices=st.integers(2, 5), length=st.integers(5, 20))
-def test_every_choice_of_every_row_is_encoded(tmp_path_factory, data, choices, length):
-    words = st.text("ab ", min_size=1, max_size=12)
-    row = st.tuples(words, st.lists(words.map(lambda text: text + "c"), min_size=choices, max_size=choices))
-    rows = data.draw(st.lists(row, min_size=1, max_size=4))
-    folder = tmp_path_factory.mktemp("choices")
-    write_lines(folder / "dev.jsonl", [{"context": a, "choices": b, "label": choices - 1} for a, b in rows])
-    encoded = open_task(folder, (DEV,)).rows(DEV, TOKENIZER, length)
-    expected = [by_hand(context, choice, length) for context, texts in rows for choice in texts]
-    found = [encoded.ids[s:e] for s, e in zip(encoded.row_splits[:-1], encoded.row_splits[1:], strict=True)]
-    # A second text that has no tokens left has no [SEP].
-    expected = [(p[:-1], s[:-1]) if p[-2:] == ["[SEP]"] * 2 else (p, s) for p, s in expected]
-    assert [[PIECES[piece] for piece in row] for row in found] == [pieces for pieces, _ in expected]
-    assert encoded.segment_ids.tolist() == [segment for _, segments in expected for segment in segments]
-    assert len(encoded) == len(rows)
 
 
 GOOD = {"context": "a", "choices": ["b", "c"], "label": 0}

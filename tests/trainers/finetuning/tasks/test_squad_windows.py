@@ -60,12 +60,6 @@ def test_rows_of_real_files_equal_the_reference(shared_data, released, language,
             assert rows.truncated == sum(len(reference(question.text)) > 12 for question in file.questions) > 0
 
 
-def test_rows_of_a_cased_model_equal_the_reference(shared_data, released):
-    file = read_squad(shared_data / "squad/xquad.de.json", version_2=False).first(200)
-    reference = PlainTokenizer(released.tokens, lower=False)
-    assert_same(file, Tokenizer(released, do_lower_case=False), reference, 128, 40, 64, training=False)
-
-
 @st.composite
 def files(draw):
     """Draw files whose answers are mostly slices of their contexts, otherwise random texts of the same length."""
@@ -107,15 +101,6 @@ def test_an_answer_inside_a_word_is_narrowed_to_its_pieces():
     # [CLS] born [SEP] born ( 1895 - 1943 ) . [SEP]
     assert rows.targets["start_positions"].tolist() == [5, 5]
     assert rows.targets["end_positions"].tolist() == [5, 9]
-
-
-def test_training_skips_and_counts_answers_that_are_not_found():
-    questions = [("a", 0, [("a b", 0)]), ("a", 0, [("b a", 0)]), ("a", 0, [])]
-    file = squad_file(["a b"], questions)
-    rows = window_rows(file, Tokenizer(SMALL), 20, training=True)
-    assert (len(rows), rows.skipped) == (2, 1)
-    assert rows.targets["start_positions"].tolist() == [3, 0]
-    assert len(window_rows(file, Tokenizer(SMALL), 20, training=False)) == 3
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000", "\u202f", "\u2003", "\t"], ids=ascii)

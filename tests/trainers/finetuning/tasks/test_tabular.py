@@ -139,21 +139,6 @@ def test_every_kind_of_label_in_every_format(tmp_path, suffix, problem, pair):
     ]
 
 
-def test_real_sentences(shared_data, tmp_path):
-    for split in ("train", "dev"):
-        lines = (shared_data / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()
-        (tmp_path / f"{split}.tsv").write_text("\n".join(lines[:40]) + "\n", encoding="utf-8")
-    tokenizer = Tokenizer.load(shared_data / "tokenizer" / "bert-base-uncased-vocab.txt")
-    task = tabular.open_task(options(tmp_path), (TRAIN, DEV), None)
-    rows = task.rows(DEV, tokenizer, 128)
-    assert task.labels == ("0", "1")
-    assert rows.targets["label_ids"].tolist() == [int(line.split("\t")[1]) for line in lines[1:40]]
-    for number, line in enumerate(lines[1:40]):
-        start, end = rows.row_splits[number : number + 2]
-        pieces = [tokenizer.vocabulary.tokens[piece] for piece in rows.ids[start:end]]
-        assert pieces == ["[CLS]", *tokenizer.tokenize(line.split("\t")[0]), "[SEP]"]
-
-
 def test_classes_are_the_same_from_every_format(tmp_path):
     labels = [2, 10, 1, 2]
     tasks = []

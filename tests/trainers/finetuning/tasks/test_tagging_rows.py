@@ -47,20 +47,6 @@ def test_word_labels_are_those_of_the_first_token():
     assert word_labels(rows, logits, 0).tolist() == [1, 3, 0, 2]
 
 
-def test_rows_are_filled_with_document_context():
-    words = list("abcdefgh" * 3)
-    splits, documents = np.array([0, 2, 7, 12, 16, 20, 24]), np.array([0, 4, 6])
-    rows = tagging_rows(words, splits, documents, np.arange(24, dtype=np.int32), TOKENIZER, 10)
-    shown = ["".join(TOKENIZER.vocabulary.tokens[piece] for piece in row[1:-1]) for row in rows_of(rows)]
-    # A row has room for eight tokens. The first document has 16, the second 8.
-    assert shown == ["".join(words)[start : start + 8] for start in (0, 1, 6, 8, 16, 16)]
-    labels = [rows.targets["label_ids"][start + 1 : start + 9].tolist() for start in rows.row_splits[:-1]]
-    assert labels[0] == [0, 1, *[-1] * 6]
-    assert labels[1] == [-1, 2, 3, 4, 5, 6, -1, -1]
-    assert labels[2] == [-1, 7, 8, 9, 10, 11, -1, -1]
-    assert labels[5] == [-1, -1, -1, -1, 20, 21, 22, 23]
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=6),

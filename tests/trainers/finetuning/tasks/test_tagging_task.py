@@ -1,11 +1,8 @@
 import argparse
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -293,10 +290,3 @@ def test_classes_that_do_not_fit(folder):
     (folder / "eng.train").write_text("Oslo O\n", encoding="utf-8")
     with pytest.raises(TaskDataError, match=r"eng\.train has no entity, since every tag is O"):
         opened(folder)
-
-
-def test_it_needs_neither_tensorflow_nor_beam():
-    code = "import sys, trainers.finetuning.tasks.tagging.tagging_task; print(*sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    imported = {name.split(".")[0] for name in result.stdout.split()}
-    assert not imported & {"tensorflow", "keras", "apache_beam", "pyarrow"}

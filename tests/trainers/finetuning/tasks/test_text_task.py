@@ -1,7 +1,6 @@
 """Test text tasks: metrics, prediction files and report details from logits."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from tests.trainers.finetuning.tasks.glue_layouts import open_glue, write_task
 from tokenizer.tokenizer import Tokenizer
 from trainers.errors import TaskDataError
 from trainers.finetuning.tasks import submission
-from trainers.finetuning.tasks.text import glue
 from trainers.finetuning.tasks.text.text_example import TextExample
 from trainers.finetuning.tasks.text.text_task import TextTask
 from trainers.metrics.task_metrics import sigmoid, softmax
@@ -58,21 +56,6 @@ def logits_of(task):
 
 def read_lines(path):
     return path.read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize("name", glue.TASKS)
-def test_every_task_evaluates_and_predicts(name, tmp_path):
-    write_task(tmp_path, name)
-    task = open_glue(name, tmp_path, "train", "dev", "test")
-    for split in task.eval_splits:
-        rows = task.rows(split, TOKENIZER, 12)
-        scores = task.metrics(split, rows, logits_of(task))
-        assert all(type(score) is float for score in scores.values())
-        assert task.best_metric in scores or split != task.eval_splits[0]
-        json.dumps(task.details(split, rows, logits_of(task)), allow_nan=False)
-    for split in task.predict_splits:
-        files = task.write_predictions(split, task.rows(split, TOKENIZER, 12), logits_of(task), tmp_path)
-        assert all(len(read_lines(file)) in (5, 6) for file in files)
 
 
 def test_the_names_of_the_scores(tmp_path):
