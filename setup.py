@@ -81,8 +81,9 @@ setup(
         ]
     ),
     py_modules=["beambert"],
-    # The prices that `beambert plan` counts with; what `beambert submit tpu` installs on the machine.
-    package_data={"deploy.plan": ["prices.toml"], "deploy.tpu": ["*.lock"]},
+    # Abbreviations for sentence segmentation; the prices that `beambert plan` counts with; what `beambert submit tpu`
+    # installs on the machine.
+    package_data={"pipelines.corpus": ["abbreviations.toml"], "deploy.plan": ["prices.toml"], "deploy.tpu": ["*.lock"]},
     # Where there is no C compiler the tokenizer and the parser of examples run in Python, with the same results.
     ext_modules=[
         Extension(name, [f"{name.replace('.', '/')}.c"], extra_compile_args=["-O3"], optional=True)

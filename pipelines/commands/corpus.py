@@ -144,6 +144,13 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
         "per line)",
     )
     group.add_argument(
+        "--abbreviations",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Text file with one abbreviation a line, after which --segmenter rules never ends a sentence, in addition "
+        "to those of the language",
+    )
+    group.add_argument(
         "--truncation_noise",
         type=fraction,
         default=0.0,

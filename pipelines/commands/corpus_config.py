@@ -14,6 +14,7 @@ from pipelines.cleaning.decontamination import load_evaluation
 from pipelines.cleaning.language_codes import require_language
 from pipelines.commands import cleaning_flags, vocabulary_flags
 from pipelines.corpus.options import CorpusOptions
+from pipelines.corpus.own_abbreviations import read_abbreviations
 from pipelines.corpus.partitions import choose_num_partitions
 from pipelines.corpus.reading import Input
 from pipelines.errors import SourceError
@@ -43,6 +44,7 @@ class CorpusConfig:
         files: [path, bytes, time of last change, ...] of every file that the result depends on.
         evaluation: The same for the files of --decontaminate.
         field_flags: The field flags of the command line, each with its value.
+        abbreviations: Value of --abbreviations, or "".
         cased_because: The flag that makes text cased by default; "" for uncased text and for an explicit
             --do_lower_case.
     """
@@ -53,6 +55,7 @@ class CorpusConfig:
     files: list[list[Any]]
     evaluation: list[list[Any]]
     field_flags: list[str]
+    abbreviations: str
     cased_because: str
 
     @property
@@ -84,6 +87,7 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
         evaluation=evaluation,
         # None: the flag was not given. The default of --text_field is filled in elsewhere.
         field_flags=[f"--{name} {getattr(args, name)}" for name in _FIELD_FLAGS if getattr(args, name) is not None],
+        abbreviations=args.abbreviations or "",
         cased_because=because if args.do_lower_case is None and not options.do_lower_case else "",
     )
 
@@ -103,6 +107,10 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
                 "only Wikipedia dumps contain wikitext; leave the flag out"
             )
         require_package()
+    if args.abbreviations and args.segmenter != "rules":
+        raise SourceError(
+            f"--abbreviations {args.abbreviations} has no effect on --segmenter {args.segmenter}; leave one of them out"
+        )
     return CorpusOptions(
         **vocabulary_flags.options(args),
         read=ReadOptions(
@@ -126,6 +134,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         decontaminate_action=args.decontaminate_action,
         near_duplicates=args.drop_near_duplicates,
         repeated_paragraphs=args.drop_repeated_paragraphs,
+        abbreviations=read_abbreviations(args.abbreviations or ""),
     )
 
 

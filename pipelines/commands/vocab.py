@@ -100,6 +100,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     inputs_read = [("--input", file.path) for file in inputs]
     inputs_read += [("--decontaminate", path) for path in options.decontaminate]
     inputs_read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
+    inputs_read += [("--abbreviations", config.corpus.abbreviations)] if config.corpus.abbreviations else []
     check_output_file(
         "--output",
         output,

@@ -47,13 +47,14 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sample
 
 
-def segment_document(document: Document, language: str, segmenter: str = "rules") -> Document:
+def segment_document(document: Document, language: str, segmenter: str = "rules", abbreviations: str = "") -> Document:
     """Segment the paragraphs into sentences.
 
     Args:
         document: the document.
         language: ISO 639 code, for a document without a language of its own.
         segmenter: one of `pipelines.corpus.segmentation.SEGMENTERS`.
+        abbreviations: more abbreviations for the segmenter "rules", as of `split_sentences`.
     """
     if document.rejected:
         return document
@@ -61,7 +62,7 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     sentences = [
         segmented
         for paragraph in document.paragraphs
-        if (segmented := document_sentences([paragraph], language, document.segmented, segmenter))
+        if (segmented := document_sentences([paragraph], language, document.segmented, segmenter, abbreviations))
     ]
     document = dataclasses.replace(document, language=language, sentences=sentences)
     return dataclasses.replace(document, id=identity(document.all_sentences()).hex())

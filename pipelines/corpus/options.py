@@ -25,6 +25,8 @@ class CorpusOptions(VocabularyOptions):
         decontaminate_action: "drop" to reject a document that shares text with them, "report" to keep and list it.
         near_duplicates: Whether to drop near-duplicate documents.
         repeated_paragraphs: Whether to drop paragraphs that also occur in another document.
+        abbreviations: More abbreviations for the segmenter "rules", from `read_abbreviations`: the content of the file,
+            not its path.
     """
 
     read: ReadOptions
@@ -39,6 +41,7 @@ class CorpusOptions(VocabularyOptions):
     decontaminate_action: str = "drop"
     near_duplicates: bool = False
     repeated_paragraphs: bool = False
+    abbreviations: str = ""
 
     def num_partitions_of(self, split: str) -> int:
         """Return the number of partitions of a split; partitions of both splits have similar sizes."""

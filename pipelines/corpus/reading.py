@@ -105,7 +105,7 @@ def _has_ranges(path: str, options: ReadOptions) -> bool:
 def to_record(document: Document, options: CorpusOptions) -> Record:
     """Apply all steps to one document."""
     document = steps.clean_document(document, options.cleaning)
-    document = steps.segment_document(document, options.language, options.segmenter)
+    document = steps.segment_document(document, options.language, options.segmenter, options.abbreviations)
     document = steps.reject_document(document, options.cleaning)
     if options.identify_language:
         document = steps.reject_other_language(document, options.language)

@@ -1,5 +1,6 @@
 """Segment paragraphs into sentences."""
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,7 @@ from pipelines.corpus.sentence_boundaries import boundaries
 _WINDOW_CHARACTERS = 1 << 15
 
 
-def split_sentences(text: str, language: str) -> list[str]:
+def split_sentences(text: str, language: str, abbreviations: str = "") -> list[str]:
     """Segment one paragraph into non-empty sentences with folded whitespace; all other text is preserved.
 
     A sentence longer than `sentence_boundaries.MAX_SENTENCE_CHARACTERS` is split after punctuation, else at a space,
@@ -22,12 +23,13 @@ def split_sentences(text: str, language: str) -> list[str]:
         text: one paragraph; a sentence never crosses paragraphs.
         language: language code such as "en", "pt-BR" or "zh_Hans"; only the first subtag is used. For a language that
             sentencex does not support, the rules of a related language or of English are used.
+        abbreviations: more abbreviations that never end a sentence, one a line, without final periods.
     """
     folded = fold_whitespace(text)
     code = language.replace("_", "-").lower().split("-")[0]
     sentences = []
     start = 0
-    for end in boundaries(folded, code):
+    for end in boundaries(folded, code, abbreviations):
         sentences.append(folded[start:end].strip())
         start = end
     return [sentence for sentence in sentences if sentence]
@@ -67,11 +69,18 @@ SEGMENTERS: dict[str, Callable[[str, str], list[str]]] = {
 }
 
 
-def document_sentences(paragraphs: list[str], language: str, segmented: bool, segmenter: str = "rules") -> list[str]:
-    """Return the sentences of a document in order; if `segmented`, every paragraph already is a sentence."""
+def document_sentences(
+    paragraphs: list[str], language: str, segmented: bool, segmenter: str = "rules", abbreviations: str = ""
+) -> list[str]:
+    """Return the sentences of a document in order; if `segmented`, every paragraph already is a sentence.
+
+    `abbreviations` are those of `split_sentences`, which is the segmenter "rules".
+    """
     if segmented:
         return [sentence for sentence in map(fold_whitespace, paragraphs) if sentence]
     split = SEGMENTERS[segmenter]
+    if split is split_sentences:
+        split = functools.partial(split_sentences, abbreviations=abbreviations)
     return [sentence for paragraph in paragraphs for sentence in split(paragraph, language)]
 
 

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 
 import sentencex
 
+from pipelines.corpus.boundary_repair import boundary_repair
+
 # Longer sentences are split. About 500 WordPiece tokens of English: the longest usual sequences hold most of it, and no
 # sentence of the gold text is longer.
 MAX_SENTENCE_CHARACTERS = 2_000
@@ -235,9 +237,10 @@ def _item_starts(text: str) -> list[int]:
     return sorted(starts)
 
 
-def _item_boundaries(text: str, language: str) -> Iterator[int]:
+def _item_boundaries(text: str, language: str, abbreviations: str) -> Iterator[int]:
     """Yield the ends of the sentences of one list item, or of a text without lists."""
     engine = _SLOW.get(language, language)
+    continues = boundary_repair(language, abbreviations).continues
     copy = _readable(text, language)
     marker = _ITEM.match(text)
     if marker:
@@ -259,17 +262,18 @@ def _item_boundaries(text: str, language: str) -> Iterator[int]:
             if engine != language and start < len(text) and _ends_in_abbreviation(copy, start, language):
                 continue
             boundary = len(text) if start == len(text) else _boundary_in_text(text, copy, start)
-            if boundary > last:
+            if boundary > last and (boundary == len(text) or not continues(text, last, boundary)):
                 yield boundary
                 last = boundary
 
 
-def boundaries(text: str, language: str) -> Iterator[int]:
+def boundaries(text: str, language: str, abbreviations: str = "") -> Iterator[int]:
     """Yield the ends of a paragraph's sentences in ascending order, the last at the end of the text.
 
     Args:
         text: one paragraph, in which all whitespace is single spaces.
         language: primary subtag of a language code; sentencex treats an unknown one as English.
+        abbreviations: more abbreviations, as of `BoundaryRepair`.
     """
     try:
         text.encode()
@@ -278,7 +282,7 @@ def boundaries(text: str, language: str) -> Iterator[int]:
     starts = [*_item_starts(text), len(text)]
     sentence_start = 0
     for start, end in itertools.pairwise(starts):
-        for boundary in _item_boundaries(text[start:end], language):
+        for boundary in _item_boundaries(text[start:end], language, abbreviations):
             while start + boundary - sentence_start > MAX_SENTENCE_CHARACTERS:
                 sentence_start = _best_cut(text, sentence_start)
                 yield sentence_start

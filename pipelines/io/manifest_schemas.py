@@ -207,6 +207,7 @@ class RecordedCorpusOptions(TypedDict, total=False):
     decontaminate_action: str
     near_duplicates: bool
     repeated_paragraphs: bool
+    abbreviations: str
 
 
 class ExampleCounts(TypedDict, total=False):

@@ -31,6 +31,7 @@ from pipelines.io.versions import versions
 
 # Directories that the workers of a data job create if they are missing.
 _CREATED_BY_WORKERS = {"corpus", "rejected", "shards", WORK_NAME}
+_MAX_SHOWN_CHARACTERS = 100
 # A value with one of these is probably a mistake, and Beam treats such a remote path as a glob pattern.
 _PATTERN_CHARACTERS = "*?["
 
@@ -196,8 +197,14 @@ def _differences(recorded: dict[str, Any], requested: dict[str, Any], group: str
         if isinstance(before, dict) and isinstance(now, dict):
             phrases += _differences(before, now, f"{group}{name}.")
         elif before != now:
-            phrases.append(f"{group}{name}: {before!r} recorded, {now!r} requested")
+            phrases.append(f"{group}{name}: {_shortened(before)} recorded, {_shortened(now)} requested")
     return phrases
+
+
+def _shortened(value: Any) -> str:
+    """Return a value as in Python, shortened: the abbreviations of a user may be many."""
+    written = repr(value)
+    return written if len(written) <= _MAX_SHOWN_CHARACTERS else f"{written[: _MAX_SHOWN_CHARACTERS - 3]}..."
 
 
 def with_defaults(recorded: dict[str, Any], kind: type) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from apache_beam.metrics import Metrics
 
 from pipelines.cleaning.rules import CleaningOptions
 from pipelines.corpus import document_steps as steps
+from pipelines.corpus.own_abbreviations import read_abbreviations
 from pipelines.corpus.reading import FileSplit, Input, SplitRead, documents_of, split_inputs
 from pipelines.corpus.split_reads import locate_files
 from pipelines.sources import ReadOptions, SourceError
@@ -176,10 +177,15 @@ class SegmentSentences(_DocumentTransform):
     Args:
         language: ISO 639 code.
         segmenter: "rules", "lines" (a sentence per line, see `line_paragraphs` of `ReadDocuments`) or "sentencex".
+        abbreviations: path of a file as of `--abbreviations`, on any Beam filesystem, for the segmenter "rules"; "" for
+            none. It is read here, not on the workers.
+
+    Raises:
+        SourceError: the file cannot be read, or a line is no abbreviation.
     """
 
-    def __init__(self, language: str = "en", segmenter: str = "rules") -> None:
-        super().__init__(steps.segment_document, language, segmenter)
+    def __init__(self, language: str = "en", segmenter: str = "rules", abbreviations: str = "") -> None:
+        super().__init__(steps.segment_document, language, segmenter, read_abbreviations(abbreviations))
 
 
 class RejectDocuments(_DocumentTransform):
