@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tokenizer.merging import merge_pairs
+from tokenizer.normalization import is_cjk, is_punctuation
 from tokenizer.pruning import prune_tokens
 from tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
 from tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
@@ -26,7 +27,7 @@ def learn_vocabulary(
     """Learn a vocabulary of exactly vocab_size tokens; the result does not depend on the order of word_counts.
 
     The alphabet consists of the alphabet_limit most frequent characters (ties: lower code point first). A character c
-    is a token at the start of a word (c) and inside a word (##c), if it occurs there. Longer tokens are proposed by
+    is a token at the start of a word (c) and inside a word (##c), see `_alphabet_tokens`. Longer tokens are proposed by
     `tokenizer.merging.merge_pairs` up to 1.5 * vocab_size tokens and reduced to vocab_size by
     `tokenizer.pruning.prune_tokens`.
 
@@ -62,8 +63,12 @@ def learn_vocabulary(
     # One string object per character instead of one per occurrence.
     continuing = {character: CONTINUATION + character for character in alphabet}
     spellings = [[word[0], *(continuing[character] for character in word[1:])] for word in words]
+    forms = _alphabet_tokens(alphabet, spellings)
+    if len(reserved) + len(forms) > vocab_size:
+        # The forms that spell the words of the text.
+        forms = {token for word in spellings for token in word}
     # Sorts every "c" before every "##c".
-    characters = sorted({token for word in spellings for token in word}, key=lambda token: (len(token), token))
+    characters = sorted(forms, key=lambda token: (len(token), token))
 
     fixed = len(reserved) + len(characters)
     if fixed > vocab_size:
@@ -86,6 +91,18 @@ def learn_vocabulary(
             f"lower --vocab_size to {available} or less, or add text"
         )
     return [*reserved, *characters, *prune_tokens(words, counts, characters, list(candidates), wanted)]
+
+
+def _alphabet_tokens(alphabet: set[str], spellings: list[list[str]]) -> set[str]:
+    """Return both forms of every character: "c" and "##c", so that other text has fewer "[UNK]".
+
+    The text may have a character only inside words (the x of box), while other text starts a word with it (xenon).
+    Punctuation and CJK ideographs are words of their own, and have no "##c" unless a word of the text has other
+    characters too, as with `tokenize_chinese_chars` false.
+    """
+    joined = {token[-1] for word in spellings if len(word) > 1 for token in word}
+    separate = {character for character in alphabet if is_punctuation(character) or is_cjk(character)} - joined
+    return alphabet | {CONTINUATION + character for character in alphabet - separate}
 
 
 def alphabet_losses(word_counts: Mapping[str, int], limit: int) -> dict[str, int]:

@@ -70,9 +70,13 @@ def slow_learner(word_counts: dict[str, int], vocab_size: int, alphabet_limit: i
         for character in word:
             characters[character] += count
     ranked = sorted(characters.items(), key=lambda item: (-item[1], ord(item[0])))[:alphabet_limit]
-    word_counts = {word: count for word, count in word_counts.items() if set(word) <= {item[0] for item in ranked}}
-    alphabet = sorted({word[0] for word in word_counts})
-    alphabet += sorted({"##" + character for word in word_counts for character in word[1:]})
+    kept_characters = sorted(item[0] for item in ranked)
+    word_counts = {word: count for word, count in word_counts.items() if set(word) <= set(kept_characters)}
+    # Punctuation of ASCII is always a word.
+    alphabet = kept_characters + ["##" + character for character in kept_characters if character.isalnum()]
+    if len(SPECIAL_TOKENS) + len(alphabet) > vocab_size:
+        alphabet = sorted({word[0] for word in word_counts})
+        alphabet += sorted({"##" + character for word in word_counts for character in word[1:]})
     made = list(dict.fromkeys(recounted_merges(word_counts)))
     fixed = len(SPECIAL_TOKENS) + len(alphabet)
     if not fixed <= vocab_size <= fixed + len(made):
@@ -177,10 +181,29 @@ def test_reserved_pieces_are_laid_out_as_released(shared_data: Path) -> None:
 
 
 def test_impossible_vocab_sizes_are_refused() -> None:
-    with pytest.raises(VocabularyError, match=r"invalid --vocab_size 12: .* at most 11 tokens; lower --vocab_size to"):
-        learn_vocabulary({"ab": 1, "b": 1}, 12, num_unused=2)
+    with pytest.raises(VocabularyError, match=r"invalid --vocab_size 13: .* at most 12 tokens; lower --vocab_size to"):
+        learn_vocabulary({"ab": 1, "b": 1}, 13, num_unused=2)
+    assert learn_vocabulary({"ab": 1, "b": 1}, 10) == [*SPECIAL_TOKENS, "a", "b", "##a", "##b", "ab"]
+    # Without room for both forms, only those of the text.
+    assert learn_vocabulary({"ab": 1, "b": 1}, 8) == [*SPECIAL_TOKENS, "a", "b", "##b"]
     with pytest.raises(VocabularyError, match=r"invalid --vocab_size 9: .* alone are 10 tokens; raise --vocab_size"):
         learn_vocabulary({"ab": 1, "b": 1}, 9, num_unused=2)
+
+
+def test_every_character_starts_and_continues_words() -> None:
+    """Check words of other text, whose characters the text has in the other form only, or alone."""
+    text = "box taxi next noe queen q λ 文 本 ー。 ."
+    for rules in (WordRules(do_lower_case=True), WordRules(do_lower_case=False)):
+        word_counts = count_words([text], rules)
+        vocabulary = learn_vocabulary(word_counts, 45)
+        assert len(vocabulary) == 45
+        for word in ("xenon", "ixo", "iqu", "nb", "λx", "xλ", "ーx"):
+            assert split_word(word, set(vocabulary)) != ["[UNK]"], word
+        # Words of their own never continue a word.
+        assert {"文", "本", ".", "。"} <= set(vocabulary)
+        assert not {"##文", "##本", "##.", "##。"} & set(vocabulary)
+    # Words of several ideographs, as in segmented text.
+    assert {"文", "本", "##文", "##本"} <= set(learn_vocabulary({"本文": 2, "本": 1}, 9))
 
 
 def test_words_left_out() -> None:
