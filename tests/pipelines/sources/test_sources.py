@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from pipelines.sources import ReadOptions, SourceError, read_file, recognize_format
+from pipelines.sources import FORMATS, ReadOptions, SourceError, ranges, read_file, readers, recognize_format
 from pipelines.sources.files import match_files
 from pipelines.sources.readers import check_file, line_reader_of
 
@@ -484,3 +484,22 @@ def test_match_files_names_the_pattern(tmp_path):
         match_files([f"{tmp_path}/nothing-here*"])
     with pytest.raises(SourceError, match="only empty files"):
         match_files([f"{tmp_path}/empty.txt"])
+
+
+def test_the_page_of_extension_points_names_every_list_of_formats():
+    lists = [
+        name
+        for module in (readers, ranges)
+        for name, value in vars(module).items()
+        if name.strip("_").isupper() and isinstance(value, tuple | dict) and len(set(value) & set(FORMATS)) > 1
+    ]
+    assert len(lists) >= 6
+    page = (Path(__file__).parents[3] / "docs/design/extension-points.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Source\n")[2].partition("\n## ")[0]
+    assert [name for name in ("FORMATS", *lists) if f"`{name}`" not in section] == []
+
+
+def test_every_format_whose_reader_uses_fields_has_fields():
+    for name, read_documents in readers.READERS.items():
+        uses_fields = ".structured." in read_documents.__module__
+        assert (name in readers._WITH_FIELDS) == uses_fields, name
