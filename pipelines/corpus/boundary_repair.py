@@ -127,7 +127,9 @@ class BoundaryRepair:
         if is_ordinary:
             return False
         start = end + 1 if text[end] == " " else end
-        last, following = text[end - 1], text[start : start + 1]
+        if start == len(text):
+            return False
+        last, following = text[end - 1], text[start]
         if not following.isalnum() and _CONTINUATION.match(text, start):
             return True
         if last in _CLOSING:

@@ -1,7 +1,7 @@
 """Test that no sentence boundary is inside an abbreviation, an ordinal, a date or a quotation with its particle."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipelines.corpus.boundary_repair import MAX_ABBREVIATION_CHARACTERS, BoundaryRepair
@@ -137,6 +137,14 @@ def test_the_characters_around_a_boundary_decide_as_the_complete_rules_do(monkey
     complete = {language: BoundaryRepair(language, "ut qx\nabk") for language in TEXTS}
     assert with_shortcut == [complete[language].continues(text, 0, end) for language, text, end in ends]
     assert 0 < sum(with_shortcut) < len(ends)
+
+
+@example("He left (now.) ", "en")
+@given(st.text(st.sampled_from(".!?。”」)] -,aAド1é")), st.sampled_from(["de", "en", "ja", "zh", "th"]))
+def test_any_boundary_of_any_text_is_decided(text, language):
+    repair = BoundaryRepair(language, "a\nut qx")
+    for end in range(1, len(text)):
+        assert repair.continues(text, 0, end) in (True, False)
 
 
 @pytest.mark.parametrize("language", TEXTS)
