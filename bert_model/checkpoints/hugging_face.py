@@ -38,6 +38,10 @@ _DECODER_BIAS = "cls.predictions.decoder.bias"
 _OUTPUT_BIAS = "cls.predictions.bias"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 _POSITION_IDS = "bert.embeddings.position_ids"
+# Parts of names from wrappers of PyTorch around a module: data parallelism, torch.compile, FSDP, activation checkpoints.
+_WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+# Attributes in which programs keep the whole BERT.
+_ATTRIBUTES = {"model", "bert"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +60,12 @@ def read(directory: Path) -> dict[str, StoredTensor]:
     """Return all tensors of a model by their names in a model with heads (`bert.encoder...`), with aliases resolved.
 
     Raises:
-        CheckpointError: files are missing or corrupt, or the decoder is not tied to the word embeddings.
+        CheckpointError: files are missing or corrupt, the names have an unknown prefix, or the decoder is not tied to
+            the word embeddings.
     """
     tensors = {_current_name(name): tensor for name, tensor in _stored(directory).items()}
+    prefix = _attribute_prefix(directory, tensors)
+    tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     if not any(name.startswith("bert.") for name in tensors):
         tensors = {_with_prefix(name): tensor for name, tensor in tensors.items()}
     tensors.pop(_POSITION_IDS, None)
@@ -161,11 +168,34 @@ def _reader(name: str) -> Any:
 
 
 def _current_name(name: str) -> str:
-    """Return the current name of a tensor; models converted before 2019 use gamma and beta, as in TF1."""
+    """Return the name of a tensor in current models without wrappers.
+
+    Models converted before 2019 use gamma and beta, as in TF1.
+    """
+    name = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
             return name[: -len(old)] + new
     return name
+
+
+def _attribute_prefix(directory: Path, names: Iterable[str]) -> str:
+    """Return the prefix of the names where a BERT is an attribute of another module, such as "model."; usually "".
+
+    Raises:
+        CheckpointError: the prefix of the only word embeddings is unknown.
+    """
+    words = _WORD_EMBEDDINGS.removeprefix("bert.")
+    prefixes = sorted({name.removesuffix(words).removesuffix("bert.") for name in names if name.endswith(words)}, key=len)
+    for prefix in prefixes:
+        if _ATTRIBUTES.issuperset(prefix.split(".")[:-1]):
+            return prefix
+    if prefixes:
+        raise CheckpointError(
+            f"{directory} has the weights of BERT under the unknown prefix {shortened(repr(prefixes[0]))}; rename the "
+            "weights without it, as in bert.embeddings.word_embeddings.weight"
+        )
+    return ""
 
 
 def _with_prefix(name: str) -> str:

@@ -129,6 +129,43 @@ def test_other_spellings_are_read(release):
             np.testing.assert_array_equal(tensor.read(), expected[name])
 
 
+def renamed(path, rename):
+    """Rename the tensors of a model, and return their values by TF1 name before."""
+    with open_checkpoint(path) as checkpoint:
+        before = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
+    tensors = load_file(path / "model.safetensors")
+    save_file({rename(name): value for name, value in tensors.items()}, path / "model.safetensors")
+    return before
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        lambda name: f"module.{name}",
+        lambda name: f"_orig_mod.{name}",
+        lambda name: f"model.{name}",
+        lambda name: f"bert.{name}",
+        lambda name: f"module._orig_mod.model.{name}",
+        lambda name: name.replace("bert.encoder.", "bert.encoder._orig_mod.").replace("cls.", "module.cls."),
+        lambda name: f"model.{name.removeprefix('bert.')}",
+    ],
+)
+def test_names_of_wrapped_models_are_read(release, rename):
+    before = renamed(release, rename)
+    with open_checkpoint(release) as checkpoint:
+        assert checkpoint.tensors.keys() == before.keys()
+        assert checkpoint.ignored == ()
+        for name, value in before.items():
+            np.testing.assert_array_equal(checkpoint.tensors[name].read(), value)
+
+
+def test_an_unknown_prefix_of_names_is_named(release):
+    renamed(release, lambda name: f"teacher.{name}")
+    with pytest.raises(CheckpointError, match=r"under the unknown prefix 'teacher\.'; rename the weights without it"):
+        with open_checkpoint(release):
+            pass
+
+
 def test_a_decoder_is_read_if_it_is_tied_and_refused_if_not(release):
     path = release / "model.safetensors"
     tensors = load_file(path)
