@@ -32,12 +32,12 @@ class ExtendVocabConfig(ModelConfig):
             flags = {"--num_tokens": self.num_tokens is not None, "--fill_unused": self.fill_unused}
             if excluded := next((flag for flag, is_given in flags.items() if is_given), None):
                 raise VocabularyError(f"{excluded} cannot be combined with --replace; omit one of them")
-        elif not self.input:
+        elif not self.input and (self.num_tokens is not None or not self.added_tokens):
             raise VocabularyError(
-                "--input is missing; give files or quoted patterns, such as --input 'texts/*.txt', or a vocabulary "
-                "with --replace"
+                "--input is missing; give files or quoted patterns, such as --input 'texts/*.txt', a vocabulary with "
+                "--replace, or tokens with --added_tokens"
             )
-        elif self.num_tokens is None:
+        elif self.input and self.num_tokens is None:
             raise VocabularyError("--num_tokens is missing; give the number of words to add, such as 1000")
 
     @property

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from adaptation.extension_config import ExtendVocabConfig
-from adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_words
+from adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_added_tokens, with_words
 from adaptation.text_words import TextWords, count_text_words, find_files
+from beambert_common.added_tokens import AddedToken
 from beambert_common.quantities import counted
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native, reader, writer
@@ -19,8 +20,8 @@ from tokenizer.coverage import coverage
 from tokenizer.new_words import NewWord, compare_tokenization
 from tokenizer.recorded_rules import rules_beside
 from tokenizer.vocabulary import Vocabulary, VocabularyError
-from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
-from trainers.commands.convert import KIND_WORDS, print_source
+from trainers.checkpoints.vocabulary_check import drop_unused_rows, read_token_file, vocabulary_of, word_rules_of
+from trainers.commands.convert import KIND_WORDS, print_source, vocabulary_content
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
 
@@ -38,7 +39,9 @@ def run(config: ExtendVocabConfig) -> int:
     writer.check_destination(destination)
     with lock_destination(f"--output {destination}", destination, "another --output"):
         writer.check_destination(destination)
-        model_loading.check_model(Path(config.model), **config.model_options)
+        # --added_tokens may have tokens that the vocabulary lacks.
+        model_options = {**config.model_options, "added_tokens": None}
+        model_loading.check_model(Path(config.model), may_lack_rows=True, **model_options)
         replacement = _load_replacement(config.replace) if config.replace else None
         options = ReadOptions(config.input_format, config.encoding, config.text_field or DEFAULT_TEXT_FIELD)
         inputs = find_files(config.input, options, config.field_flags) if config.input else []
@@ -64,10 +67,14 @@ def _extend(
     options: ReadOptions,
 ) -> int:
     """Write the model while --output is locked."""
-    former = vocabulary_of(checkpoint, config.vocab_file)
+    whole = vocabulary_of(checkpoint, config.vocab_file, may_lack_rows=True)
+    former, added = _with_rows(whole, checkpoint.config.vocab_size)
+    if config.added_tokens:
+        added += read_token_file(config.added_tokens)
     former_rules = word_rules_of(checkpoint, former, config)
     rules, recorded = former_rules, checkpoint.word_rules
     print_source(checkpoint)
+    checkpoint = drop_unused_rows(checkpoint, former, print_status)
     if replacement is not None:
         assert config.replace is not None
         recorded = rules_beside(Path(config.replace))
@@ -83,15 +90,24 @@ def _extend(
         result = replaced(former, replacement, former_rules)
         origin = f"vocabulary of the {checkpoint.kind} model {checkpoint.path.name} replaced"
     else:
-        assert text is not None
-        assert config.num_tokens is not None
-        words = choose_words(text.counts, former, config.num_tokens, config.min_count, config.fill_unused)
+        if config.num_tokens is not None:
+            assert text is not None
+            words = choose_words(text.counts, former, config.num_tokens, config.min_count, config.fill_unused)
+            print_status(f"Added     {counted(len(words), 'word')}: {_examples(words)}")
         result = with_words(former, words, config.fill_unused)
-        origin = f"{counted(len(words), 'word')} added to the {checkpoint.kind} model {checkpoint.path.name}"
-        print_status(f"Added     {counted(len(words), 'word')}: {_examples(words)}")
+        number = len(words) + len({token.content for token in added} - former.ids.keys())
+        origin = f"{counted(number, 'word')} added to the {checkpoint.kind} model {checkpoint.path.name}"
+    if added:
+        result = with_added_tokens(result, former, added, former_rules)
+        print_status(f"Whole     {counted(len(added), 'token')}, such as {added[0].content}")
+    if lost := [token.content for token in former.added_tokens if token.content not in result.vocabulary.ids]:
+        warn(
+            f"--replace {config.replace} drops {counted(len(lost), 'added token')} of the model, such as {lost[0]!r}; "
+            "keep them with --added_tokens"
+        )
     if text:
         _print_effect(text, former, result.vocabulary)
-    _print_rows(result, former, checkpoint.config.vocab_size)
+    _print_rows(result, former)
 
     record = checkpoint.record or native.ModelRecord(task=checkpoint.task)
     # The recorded metrics are of the former vocabulary.
@@ -101,9 +117,10 @@ def _extend(
         extended,
         destination,
         config.to,
-        result.vocabulary.to_bytes(),
+        vocabulary_content(result.vocabulary, config.to),
         rules,
         further_files={NEW_TOKENS_FILE_NAME: _new_tokens(result, former, text.counts if text else {})},
+        added_tokens=result.vocabulary.added_by_id,
     )
     print_status(f"Wrote     {KIND_WORDS[config.to]} {destination}: {len(extended.tensors) - len(left_out)} tensors")
     if config.to == "tf1" and rules != WordRules(not result.vocabulary.has_capitals()):
@@ -112,6 +129,14 @@ def _extend(
             "that reads it"
         )
     return 0
+
+
+def _with_rows(vocabulary: Vocabulary, rows: int) -> tuple[Vocabulary, list[AddedToken]]:
+    """Return the part of a vocabulary that has embedding rows, and the added tokens without."""
+    added = vocabulary.added_by_id
+    with_rows = tuple(token for number, token in added.items() if number < rows)
+    lacking = [token for number, token in added.items() if number >= rows]
+    return dataclasses.replace(vocabulary, tokens=vocabulary.tokens[:rows], added_tokens=with_rows), lacking
 
 
 def _print_text(text: TextWords, inputs: Sequence[Input], former: Vocabulary) -> None:
@@ -140,15 +165,11 @@ def _print_effect(text: TextWords, former: Vocabulary, vocabulary: Vocabulary) -
             print_status(f"Changed   {counted(len(changed), 'other word')}, {name}, such as {example}")
 
 
-def _print_rows(result: NewVocabulary, former: Vocabulary, former_rows: int) -> None:
+def _print_rows(result: NewVocabulary, former: Vocabulary) -> None:
     kept = sum(token in former.ids for token in result.vocabulary.tokens)
     drawn = sum(not source for source in result.sources)
     size = len(result.sources)
-    unused = former_rows - len(former)
-    without = f", {unused:,} former rows without tokens dropped" if unused else ""
-    print_status(
-        f"Rows      {size:,}: {kept:,} kept, {size - kept - drawn:,} means of former tokens, {drawn:,} drawn{without}"
-    )
+    print_status(f"Rows      {size:,}: {kept:,} kept, {size - kept - drawn:,} means of former tokens, {drawn:,} drawn")
 
 
 def _examples(words: Sequence[NewWord]) -> str:

@@ -6,9 +6,13 @@ This file imports neither Beam nor TensorFlow.
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
+from beambert_common.added_tokens import AddedToken
 from beambert_common.word_rules import WordRules
 from tokenizer.new_words import NewWord, select_words, split_token
 from tokenizer.normalization import split_words
+from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary, VocabularyError
 from tokenizer.wordpiece import CONTINUATION
 
@@ -77,7 +81,30 @@ def with_words(vocabulary: Vocabulary, words: Sequence[NewWord], fill_unused: bo
     else:
         tokens += [word.word for word in words]
         sources += former
-    return NewVocabulary(Vocabulary(tuple(tokens)), sources)
+    return NewVocabulary(Vocabulary(tuple(tokens), added_tokens=vocabulary.added_tokens), sources)
+
+
+def with_added_tokens(
+    new: NewVocabulary, former: Vocabulary, tokens: Sequence[AddedToken], rules: WordRules
+) -> NewVocabulary:
+    """Return a new vocabulary in which tokens are kept whole; those that it lacks are at its end.
+
+    Args:
+        new: the new vocabulary.
+        former: vocabulary of the model.
+        tokens: the tokens. A token of the former vocabulary keeps its row. Another token gets the mean of the rows of
+            the former tokens of its text.
+        rules: word rules of the former vocabulary.
+    """
+    lacking = [token for token in dict.fromkeys(token.content for token in tokens) if token not in new.vocabulary.ids]
+    ids, row_splits = Tokenizer(former, **dataclasses.asdict(rules)).encode_batch(lacking)
+    pieces = dict(zip(lacking, np.split(ids, row_splits[1:-1]), strict=False))
+    sources = [
+        (former.ids[token],) if token in former.ids else tuple(pieces[token][pieces[token] != former.unk_id].tolist())
+        for token in lacking
+    ]
+    vocabulary = dataclasses.replace(new.vocabulary, tokens=(*new.vocabulary.tokens, *lacking))
+    return NewVocabulary(vocabulary.with_added_tokens(tokens, "--added_tokens"), [*new.sources, *sources])
 
 
 def replaced(former: Vocabulary, vocabulary: Vocabulary, rules: WordRules) -> NewVocabulary:
@@ -86,7 +113,7 @@ def replaced(former: Vocabulary, vocabulary: Vocabulary, rules: WordRules) -> Ne
     Args:
         former: vocabulary of the model.
         vocabulary: the new vocabulary. A token of both keeps its row. Another token gets the mean of the rows of the
-            former tokens that spell it.
+            former tokens that spell it. Added tokens of both are kept whole.
         rules: word rules of the former vocabulary. If they lower-case text, "The" is spelled as "the".
     """
     special = set(vocabulary.special_ids().tolist())
@@ -98,7 +125,8 @@ def replaced(former: Vocabulary, vocabulary: Vocabulary, rules: WordRules) -> Ne
             sources.append(())
         else:
             sources.append(tuple(former.ids[piece] for piece in _spelled(token, former, rules)))
-    return NewVocabulary(vocabulary, sources)
+    added = [token for token in former.added_tokens if token.content in vocabulary.ids]
+    return NewVocabulary(vocabulary.with_added_tokens(added, former.origin), sources)
 
 
 def _spelled(token: str, former: Vocabulary, rules: WordRules) -> list[str]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from beambert_common.added_tokens import AddedToken
 from deploy.dataflow import flags as dataflow_flags
 from pipelines.sources.wikipedia import dump_pages
 from tests import patterns
 from tests.cpu_time import seconds
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tokenizer.added_tokens import _Pattern
 
 # Lengths of the text, and the limit in seconds of CPU time for the longest, of 256 kB. A linear pattern takes up to
 # 0.5 s for it, a quadratic one minutes or hours. For a shorter text, the limit is scaled by the square of the length.
@@ -52,14 +52,9 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "tokenizer.tokenizer.__init__": (
-        "split",
-        lambda: [
-            Tokenizer(
-                Vocabulary((*SPECIAL_TOKENS, "a")), do_lower_case=True, never_split=never_split
-            )._never_split_pattern
-            for never_split in ((), ("[MASK]", "a"))
-        ],
+    "tokenizer.added_tokens.__init__": (
+        "finditer",
+        lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),
     "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
     "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),

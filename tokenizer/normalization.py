@@ -108,12 +108,17 @@ def split_words(text: str, rules: WordRules) -> list[str]:
         text: The text.
         rules: Which of these steps apply. Text is decomposed only if accents are stripped.
     """
+    return normalize(text, rules).translate(_WITH_SPACED_PUNCTUATION).split()
+
+
+def normalize(text: str, rules: WordRules) -> str:
+    """Return a text as `split_words` changes it, before punctuation is separated and the text is split."""
     text = text.translate(_CLEANED[rules.tokenize_chinese_chars])
     if rules.do_lower_case:
         text = text.lower()
     if rules.strips_accents:
         text = unicodedata.normalize("NFD", text).translate(_WITHOUT_ACCENTS)
-    return text.translate(_WITH_SPACED_PUNCTUATION).split()
+    return text
 
 
 def replace_character(code_point: int, rules: WordRules) -> tuple[str | None, bool]:
@@ -142,38 +147,46 @@ def replace_character(code_point: int, rules: WordRules) -> tuple[str | None, bo
     return replacement.translate(_WITH_SPACED_PUNCTUATION), bool(cleaned) and not replacement
 
 
+def normalize_with_sources(text: str, rules: WordRules) -> tuple[str, Sequence[int]]:
+    """Return the result of `normalize`, and the index in the text of the source of every character."""
+    if text.isascii() and text.isprintable():
+        return normalize(text, rules), range(len(text))
+    replacements = _CLEANED[rules.tokenize_chinese_chars]
+    pairs = [(result, i) for i, character in enumerate(text) for result in replacements[ord(character)]]
+    if rules.do_lower_case:
+        pairs = _lower(pairs)
+    if rules.strips_accents:
+        pairs = _strip_accents(pairs)
+    return "".join(character for character, _ in pairs), [source for _, source in pairs]
+
+
 def split_words_with_sources(text: str, rules: WordRules) -> list[tuple[str, list[int]]]:
     """Return the words of `split_words`, each with the index in the text of the source of every character."""
-    replacements = _CLEANED[rules.tokenize_chinese_chars]
-    cleaned = [(result, i) for i, character in enumerate(text) for result in replacements[ord(character)]]
+    normal, sources = normalize_with_sources(text, rules)
     words: list[tuple[str, list[int]]] = []
-    for is_space, group in itertools.groupby(cleaned, key=lambda pair: pair[0].isspace()):
-        chunk = list(group)
-        if is_space:
-            continue
-        if rules.do_lower_case:
-            chunk = _lower(chunk)
-        if rules.strips_accents:
-            chunk = _strip_accents(chunk)
-        spaced = [(result, i) for character, i in chunk for result in _WITH_SPACED_PUNCTUATION[ord(character)]]
-        for is_separator, letters in itertools.groupby(spaced, key=lambda pair: pair[0] == " "):
-            if not is_separator:
-                characters, sources = zip(*letters, strict=True)
-                words.append(("".join(characters), list(sources)))
+    spaced = [
+        (result, source)
+        for character, source in zip(normal, sources, strict=True)
+        for result in _WITH_SPACED_PUNCTUATION[ord(character)]
+    ]
+    for is_space, letters in itertools.groupby(spaced, key=lambda pair: pair[0].isspace()):
+        if not is_space:
+            characters, places = zip(*letters, strict=True)
+            words.append(("".join(characters), list(places)))
     return words
 
 
-def _lower(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def _lower(pairs: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return (character, source) pairs lower-cased."""
     # The lower case of a sigma depends on its neighbors, but the length of a lower-cased character does not.
-    lowered = "".join(character for character, _ in chunk).lower()
-    sources = [i for character, i in chunk for _ in character.lower()]
+    lowered = "".join(character for character, _ in pairs).lower()
+    sources = [i for character, i in pairs for _ in character.lower()]
     return list(zip(lowered, sources, strict=True))
 
 
-def _strip_accents(chunk: list[tuple[str, int]]) -> list[tuple[str, int]]:
+def _strip_accents(pairs: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return (character, source) pairs in NFD and without accents."""
-    decomposed = [(result, i) for character, i in chunk for result in unicodedata.normalize("NFD", character)]
+    decomposed = [(result, i) for character, i in pairs for result in unicodedata.normalize("NFD", character)]
     # NFD sorts each run of combining characters by class.
     ordered: list[tuple[str, int]] = []
     for is_combining, run in itertools.groupby(decomposed, key=lambda pair: unicodedata.combining(pair[0]) > 0):

@@ -5,16 +5,18 @@ the text (`_native.c`). Without the compiled extension, `python_encoder.py` give
 chunks.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from beambert_common.added_tokens import AddedToken
 from beambert_common.word_rules import WordRules
+from tokenizer.added_tokens import AddedTokenFinder
 from tokenizer.normalization import replace_character, split_words_with_sources
 from tokenizer.pair_truncation import truncated_lengths
 from tokenizer.python_encoder import PythonEncoder
@@ -33,13 +35,16 @@ TOKENIZER_JSON_FILE_NAME = "tokenizer.json"
 class Tokenizer:
     """Tokenize text with a WordPiece vocabulary, as google-research/bert's `FullTokenizer` does.
 
+    The added tokens of the vocabulary are kept whole, as in Hugging Face tokenizers.
+
     A tokenizer is not thread-safe: use one per thread. Its pickle holds the vocabulary and the options only.
 
     Args:
         vocabulary: The vocabulary.
         do_lower_case: Whether to lower-case text, as uncased models require.
         never_split: Tokens such as "[MASK]" that are kept whole wherever they occur in a text, with or without spaces
-            around them. By default such tokens are split like other text, as in google-research/bert.
+            around them, in addition to the added tokens of the vocabulary. By default such tokens are split like other
+            text, as in google-research/bert.
         compiled: True for the compiled encoder, False for the Python encoder, None for the compiled one if available.
         strip_accents: Whether to strip accents. None: if text is lower-cased, as in google-research/bert.
         tokenize_chinese_chars: Whether each CJK ideograph is a word. False for text that is segmented into words by
@@ -67,18 +72,18 @@ class Tokenizer:
         self.rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         self.never_split = tuple(never_split)
         self.compiled = _native is not None if compiled is None else compiled
-        # Longer tokens first: one may be a prefix of another.
-        self._never_split_pattern = re.compile("(" + "|".join(map(re.escape, sorted(never_split, reverse=True))) + ")")
+        kept_whole = [*vocabulary.added_tokens, *(AddedToken(token, normalized=False) for token in never_split)]
+        self._finder = AddedTokenFinder(kept_whole, self.rules) if kept_whole else None
         self._encoder: Any
         if not self.compiled:
-            self._encoder = PythonEncoder(vocabulary, self.rules)
+            self._encoder = PythonEncoder(vocabulary.wordpieces, self.rules)
         elif _native is None:
             raise ImportError(
                 "tokenizer._native is not built; install a C compiler and reinstall beambert, or use compiled=False"
             )
         else:
             self._encoder = _native.Encoder(
-                list(vocabulary.tokens),
+                list(vocabulary.wordpieces.tokens),
                 vocabulary.unk_id,
                 partial(replace_character, rules=self.rules),
                 partial(split_words_with_sources, rules=self.rules),
@@ -104,7 +109,7 @@ class Tokenizer:
             path: A vocab.txt or tokenizer.json, or a directory that contains one: an unpacked TF1 release, a Hugging
                 Face model, or an output directory of `beambert`. If both files exist, vocab.txt is used.
             do_lower_case, strip_accents, tokenize_chinese_chars: Rules as for `Tokenizer`.
-            never_split: Tokens that are kept whole; see `Tokenizer`.
+            never_split: Further tokens that are kept whole; see `Tokenizer`.
 
         Returns:
             The tokenizer.
@@ -139,6 +144,11 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # Without `compiled`: the machine that unpickles may not have the same encoder.
         return partial(Tokenizer, never_split=self.never_split, **asdict(self.rules)), (self.vocabulary,)
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """Return whether tokens are kept whole, so that a token may have several words."""
+        return self._finder is not None
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, without [CLS] and [SEP].
@@ -199,25 +209,31 @@ class Tokenizer:
     def _encode(self, texts: Sequence[str], with_offsets: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str; use [text]")
-        if self.never_split:
-            return self._encode_with_never_split(texts, with_offsets)
+        if self._finder is not None:
+            return self._encode_around(self._finder, texts, with_offsets)
         encoded = self._encoder.encode(list(texts), with_offsets)
         offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) if with_offsets else None
         return np.frombuffer(encoded[0], np.int32), np.frombuffer(encoded[1], np.int64), offsets
 
-    def _encode_with_never_split(
-        self, texts: Sequence[str], with_offsets: bool
+    def _encode_around(
+        self, finder: AddedTokenFinder, texts: Sequence[str], with_offsets: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        # Each text alternates between ordinary parts (even indices) and never_split tokens (odd indices).
-        split = [self._never_split_pattern.split(text) for text in texts]
-        parts = [part for tokens in split for part in tokens[::2]]
-        kept_ids = [[self.vocabulary.ids[token] for token in tokens[1::2]] for tokens in split]
+        """Return the result of `_encode` where tokens are kept whole: the text between them is encoded."""
+        matches = [finder.find(text) for text in texts]
+        starts = [[0, *(match.end for match in found)] for found in matches]  # of the parts of each text
+        ends = [[*(match.start for match in found), len(text)] for found, text in zip(matches, texts, strict=True)]
+        parts = [
+            text[start:end]
+            for text, *bounds in zip(texts, starts, ends, strict=True)
+            for start, end in zip(*bounds, strict=True)
+        ]
+        kept_ids = [[self.vocabulary.ids[match.token] for match in found] for found in matches]
         encoded = self._encoder.encode(parts, with_offsets)
         part_splits = np.frombuffer(encoded[1], np.int64)
         last_parts = np.cumsum([0, *(len(tokens) + 1 for tokens in kept_ids)])
         inserted = np.cumsum([0, *map(len, kept_ids)])
         row_splits = part_splits[last_parts] + inserted
-        # never_split tokens are inserted after every part except the last of a text.
+        # A token that is kept whole follows every part except the last of a text.
         insert_positions = np.delete(part_splits[1:], last_parts[1:] - 1)
         ids = np.insert(
             np.frombuffer(encoded[0], np.int32),
@@ -226,13 +242,11 @@ class Tokenizer:
         )
         if not with_offsets:
             return ids, row_splits, None
-        starts = [np.cumsum([0, *map(len, tokens)]) for tokens in split]
         # Start of each part in its text, repeated for every token of the part.
-        part_starts = np.array([position for start in starts for position in start[:-1:2]], np.int32)
-        shifts = np.repeat(part_starts, np.diff(part_splits))
+        shifts = np.repeat(np.array(list(chain(*starts)), np.int32), np.diff(part_splits))
         offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) + shifts[:, None]
-        bounds = [pair for start in starts for pair in zip(start[1:-1:2], start[2:-1:2], strict=True)]
-        offsets = np.insert(offsets, insert_positions, np.array(bounds, np.int32).reshape(-1, 2), axis=0)
+        kept_offsets = [(match.start, match.end) for found in matches for match in found]
+        offsets = np.insert(offsets, insert_positions, np.array(kept_offsets, np.int32).reshape(-1, 2), axis=0)
         return ids, row_splits, offsets
 
     def align_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

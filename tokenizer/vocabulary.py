@@ -3,16 +3,19 @@
 import codecs
 import hashlib
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Required, TypedDict
 
 import numpy as np
 
+from beambert_common.added_tokens import AddedToken, read_added_tokens
 from tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_FILE_NAMES = ("vocab.txt", "tokenizer.json")
 _RESERVED = re.compile(r"\[unused\d+\]")
 
 
@@ -45,6 +48,7 @@ class Vocabulary:
     Attributes:
         tokens: The tokens in id order. Tokens that continue a word start with "##".
         origin: The file name, for messages.
+        added_tokens: Those of the tokens that a tokenizer keeps whole where a text contains them.
 
     Raises:
         VocabularyError: A token occurs twice, or one of `SPECIAL_TOKENS` is missing.
@@ -52,6 +56,7 @@ class Vocabulary:
 
     tokens: tuple[str, ...] = field(repr=False)
     origin: str = field(default="vocabulary", compare=False)
+    added_tokens: tuple[AddedToken, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.ids) < len(self.tokens):
@@ -71,25 +76,33 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Load a local vocabulary file.
+        """Load a local vocabulary file, with the added tokens of its directory (see `read_added_tokens`).
 
         Args:
             path: A tokenizer.json if the name ends in ".json" (see `from_tokenizer_json`), else a vocab.txt
-                (see `from_bytes`).
+                (see `from_bytes`). Added tokens are read beside files of these two names only.
 
         Returns:
             The vocabulary.
 
         Raises:
-            VocabularyError: The file cannot be read or is invalid.
+            VocabularyError: A file cannot be read or is invalid.
         """
+        path = Path(path)
         try:
-            data = Path(path).read_bytes()
+            data = path.read_bytes()
         except OSError as error:
             raise VocabularyError(f"{path}: {error.strerror}; give a vocabulary file with --vocab_file") from error
-        if str(path).endswith(".json"):
-            return cls.from_tokenizer_json(data, str(path))
-        return cls.from_bytes(data, str(path))
+        is_json = str(path).endswith(".json")
+        vocabulary = cls.from_tokenizer_json(data, str(path)) if is_json else cls.from_bytes(data, str(path))
+        if path.name not in _FILE_NAMES:
+            return vocabulary
+        from beambert_common.typed_json import JsonError
+
+        try:
+            return vocabulary._with_recorded_tokens(read_added_tokens(path.parent))
+        except JsonError as error:
+            raise VocabularyError(f"{error}; correct the file, or copy it again from its source") from error
 
     @classmethod
     def from_tokenizer_json(cls, data: bytes, origin: str) -> "Vocabulary":
@@ -178,8 +191,78 @@ class Vocabulary:
             )
         return self
 
+    def _with_recorded_tokens(self, recorded: Iterable[tuple[int | None, AddedToken]]) -> "Vocabulary":
+        """Return a vocabulary with the added tokens of its directory, without special tokens of BERT.
+
+        Args:
+            recorded: Ids and tokens, from `read_added_tokens`. Tokens that the vocabulary lacks follow it.
+
+        Raises:
+            VocabularyError: An id is not that of the token in the vocabulary, nor the next one.
+        """
+        tokens, added = list(self.tokens), []
+        for number, token in sorted(recorded, key=lambda pair: (pair[0] is None, pair[0])):
+            if token.content in SPECIAL_TOKENS:
+                continue
+            expected = self.ids.get(token.content, len(tokens))
+            if number not in (None, expected):
+                raise VocabularyError(
+                    f"{self.origin}: the added token {token.content!r} has the id {number} in the files beside it, not "
+                    f"{expected}; copy all files of the tokenizer again from their source"
+                )
+            if expected == len(tokens):
+                tokens.append(token.content)
+            added.append(token)
+        return replace(self, tokens=tuple(tokens), added_tokens=tuple(added))
+
+    def with_added_tokens(self, tokens: Iterable[AddedToken], origin: str) -> "Vocabulary":
+        """Return a vocabulary with further added tokens.
+
+        Args:
+            tokens: Tokens of the vocabulary; those that already are added tokens stay as they are.
+            origin: Where they come from, for messages.
+
+        Raises:
+            VocabularyError: The vocabulary does not have a token.
+        """
+        added = {token.content: token for token in self.added_tokens}
+        for token in tokens:
+            if token.content not in self.ids:
+                raise VocabularyError(
+                    f"{origin}: the model has no embedding for the token {token.content!r}, which is not in "
+                    f"{self.origin}; add it with `beambert extend-vocab --added_tokens`"
+                )
+            added.setdefault(token.content, token)
+        return replace(self, added_tokens=tuple(added.values()))
+
+    @cached_property
+    def added_by_id(self) -> dict[int, AddedToken]:
+        """Return the added tokens by id."""
+        return {self.ids[token.content]: token for token in self.added_tokens}
+
+    @cached_property
+    def wordpieces(self) -> "Vocabulary":
+        """Return the vocabulary without the added tokens at its end, which WordPiece does not use."""
+        count = len(self.tokens)
+        while count - 1 in self.added_by_id:
+            count -= 1
+        return self if count == len(self) else Vocabulary(self.tokens[:count], self.origin)
+
     def to_bytes(self) -> bytes:
-        """Return the content of `vocab.txt`: UTF-8, each token followed by a newline."""
+        """Return the content of `vocab.txt`: UTF-8, each token followed by a newline.
+
+        Raises:
+            VocabularyError: An added token is not a line as `from_bytes` reads it.
+        """
+        for token in self.added_tokens:
+            if "\n" in token.content or token.content != token.content.strip(" \t\r"):
+                raise VocabularyError(
+                    f"the added token {token.content!r} of {self.origin} has a newline, or spaces at its ends, which "
+                    "vocab.txt cannot store; convert the model with --to huggingface"
+                )
+        return self._lines()
+
+    def _lines(self) -> bytes:
         return "".join(f"{token}\n" for token in self.tokens).encode("utf-8")
 
     def __len__(self) -> int:
@@ -193,7 +276,7 @@ class Vocabulary:
     @cached_property
     def sha256(self) -> str:
         """Return the hex SHA-256 of `to_bytes()`, that is, of the file after the repairs of `from_bytes`."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return hashlib.sha256(self._lines()).hexdigest()
 
     @property
     def pad_id(self) -> int:
@@ -223,11 +306,14 @@ class Vocabulary:
     def has_capitals(self) -> bool:
         """Return whether a text token contains a capital letter, as in cased vocabularies only.
 
-        Tokens in brackets, such as "[URL]", are ignored. Tokenization separates brackets from words, so such a token
-        never results from text.
+        Tokens in brackets, such as "[URL]", are ignored, and so are added tokens. Tokenization separates brackets from
+        words, so such a token never results from text.
         """
+        added = {token.content for token in self.added_tokens}
         return any(
-            token != token.lower() for token in self.tokens if not (token.startswith("[") and token.endswith("]"))
+            token != token.lower()
+            for token in self.tokens
+            if not (token.startswith("[") and token.endswith("]")) and token not in added
         )
 
     def special_ids(self) -> np.ndarray:
@@ -236,8 +322,12 @@ class Vocabulary:
         return np.array(special, dtype=np.int32)
 
     def unused_ids(self) -> list[int]:
-        """Return the ids of the "[unusedN]" tokens, ascending."""
-        return [number for number, token in enumerate(self.tokens) if _RESERVED.fullmatch(token)]
+        """Return the ids of the "[unusedN]" tokens that are no added tokens, ascending."""
+        return [
+            number
+            for number, token in enumerate(self.tokens)
+            if _RESERVED.fullmatch(token) and number not in self.added_by_id
+        ]
 
     def text_ids(self) -> np.ndarray:
         """Return the ids of all tokens except `special_ids`: int32 [V - K], ascending."""

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 
 from beambert_common.command_line.flags import boolean
+from beambert_common.command_line.path_flags import ANY_PATH
 from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
 
 
@@ -29,6 +30,17 @@ class WordRuleFlags:
             recorded.strip_accents if strip is None else STRIP_ACCENTS[strip],
             recorded.tokenize_chinese_chars if chinese is None else chinese,
         )
+
+
+def add_added_tokens_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the flag of a file with added tokens."""
+    group.add_argument(
+        "--added_tokens",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Tokens that are kept whole where a text contains them, one per line, in addition to those recorded with "
+        "the model. The vocabulary must have them; extend-vocab adds those that it lacks",
+    )
 
 
 def add_word_rule_arguments(group: argparse._ArgumentGroup) -> None:

@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow. Letters in shapes: V tokens, P p
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -37,6 +37,31 @@ def with_vocabulary(checkpoint: Checkpoint, tokens: Sequence[str], sources: RowS
             tensors[name] = _computed(tensors[name], len(tokens), lambda matrix: rows_from(matrix, sources, tokens))
     config = dataclasses.replace(checkpoint.config, vocab_size=len(tokens))
     return dataclasses.replace(checkpoint, config=config, tensors=tensors, optimizer={})
+
+
+def with_first_rows(checkpoint: Checkpoint, count: int) -> Checkpoint:
+    """Return a checkpoint with the first rows of the variables with one row per token, and of their optimizer slots.
+
+    Args:
+        checkpoint: an open checkpoint.
+        count: new vocab_size, at most that of the checkpoint.
+    """
+    if count == checkpoint.config.vocab_size:
+        return checkpoint
+    names = {f"{name}{slot}" for name in TOKEN_VARIABLES for slot in ("", "/adam_m", "/adam_v")}
+
+    def first_rows(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+        return {
+            name: _computed(tensor, count, lambda matrix: matrix[:count]) if name in names else tensor
+            for name, tensor in tensors.items()
+        }
+
+    return dataclasses.replace(
+        checkpoint,
+        config=dataclasses.replace(checkpoint.config, vocab_size=count),
+        tensors=first_rows(checkpoint.tensors),
+        optimizer=first_rows(checkpoint.optimizer),
+    )
 
 
 def with_positions(checkpoint: Checkpoint, count: int, method: str) -> Checkpoint:

@@ -38,7 +38,7 @@ _DECODER_BIAS = "cls.predictions.decoder.bias"
 _OUTPUT_BIAS = "cls.predictions.bias"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 _POSITION_IDS = "bert.embeddings.position_ids"
-# Parts of names from wrappers of PyTorch around a module: data parallelism, torch.compile, FSDP, activation checkpoints.
+# Parts of names that wrappers of PyTorch add: data parallelism, torch.compile, FSDP, activation checkpointing.
 _WRAPPERS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Attributes in which programs keep the whole BERT.
 _ATTRIBUTES = {"model", "bert"}
@@ -186,7 +186,9 @@ def _attribute_prefix(directory: Path, names: Iterable[str]) -> str:
         CheckpointError: the prefix of the only word embeddings is unknown.
     """
     words = _WORD_EMBEDDINGS.removeprefix("bert.")
-    prefixes = sorted({name.removesuffix(words).removesuffix("bert.") for name in names if name.endswith(words)}, key=len)
+    prefixes = sorted(
+        {name.removesuffix(words).removesuffix("bert.") for name in names if name.endswith(words)}, key=len
+    )
     for prefix in prefixes:
         if _ATTRIBUTES.issuperset(prefix.split(".")[:-1]):
             return prefix

@@ -5,10 +5,11 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert_common.added_tokens import AddedToken
 from beambert_common.hugging_face_rules import read_rules
 from beambert_common.typed_json import JsonError, convert, shortened
 from beambert_common.typed_json import read as read_json
@@ -191,15 +192,27 @@ def _json_object(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: {error}; copy it again") from error
 
 
-def tokenizer_config(config: BertConfig, word_rules: WordRules) -> str:
-    """Return the text of a `tokenizer_config.json` for a `vocab.txt` in the same directory."""
+def tokenizer_config(
+    config: BertConfig, word_rules: WordRules, added_tokens: Mapping[int, AddedToken] | None = None
+) -> str:
+    """Return the text of a `tokenizer_config.json` for a `vocab.txt` in the same directory.
+
+    Args:
+        config: configuration of the model.
+        word_rules: rules that split text into words.
+        added_tokens: added tokens by id.
+    """
     tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    content = {
+    content: dict[str, Any] = {
         "tokenizer_class": "BertTokenizer",
         **without_released_rules(dataclasses.asdict(word_rules)),
         "model_max_length": config.max_position_embeddings,
         **tokens,
     }
+    if added_tokens:
+        content["added_tokens_decoder"] = {
+            str(number): dataclasses.asdict(token) for number, token in added_tokens.items()
+        }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 

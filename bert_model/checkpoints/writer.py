@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from beambert_common import file_errors
+from beambert_common.added_tokens import AddedToken
 from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face, hugging_face_config, model_card, native, tf1
@@ -32,6 +33,7 @@ def write(
     word_rules: WordRules,
     keep_optimizer: bool = False,
     further_files: Mapping[str, bytes] | None = None,
+    added_tokens: Mapping[int, AddedToken] | None = None,
 ) -> list[str]:
     """Write a checkpoint atomically: the directory is complete or absent.
 
@@ -43,6 +45,7 @@ def write(
         word_rules: rules that split text into words; the TF1 format does not record them.
         keep_optimizer: whether to write global_step and the slots, which the Hugging Face format cannot store.
         further_files: content of further files by name.
+        added_tokens: tokens that a tokenizer keeps whole, by id; `tokenizer_config.json` records them.
 
     Returns:
         TF1 names of weights that the format cannot store, and which were not written.
@@ -58,6 +61,10 @@ def write(
         for name, content in {native.VOCAB_FILE_NAME: vocabulary, **(further_files or {})}.items():
             (unfinished / name).write_bytes(content)
         left_out: list[str] = []
+        tokenizer_files = [TOKENIZER_CONFIG_FILE_NAME] if added_tokens or kind == "huggingface" else []
+        for name in tokenizer_files:
+            text = hugging_face_config.tokenizer_config(checkpoint.config, word_rules, added_tokens)
+            (unfinished / name).write_text(text, encoding="utf-8")
         if kind == "tf1":
             _write_named(checkpoint, unfinished, TF1_CHECKPOINT_NAME, keep_optimizer)
             names = [native.CONFIG_FILE_NAME, f"{TF1_CHECKPOINT_NAME}.index"]
@@ -65,9 +72,9 @@ def write(
             _write_native(checkpoint, unfinished, word_rules, keep_optimizer)
             names = [native.CONFIG_FILE_NAME, f"{native.CHECKPOINT_NAME}.index", native.FILE_NAME]
         else:
-            left_out = _write_hugging_face(checkpoint, unfinished, word_rules)
-            names = [hugging_face_config.CONFIG_FILE_NAME, TOKENIZER_CONFIG_FILE_NAME]
-        require_files(unfinished, [native.VOCAB_FILE_NAME, *(further_files or {}), *names])
+            left_out = _write_hugging_face(checkpoint, unfinished)
+            names = [hugging_face_config.CONFIG_FILE_NAME]
+        require_files(unfinished, [native.VOCAB_FILE_NAME, *(further_files or {}), *tokenizer_files, *names])
     return left_out
 
 
@@ -184,10 +191,8 @@ def _write_native(checkpoint: Checkpoint, directory: Path, word_rules: WordRules
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
 
 
-def _write_hugging_face(checkpoint: Checkpoint, directory: Path, word_rules: WordRules) -> list[str]:
+def _write_hugging_face(checkpoint: Checkpoint, directory: Path) -> list[str]:
     names = variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels)
-    text = hugging_face_config.tokenizer_config(checkpoint.config, word_rules)
-    (directory / TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
     return hugging_face.write(
         directory,
         checkpoint.config,

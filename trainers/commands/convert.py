@@ -14,8 +14,9 @@ from bert_model.checkpoints.stored_tensors import CheckpointError
 from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from bert_model.config import BertConfig
 from pipelines.io.directory_lock import lock_destination
+from tokenizer.vocabulary import Vocabulary
 from trainers.checkpoints.initial_checkpoint import listed
-from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
+from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
 from trainers.commands.model_flags import ModelConfig, add_model_arguments
 from trainers.inference import model_loading
 from trainers.monitoring.training_progress import print_status, warn
@@ -150,7 +151,7 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
     model_loading.check_model(Path(config.source), **config.model_options)
     saved = last_checkpoints(Path(config.source), config.average) if config.average else []
     with reader.open_checkpoint(Path(config.source), config.task, bert_config) as checkpoint:
-        vocabulary = vocabulary_of(checkpoint, config.vocab_file)
+        vocabulary = vocabulary_of(checkpoint, config.vocab_file, config.added_tokens)
         word_rules = word_rules_of(checkpoint, vocabulary, config)
         print_source(checkpoint)
         if config.do_lower_case is None and checkpoint.word_rules.do_lower_case is None:
@@ -158,10 +159,17 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
         if saved:
             checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
             print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
+        checkpoint = drop_unused_rows(checkpoint, vocabulary, print_status)
         if config.max_position_embeddings is not None:
             checkpoint = _resized(checkpoint, config.max_position_embeddings, config.position_init)
         left_out = writer.write(
-            checkpoint, destination, config.to, vocabulary.to_bytes(), word_rules, keep_optimizer=keep
+            checkpoint,
+            destination,
+            config.to,
+            vocabulary_content(vocabulary, config.to),
+            word_rules,
+            keep_optimizer=keep,
+            added_tokens=vocabulary.added_by_id,
         )
         _print_output(checkpoint, destination, config.to, left_out, keep)
         if config.to == "tf1" and word_rules != WordRules(word_rules.do_lower_case):
@@ -182,6 +190,11 @@ def _resized(checkpoint: reader.Checkpoint, count: int, method: str | None) -> r
     if count != former:
         print_status(f"Positions {former:,} -> {count:,}, {how}")
     return with_positions(checkpoint, count, method)
+
+
+def vocabulary_content(vocabulary: Vocabulary, kind: str) -> bytes:
+    """Return the content of `vocab.txt` in a format; that of Hugging Face is without the last added tokens."""
+    return (vocabulary.wordpieces if kind == "huggingface" else vocabulary).to_bytes()
 
 
 def print_source(checkpoint: reader.Checkpoint) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.path_flags import ANY_PATH
-from beambert_common.command_line.word_rule_flags import WordRuleFlags, add_word_rule_arguments
+from beambert_common.command_line.word_rule_flags import (
+    WordRuleFlags,
+    add_added_tokens_argument,
+    add_word_rule_arguments,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +19,7 @@ class ModelConfig(WordRuleFlags, FlagConfig):
     """Files and properties of a model that its directory may lack; None takes those of the directory."""
 
     vocab_file: str | None = None
+    added_tokens: str | None = None
     bert_config_file: str | None = None
 
     @property
@@ -25,7 +30,11 @@ class ModelConfig(WordRuleFlags, FlagConfig):
     @property
     def model_paths(self) -> list[tuple[str, str]]:
         """Return (flag, path) for each file that is set."""
-        paths = {"--vocab_file": self.vocab_file, "--bert_config_file": self.bert_config_file}
+        paths = {
+            "--vocab_file": self.vocab_file,
+            "--added_tokens": self.added_tokens,
+            "--bert_config_file": self.bert_config_file,
+        }
         return [(flag, path) for flag, path in paths.items() if path]
 
 
@@ -35,6 +44,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--vocab_file", type=ANY_PATH, metavar="FILE", help="Vocabulary file (default: vocab.txt of the model)"
     )
+    add_added_tokens_argument(group)
     add_word_rule_arguments(group)
     group.add_argument(
         "--bert_config_file",

@@ -73,6 +73,7 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRu
     data_dir: str | None = None
     do_predict: bool = False
     vocab_file: str | None = None
+    added_tokens: str | None = None
     bert_config_file: str | None = None
     learning_rate: NonNegative = 5e-5
     num_train_epochs: NonNegative = 3.0

@@ -13,7 +13,7 @@ from beambert_common.command_line.flags import (
     sequence_length,
 )
 from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
-from beambert_common.command_line.word_rule_flags import add_word_rule_arguments
+from beambert_common.command_line.word_rule_flags import add_added_tokens_argument, add_word_rule_arguments
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
 from trainers.training.optimizer_flags import add_optimizer_arguments
@@ -65,6 +65,7 @@ def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Vocabulary file (default: vocab.txt of the checkpoint)",
     )
+    add_added_tokens_argument(group)
     add_word_rule_arguments(group)
     group.add_argument(
         "--bert_config_file",

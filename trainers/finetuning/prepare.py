@@ -21,7 +21,12 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
+from trainers.checkpoints.vocabulary_check import (
+    drop_unused_rows,
+    vocabulary_of,
+    with_added_tokens,
+    word_rules_of,
+)
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.data.unknown_tokens import UnknownTokens
 from trainers.errors import TaskDataError, TrainingError
@@ -94,11 +99,13 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
     path, config_file = _origin_path(config, output, trained)
     files = None if path is None else find_files(path, config_file)
     if files is not None:
-        vocabulary_of(files, config.vocab_file)
+        vocabulary_of(files, config.vocab_file, config.added_tokens)
     if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
         task = _open_task(config, files.labels)
     with _open_origin(config, path, config_file) as origin:
         vocabulary, word_rules = _vocabulary(config, origin)
+        if origin is not None and not trained:
+            origin = drop_unused_rows(origin, vocabulary, print_status)
         model_config = _model_config(config, origin, vocabulary)
         if not begins:
             assert origin is not None
@@ -248,10 +255,12 @@ def _open_origin(
 
 def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
     if origin is not None:
-        vocabulary = vocabulary_of(origin, config.vocab_file)
+        vocabulary = vocabulary_of(origin, config.vocab_file, config.added_tokens)
         return vocabulary, word_rules_of(origin, vocabulary, config)
     if config.vocab_file:
         vocabulary = Vocabulary.load(config.vocab_file)
+        if config.added_tokens:
+            vocabulary = with_added_tokens(vocabulary, config.added_tokens)
         return vocabulary, config.rules(RecordedRules(), vocabulary.has_capitals())
     raise TrainingError("--model (random weights) requires --vocab_file")
 

@@ -37,6 +37,7 @@ def encode_cached(
         tokenizer.vocabulary.sha256,
         str(tokenizer.rules),
         str(max_seq_length),
+        *map(str, tokenizer.vocabulary.added_tokens),
     )
     digest = hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
     path = directory / f"{split}-{digest}.npz"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
 from bert_model.checkpoints import native
 from trainers.config.finetune_config import FinetuneConfig
 from trainers.errors import TaskDataError
@@ -37,7 +38,7 @@ _ROUNDING = frozenset(
 )
 # Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
-_MODEL = ("init_checkpoint", "model", "vocab_file", "bert_config_file")
+_MODEL = ("init_checkpoint", "model", "vocab_file", "added_tokens", "bert_config_file")
 # Options whose default is resolved before run.json records them.
 _RESOLVED = ("best_metric", "max_seq_length", "eval_steps")
 # Files of a model directory that a run reads. The index of a checkpoint contains a checksum of every tensor.
@@ -208,5 +209,5 @@ def _model_files(path: Path) -> list[Path]:
         directory = path
     else:
         prefix, directory = path, path.parent
-    names = (native.CONFIG_FILE_NAME, native.VOCAB_FILE_NAME)
+    names = (native.CONFIG_FILE_NAME, native.VOCAB_FILE_NAME, TOKENIZER_CONFIG_FILE_NAME)
     return [Path(f"{prefix}.index"), *(directory / name for name in names)]

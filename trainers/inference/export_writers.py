@@ -68,7 +68,7 @@ def write_saved_model(
 def write_ids_model(inference_model: InferenceModel, directory: Path, kind: str, quantization: str = "none") -> str:
     """Write a model that takes token ids for another runtime, with vocab.txt and labels.json.
 
-    tokenizer_config.json has the word rules where vocab.txt does not imply them.
+    tokenizer_config.json has the added tokens, and the word rules where vocab.txt does not imply them.
 
     Args:
         inference_model: the model.
@@ -111,10 +111,10 @@ def write_ids_model(inference_model: InferenceModel, directory: Path, kind: str,
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
             path.write_bytes(converter.convert())
     _write_text_files(inference_model, directory)
-    rules = inference_model.word_rules
-    if rules != WordRules(not inference_model.vocabulary.has_capitals()):
+    rules, vocabulary = inference_model.word_rules, inference_model.vocabulary
+    if vocabulary.added_tokens or rules != WordRules(not vocabulary.has_capitals()):
         # `Tokenizer.load` reads it; without it, the vocabulary implies the rules.
-        text = hugging_face_config.tokenizer_config(inference_model.config, rules)
+        text = hugging_face_config.tokenizer_config(inference_model.config, rules, vocabulary.added_by_id)
         (directory / TOKENIZER_CONFIG_FILE_NAME).write_text(text, encoding="utf-8")
     return signature_text(MODEL_NAMES[kind], function)
 
@@ -155,7 +155,17 @@ def _write_text_files(inference_model: InferenceModel, directory: Path) -> None:
 
 
 def graph_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
-    """Return the module that tokenizes in the graph."""
+    """Return the module that tokenizes in the graph.
+
+    Raises:
+        TrainingError: the vocabulary has added tokens, which it would split.
+    """
+    if added := inference_model.vocabulary.added_tokens:
+        raise TrainingError(
+            f"--to savedmodel: the tokenizer in the graph cannot keep the {len(added)} added tokens of "
+            f"{inference_model.path} whole, such as {added[0].content!r}; export token ids with --to onnx or --to "
+            "litert, and tokenize with `tokenizer.Tokenizer`"
+        )
     if tokenizer == TENSORFLOW_TEXT:
         from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 

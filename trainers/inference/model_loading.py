@@ -20,7 +20,7 @@ from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import ensure_backend
 from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.checkpoints.vocabulary_check import vocabulary_of, word_rules_of
+from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
 from trainers.errors import TrainingError
 from trainers.finetuning.text_pairs import likely_pairs
 
@@ -85,11 +85,20 @@ class InferenceModel:
         return bool(names) and not set(names).intersection(self.missing)
 
 
-def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str | None = None, **_: Any) -> None:
+def check_model(
+    path: Path,
+    vocab_file: str | None = None,
+    added_tokens: str | None = None,
+    bert_config_file: str | None = None,
+    *,
+    may_lack_rows: bool = False,
+    **_: Any,
+) -> None:
     """Check, before Keras is imported, that a path contains a model with its configuration and vocabulary.
 
     Args:
-        path, vocab_file, bert_config_file: as for `load_model`; its other options need no check.
+        path, vocab_file, added_tokens, bert_config_file: as for `load_model`; its other options need no check.
+        may_lack_rows: as for `vocabulary_of`.
 
     Raises:
         CheckpointError, ConfigError, VocabularyError: as `load_model`.
@@ -97,7 +106,7 @@ def check_model(path: Path, vocab_file: str | None = None, bert_config_file: str
     config = BertConfig.load(bert_config_file) if bert_config_file else None
     files = find_files(path, config)
     if files is not None:
-        vocabulary_of(files, vocab_file)
+        vocabulary_of(files, vocab_file, added_tokens, may_lack_rows=may_lack_rows)
     elif vocab_file:
         Vocabulary.load(vocab_file)
 
@@ -107,6 +116,7 @@ def load_model(
     *,
     task: str | None = None,
     vocab_file: str | None = None,
+    added_tokens: str | None = None,
     do_lower_case: bool | None = None,
     strip_accents: str | None = None,
     tokenize_chinese_chars: bool | None = None,
@@ -121,6 +131,7 @@ def load_model(
         path: path, as for `checkpoints.open_checkpoint`.
         task: task of the head, where the files do not record it.
         vocab_file: vocabulary file; None for that of the model.
+        added_tokens: file of tokens that are kept whole, in addition to those recorded with the model; None for none.
         do_lower_case, strip_accents, tokenize_chinese_chars: values of `WordRuleFlags`; None for the recorded values.
         bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
@@ -146,7 +157,8 @@ def load_model(
     )
     given_config = BertConfig.load(bert_config_file) if bert_config_file else None
     with reader.open_checkpoint(path, task, given_config) as checkpoint:
-        vocabulary = vocabulary_of(checkpoint, vocab_file)
+        vocabulary = vocabulary_of(checkpoint, vocab_file, added_tokens)
+        checkpoint = drop_unused_rows(checkpoint, vocabulary)
         config = checkpoint.config
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
         # The BiLSTM of the feature-based approach reads the last layers, requested or not.

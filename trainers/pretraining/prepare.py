@@ -6,7 +6,7 @@ TensorFlow is imported after the options are validated, so that errors are repor
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from beambert_common.word_rules import WordRules
@@ -24,11 +24,12 @@ from trainers.backends.startup import choose_backend, start_backend
 from trainers.checkpoints.best_checkpoint import lower_is_better
 from trainers.checkpoints.checkpoint_manager import Checkpoint
 from trainers.checkpoints.initial_checkpoint import check_same_model
+from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
 from trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
 from trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
 from trainers.data.verification import verify
 from trainers.errors import TrainingError
-from trainers.monitoring.training_progress import print_status
+from trainers.monitoring.training_progress import print_status, warn
 from trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from trainers.optimization.schedule import plan_stages
 from trainers.pretraining.plan import PretrainingPlan
@@ -106,7 +107,7 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
         config.num_train_steps, row_lengths, config.schedule, config.train_batch_size, config.batch_ramp
     )
     initial_path = config.init_checkpoint if config.do_train and run_manifest.last_step(output) is None else None
-    with _initial(config, initial_path, datasets[0]) if initial_path else contextlib.nullcontext() as initial:
+    with _initial(config, initial_path, vocabularies[0]) if initial_path else contextlib.nullcontext() as initial:
         model_config = _model_config(config.model, output, old, initial, datasets[0])
         # Initial weights with causal attention imply it, also when the run is resumed.
         inherited = initial is not None and initial.record is not None and initial.record.causal_attention
@@ -127,7 +128,8 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
             config=config,
             directories=directories,
             datasets=datasets,
-            vocabulary=vocabularies[0],
+            # With the added tokens, which the data does not have.
+            vocabulary=Vocabulary.load(initial.vocab_file) if initial and initial.vocab_file else vocabularies[0],
             stages=stages,
             model_config=model_config,
             causal_attention=_causal_attention(config, output),
@@ -222,12 +224,39 @@ def _check_same_vocabulary(directories: Sequence[Path], datasets: Sequence[Datas
             )
 
 
-def _initial(config: PretrainConfig, path: str, dataset: Dataset) -> contextlib.AbstractContextManager[OpenCheckpoint]:
-    """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration."""
-    shape = resolve(config.model, dataset.vocab_size) if config.model else None
+@contextlib.contextmanager
+def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Iterator[OpenCheckpoint]:
+    """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration.
+
+    Args:
+        config: the options.
+        path: value of --init_checkpoint.
+        vocabulary: vocabulary of the data.
+
+    Raises:
+        TrainingError: the checkpoint has another vocabulary.
+    """
+    shape = resolve(config.model, len(vocabulary)) if config.model else None
     find_files(Path(path), shape)
     start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-    return open_checkpoint(Path(path), config=shape)
+    with open_checkpoint(Path(path), config=shape) as initial:
+        # Without a vocabulary of its own, the checkpoint must fit that of the data.
+        own = vocabulary_of(initial, None if initial.vocab_file else vocabulary.origin)
+        if own.sha256 != vocabulary.sha256:
+            file = str(initial.vocab_file)
+            if own.added_tokens and initial.kind == "huggingface":
+                # This file is without the added tokens.
+                file = "vocab.txt of the native model to which `beambert convert` converts it"
+            raise TrainingError(
+                f"--init_checkpoint {initial.path} uses {initial.vocab_file}, but --data has another vocabulary; build "
+                f"the data with --vocab_file {file}"
+            )
+        if own.added_tokens:
+            warn(
+                f"the data was built without the {len(own.added_tokens)} added tokens of {initial.path}, such as "
+                f"{own.added_tokens[0].content!r}, which it splits like other text"
+            )
+        yield drop_unused_rows(initial, own, print_status)
 
 
 def _causal_attention(config: PretrainConfig, output: Path) -> bool:
@@ -238,7 +267,6 @@ def _causal_attention(config: PretrainConfig, output: Path) -> bool:
 
 def _check_model(plan: PretrainingPlan) -> None:
     if plan.initial is not None:
-        _check_vocabulary_of(plan.initial, plan.datasets[0])
         if plan.initial.word_rules.do_lower_case is not None:
             recorded = WordRules(**dataclasses.asdict(plan.initial.word_rules))
             _check_same_rules(f"--init_checkpoint {plan.initial.path}", recorded, plan)
@@ -340,14 +368,3 @@ def _model_config(
     if model is None and old is not None and (output / native.CONFIG_FILE_NAME).is_file():
         model = str(output / native.CONFIG_FILE_NAME)
     return resolve(model or DEFAULT_MODEL, dataset.vocab_size)
-
-
-def _check_vocabulary_of(initial: OpenCheckpoint, dataset: Dataset) -> None:
-    """Raise TrainingError if a checkpoint and the data have different vocabularies."""
-    if initial.vocab_file is None:
-        return
-    if Vocabulary.load(initial.vocab_file).sha256 != dataset.vocab_sha256:
-        raise TrainingError(
-            f"--init_checkpoint {initial.path} uses {initial.vocab_file}, but --data has another vocabulary; build the "
-            f"data with --vocab_file {initial.vocab_file}"
-        )

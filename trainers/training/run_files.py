@@ -10,7 +10,10 @@ from pathlib import Path
 from beambert_common import file_errors
 from beambert_common.atomic_files import write_atomic
 from beambert_common.file_errors import AGAIN
+from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
+from bert_model.checkpoints.hugging_face_config import tokenizer_config
 from bert_model.config import BertConfig
 from pipelines.io.output_directory import entries_of
 from tokenizer.vocabulary import Vocabulary
@@ -31,11 +34,15 @@ def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -
 
     `run.json` comes first: by it the same command recognizes the directory as its own.
     """
-    return {
+    files = {
         run_manifest.FILE_NAME: record.to_json().encode(),
         native.VOCAB_FILE_NAME: vocabulary.to_bytes(),
         native.CONFIG_FILE_NAME: config.to_json().encode(),
     }
+    if vocabulary.added_tokens:
+        text = tokenizer_config(config, WordRules.of(record), vocabulary.added_by_id)
+        files[TOKENIZER_CONFIG_FILE_NAME] = text.encode()
+    return files
 
 
 def write_first_files(output: Path, files: Mapping[str, bytes]) -> None:

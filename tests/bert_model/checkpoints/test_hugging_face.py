@@ -161,9 +161,8 @@ def test_names_of_wrapped_models_are_read(release, rename):
 
 def test_an_unknown_prefix_of_names_is_named(release):
     renamed(release, lambda name: f"teacher.{name}")
-    with pytest.raises(CheckpointError, match=r"under the unknown prefix 'teacher\.'; rename the weights without it"):
-        with open_checkpoint(release):
-            pass
+    with pytest.raises(CheckpointError, match=r"under the unknown prefix 'teacher\.'"), open_checkpoint(release):
+        pass
 
 
 def test_a_decoder_is_read_if_it_is_tied_and_refused_if_not(release):

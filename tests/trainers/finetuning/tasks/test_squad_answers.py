@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert_common.added_tokens import AddedToken
 from tests.trainers.finetuning.tasks.squad_examples import plain, squad_file
 from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, answers_of, windows_of
 from tests.trainers.finetuning.tasks.test_squad_windows import SMALL, files
@@ -189,6 +190,27 @@ def test_token_text_is_searched_in_its_words():
     rows = window_rows(file, Tokenizer(SMALL), 9, training=False)
     values = np.array([[0, 0, 0, 0, 5, 0]] * 2, np.float32)  # [CLS] b [SEP] a ##a [SEP]
     assert find_answers(file, rows, [values])[0].n_best[0][::3] == ("A", (0, 1))
+
+
+def test_answers_with_added_tokens_of_several_words_or_parts_of_words():
+    base = (*SPECIAL_TOKENS, "cases", "in", "x", "s", ".", "a", "##b", "who")
+    added = ("covid19", "new york", "[E1]")
+    tokens = Vocabulary((*base, *added), added_tokens=tuple(map(AddedToken, added)))
+    context = "Cases  of xCOVID19s in NEW York. [e1]; ab, Covid19"
+    golds = ["Cases", "NEW York", "[e1]", "Covid19", "in NEW York", "ab"]
+    questions = [("who", 0, [(gold, context.rindex(gold))]) for gold in golds]
+    file = squad_file([context], questions)
+    rows = window_rows(file, Tokenizer(tokens), 40, training=False)
+    found = find_answers(file, rows, perfect_logits(rows))
+    assert [answer.n_best[0].text for answer in found] == golds
+    assert [context[slice(*answer.n_best[0].span)] for answer in found] == golds
+    # A token inside a word is found there, as in `test_token_text_is_searched_in_its_words`.
+    kept = rows.ids[rows.row_splits[0] : rows.row_splits[1]].tolist()
+    at = kept.index(tokens.ids["covid19"])
+    values = np.zeros((2, len(kept)), np.float32)
+    values[:, at] = 5
+    best = find_answers(file, rows, [values] * len(golds))[0].n_best[0]
+    assert best.text == "COVID19"
 
 
 def test_the_text_is_that_of_the_context_with_single_spaces():

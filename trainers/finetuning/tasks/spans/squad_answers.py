@@ -266,8 +266,10 @@ class _Texts:
         self.contexts = np.array([question.context for question in file.questions], np.int64)  # [Q]
         self.words = words = Words.from_contexts(file.contexts)
         # Per token.
-        characters = extras["piece_offsets"][:, 0] + np.repeat(words.context_starts, sizes)
-        self.word = words.of_character[characters]
+        characters = extras["piece_offsets"] + np.repeat(words.context_starts, sizes)[:, None]
+        self.word = words.of_character[characters[:, 0]]
+        # An added token may have several words.
+        self.last_word = words.of_character[characters[:, 1] - 1]
         self.unknown_before = np.concatenate([[0], np.cumsum(extras["unknown"])])
         # Per word.
         self.first_token = np.searchsorted(self.word, np.arange(len(words.starts) + 1))
@@ -296,7 +298,7 @@ class _Texts:
         context = self.contexts[spans.questions[block]]
         first, last = spans.firsts[block] + self.splits[context], spans.lasts[block] + self.splits[context]
         # The words, and their offsets in the normalized text.
-        first_word, last_word = self.word[first], self.word[last]
+        first_word, last_word = self.word[first], self.last_word[last]
         start, end = self.words.starts[first_word], self.words.ends[last_word]
         begin, stop = (
             self.normal_offsets[self.first_token[first_word], 0],

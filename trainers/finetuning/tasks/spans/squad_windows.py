@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipelines.instances.ragged import ranges
-from tokenizer.normalization import split_words
+from tokenizer.normalization import split_words, split_words_with_sources
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.wordpiece import CONTINUATION
 from trainers.errors import TaskDataError
@@ -43,7 +43,7 @@ def window_rows(
 
     Args:
         file: the questions, read for the same purpose.
-        tokenizer: tokenizer without `never_split`, which the released code does not have.
+        tokenizer: tokenizer of the model; the released code has no added tokens.
         max_seq_length: maximum length of a row in tokens.
         doc_stride: tokens between the starts of two windows; fewer where a window is shorter.
         max_query_length: maximum tokens of a question; longer questions are truncated and counted.
@@ -197,6 +197,8 @@ def _max_context(
 
 def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
     """Return start and end of each token in the normalized words, joined by spaces; int32 [P, 2]."""
+    if tokenizer.keeps_tokens:
+        return _places_by_offset(contexts, encoded, tokenizer)
     tokens = tokenizer.vocabulary.tokens
     continues = np.array([token.startswith(CONTINUATION) for token in tokens])[encoded.ids]  # [P]
     lengths = np.array([len(token) for token in tokens])[encoded.ids] - len(CONTINUATION) * continues
@@ -218,3 +220,24 @@ def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer:
     in_word = token_ends - lengths - (token_ends - lengths)[heads[word]]
     starts = word_starts[word] + in_word
     return np.stack([starts, starts + lengths], axis=1).astype(np.int32)
+
+
+def _places_by_offset(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
+    """Return the result of `_places_in_normal_text` where a token may have several words, or start within a word."""
+    places = []
+    for number, context in enumerate(contexts):
+        # Of each character of the words: its source in the context, and its place.
+        sources: list[int] = []
+        characters: list[int] = []
+        end = 0
+        for word, of_word in split_words_with_sources(context, tokenizer.rules):
+            sources += of_word
+            characters += range(end, end + len(word))
+            end += len(word) + 1
+        # The end, for a token without characters in the words. NFD may reorder characters.
+        ordered = np.maximum.accumulate([*sources, len(context)])
+        place = np.array([*characters, end])
+        offsets = encoded.offsets[encoded.splits[number] : encoded.splits[number + 1]]
+        first, after = np.searchsorted(ordered, offsets[:, 0]), np.searchsorted(ordered, offsets[:, 1])
+        places.append(np.stack([place[first], place[after - 1] + 1], axis=1))
+    return np.concatenate(places).astype(np.int32)
