@@ -16,6 +16,7 @@ from bert_model.checkpoints.reader import open_checkpoint
 from bert_model.checkpoints.variable_names import TOKEN_VARIABLES
 from tests.conftest import with_slow
 from tests.converted_models import CONFIG, PIECES, write_release
+from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 
@@ -200,10 +201,35 @@ def test_an_export_keeps_added_tokens_whole_or_is_refused(tmp_path, capsys):
         assert beambert.main(["export", str(source), str(tmp_path / "saved"), "--tokenizer", tokenizer]) == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1
-        assert "the tokenizer in the graph cannot keep the 2 added tokens" in said
+        assert "the tokenizer in the graph cannot keep 2 added tokens" in said
         assert "such as '[E1]'; export token ids with --to onnx or --to litert" in said
     assert not (tmp_path / "saved").exists()
     run("export", source, tmp_path / "ids", "--to", "litert")
     tokens = vocabulary(GENERAL[1])
     assert Vocabulary.load(tmp_path / "ids" / "vocab.txt") == tokens
     assert Tokenizer.load(tmp_path / "ids").tokenize(TEXT) == Tokenizer(tokens).tokenize(TEXT)
+
+
+@pytest.mark.slow
+def test_pretraining_from_a_model_with_unused_rows_and_added_tokens(tmp_path, capsys):
+    write_dataset(tmp_path / "data")
+    added = {VOCABULARY.ids["da"]: AddedToken("da")}
+    tokens = dataclasses.replace(VOCABULARY, added_tokens=tuple(added.values()))
+    config = dataclasses.replace(CONFIG, vocab_size=len(tokens) + 8, max_position_embeddings=LENGTH)
+    write_release(tmp_path / "release", config=config)
+    with open_checkpoint(tmp_path / "release") as checkpoint:
+        writer.write(checkpoint, tmp_path / "model", "huggingface", tokens.to_bytes(), WordRules(), added_tokens=added)
+    flags = ("--data", tmp_path / "data", "--num_train_steps", "1", "--train_batch_size", "4", "--do_train")
+    run("pretrain", *flags, "--init_checkpoint", tmp_path / "model", "--output", tmp_path / "run")
+    said = capsys.readouterr()
+    assert "Note      8 embedding rows without tokens dropped, of 40\n" in said.out
+    assert "the data was built without 1 added token of" in said.err
+    check_model(tmp_path / "run", tokens, weights(tmp_path / "run"))
+    run("fill-mask", tmp_path / "run", "bada [MASK]")
+    # The last added tokens of a model of Hugging Face are not in its vocab.txt, with which the data was built.
+    last = {len(tokens): AddedToken("[E1]")}
+    with open_checkpoint(tmp_path / "release") as checkpoint:
+        writer.write(checkpoint, tmp_path / "last", "huggingface", tokens.to_bytes(), WordRules(), added_tokens=last)
+    command = ["pretrain", *flags, "--init_checkpoint", tmp_path / "last", "--output", tmp_path / "other"]
+    assert beambert.main([str(argument) for argument in command]) == 1
+    assert "build the data with --vocab_file vocab.txt of the native model to which" in capsys.readouterr().err

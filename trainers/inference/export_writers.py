@@ -10,6 +10,7 @@ from typing import Any
 
 from beambert_common import file_errors
 from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert_common.quantities import counted
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import hugging_face_config
 from trainers.errors import TrainingError
@@ -162,7 +163,7 @@ def graph_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
     """
     if added := inference_model.vocabulary.added_tokens:
         raise TrainingError(
-            f"--to savedmodel: the tokenizer in the graph cannot keep the {len(added)} added tokens of "
+            f"--to savedmodel: the tokenizer in the graph cannot keep {counted(len(added), 'added token')} of "
             f"{inference_model.path} whole, such as {added[0].content!r}; export token ids with --to onnx or --to "
             "litert, and tokenize with `tokenizer.Tokenizer`"
         )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from beambert_common.quantities import counted
 from beambert_common.word_rules import WordRules
 from bert_model.checkpoints import native
 from bert_model.checkpoints.checkpoint_files import find_files
@@ -253,8 +254,8 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
             )
         if own.added_tokens:
             warn(
-                f"the data was built without the {len(own.added_tokens)} added tokens of {initial.path}, such as "
-                f"{own.added_tokens[0].content!r}, which it splits like other text"
+                f"the data was built without {counted(len(own.added_tokens), 'added token')} of {initial.path}, such as "
+                f"{own.added_tokens[0].content!r}: it has their text, split like other text"
             )
         yield drop_unused_rows(initial, own, print_status)
 
