@@ -253,9 +253,10 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
                 f"the data with --vocab_file {file}"
             )
         if own.added_tokens:
+            number = counted(len(own.added_tokens), "added token")
             warn(
-                f"the data was built without {counted(len(own.added_tokens), 'added token')} of {initial.path}, such as "
-                f"{own.added_tokens[0].content!r}: it has their text, split like other text"
+                f"the data was built without {number} of {initial.path}, such as {own.added_tokens[0].content!r}: it "
+                "has them split like other text"
             )
         yield drop_unused_rows(initial, own, print_status)
 
