@@ -26,6 +26,13 @@ COMPACT_MODELS: dict[str, tuple[int, int]] = {
     f"L-{layers}_H-{hidden}": (layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)
 }
 HIDDEN_PER_HEAD = 64
+# Multiples to which programs round the number of embedding rows up, for the matrix units of accelerators.
+_ROW_MULTIPLES = (8, 64, 128)
+
+
+def is_rounded_up(rows: int, tokens: int) -> bool:
+    """Return whether a number of embedding rows is the number of tokens, rounded up to a usual multiple."""
+    return any(-(-tokens // multiple) * multiple == rows for multiple in _ROW_MULTIPLES)
 
 
 class ReleasedVocabulary(NamedTuple):

@@ -5,11 +5,11 @@ This file imports neither Keras nor TensorFlow. Letters in shapes: V tokens, P p
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_model.checkpoints.reader import Checkpoint
+from bert_model.checkpoints.reader import Checkpoint, first_token_rows
 from bert_model.checkpoints.stored_tensors import StoredTensor
 from bert_model.checkpoints.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
 
@@ -48,19 +48,11 @@ def with_first_rows(checkpoint: Checkpoint, count: int) -> Checkpoint:
     """
     if count == checkpoint.config.vocab_size:
         return checkpoint
-    names = {f"{name}{slot}" for name in TOKEN_VARIABLES for slot in ("", "/adam_m", "/adam_v")}
-
-    def first_rows(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-        return {
-            name: _computed(tensor, count, lambda matrix: matrix[:count]) if name in names else tensor
-            for name, tensor in tensors.items()
-        }
-
     return dataclasses.replace(
         checkpoint,
         config=dataclasses.replace(checkpoint.config, vocab_size=count),
-        tensors=first_rows(checkpoint.tensors),
-        optimizer=first_rows(checkpoint.optimizer),
+        tensors=first_token_rows(checkpoint.tensors, count),
+        optimizer=first_token_rows(checkpoint.optimizer, count),
     )
 
 

@@ -16,8 +16,14 @@ from beambert_common.word_rules import RecordedRules
 from bert_model.checkpoints import archive, hugging_face, hugging_face_config, keras_hub, native, saved_model, tf1
 from bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
 from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
-from bert_model.checkpoints.variable_names import FEATURE_BASED, NEXT_SENTENCE_HEAD, TASKS, variable_names
-from bert_model.config import BertConfig
+from bert_model.checkpoints.variable_names import (
+    FEATURE_BASED,
+    NEXT_SENTENCE_HEAD,
+    TASKS,
+    TOKEN_VARIABLES,
+    variable_names,
+)
+from bert_model.config import BertConfig, is_rounded_up
 
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")
@@ -165,6 +171,15 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
     """Check that a checkpoint is a BERT with the shapes of its configuration. Raise CheckpointError where it is not."""
     if "bert/embeddings/word_embeddings" not in checkpoint.tensors:
         raise CheckpointError(f"{checkpoint.path} has no word embeddings of BERT; use a BERT checkpoint")
+    # Some programs round vocab_size up in the weights only.
+    rows, vocab_size = next(iter(checkpoint.tensors[TOKEN_VARIABLES[0]].shape), 0), checkpoint.config.vocab_size
+    if rows > vocab_size and is_rounded_up(rows, vocab_size):
+        checkpoint = dataclasses.replace(
+            checkpoint,
+            tensors=first_token_rows(checkpoint.tensors, vocab_size),
+            optimizer=first_token_rows(checkpoint.optimizer, vocab_size),
+            ignored=(*checkpoint.ignored, f"rows {vocab_size} to {rows - 1} of {TOKEN_VARIABLES[0]}"),
+        )
     layers = checkpoint.config.num_hidden_layers
     surplus = (f"bert/encoder/layer_{layers}/", f"bert.encoder.layer.{layers}.")
     if any(name.startswith(surplus) for name in checkpoint.ignored):
@@ -192,6 +207,16 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
             "copy the model from its source again"
         )
     return checkpoint
+
+
+def first_token_rows(tensors: Mapping[str, StoredTensor], count: int) -> dict[str, StoredTensor]:
+    """Return tensors, of which those with one row per token and their optimizer slots have the first rows only."""
+    names = {f"{name}{slot}" for name in TOKEN_VARIABLES for slot in ("", "/adam_m", "/adam_v")}
+
+    def first_rows(tensor: StoredTensor) -> StoredTensor:
+        return StoredTensor((count, *tensor.shape[1:]), tensor.dtype, lambda: tensor.read()[:count])
+
+    return {name: first_rows(tensor) if name in names else tensor for name, tensor in tensors.items()}
 
 
 def _is_optimizer(name: str, tensors: Mapping[str, StoredTensor]) -> bool:

@@ -13,10 +13,8 @@ from bert_model.checkpoints.checkpoint_files import CheckpointFiles
 from bert_model.checkpoints.embedding_rows import with_first_rows
 from bert_model.checkpoints.reader import Checkpoint
 from bert_model.checkpoints.stored_tensors import CheckpointError
+from bert_model.config import is_rounded_up
 from tokenizer.vocabulary import Vocabulary, VocabularyError
-
-# Multiples to which programs round vocab_size up, for the matrix units of accelerators.
-_PADDING_MULTIPLES = (8, 64, 128)
 
 
 def vocabulary_of(
@@ -44,7 +42,7 @@ def vocabulary_of(
     vocabulary = Vocabulary.load(path)
     tokens, rows = len(vocabulary), checkpoint.config.vocab_size
     # transformers does not compare the numbers, so that its models may have any number of rows without tokens.
-    padded = checkpoint.kind == "huggingface" or any(-(-tokens // n) * n == rows for n in _PADDING_MULTIPLES)
+    padded = checkpoint.kind == "huggingface" or is_rounded_up(rows, tokens)
     if len(vocabulary.wordpieces) <= rows < tokens:
         if not may_lack_rows:
             raise VocabularyError(

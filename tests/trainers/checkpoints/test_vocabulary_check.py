@@ -9,6 +9,7 @@ import pytest
 import beambert
 from beambert_common.added_tokens import AddedToken
 from bert_model.checkpoints.reader import open_checkpoint
+from bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.converted_models import CONFIG, PIECES, stored_values, write_release
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
@@ -51,6 +52,21 @@ def test_slots_of_the_optimizer_lose_the_same_rows(tmp_path, capsys):
     for name, value in values.items():
         expected = value[:N] if WORDS in name or "predictions/output_bias" in name else value
         assert written[name].tobytes() == expected.tobytes(), name
+
+
+def test_rows_that_the_configuration_does_not_have_are_dropped(tmp_path, capsys):
+    model, values = release(tmp_path, 16, slots=True)
+    config = model / "bert_config.json"
+    config.write_text(CONFIG.to_json(), encoding="utf-8")
+    code, out, _ = run(capsys, "convert", model, tmp_path / "out", "--to", "tf1", "--optimizer", "keep")
+    assert code == 0
+    assert f"Ignored   1: rows 15 to 15 of {WORDS}\n" in out
+    written = stored_values(tmp_path / "out" / "bert_model.ckpt")
+    for name in (WORDS, f"{WORDS}/adam_m", "cls/predictions/output_bias", "cls/predictions/output_bias/adam_v"):
+        assert written[name].tobytes() == values[name][:N].tobytes()
+    config.write_text(dataclasses.replace(CONFIG, vocab_size=7).to_json(), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"shape \[16, 8\], while its .* \[7, 8\]"), open_checkpoint(model):
+        pass
 
 
 def test_a_model_without_unused_rows_stays_the_same(tmp_path):
