@@ -36,7 +36,7 @@ OLD_FIELDS = {
 
 # Options that the stored records do not have.
 NEWER_OPTIONS = {"backend", "coordinator_address", "num_processes", "process_id", "shard_optimizer_state"}
-NEWER_OPTIONS |= {"mask_rate_schedule", "max_train_time", "strip_accents", "tokenize_chinese_chars"}
+NEWER_OPTIONS |= {"added_tokens", "mask_rate_schedule", "max_train_time", "strip_accents", "tokenize_chinese_chars"}
 
 
 def stored(name: str) -> Any:

@@ -241,8 +241,7 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
     find_files(Path(path), shape)
     start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
     with open_checkpoint(Path(path), config=shape) as initial:
-        # Without a vocabulary of its own, the checkpoint must fit that of the data.
-        own = vocabulary_of(initial, None if initial.vocab_file else vocabulary.origin)
+        own = Vocabulary.load(initial.vocab_file) if initial.vocab_file else vocabulary
         if own.sha256 != vocabulary.sha256:
             file = str(initial.vocab_file)
             if own.added_tokens and initial.kind == "huggingface":
@@ -258,7 +257,8 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
                 f"the data was built without {number} of {initial.path}, such as {own.added_tokens[0].content!r}: it "
                 "has them split like other text"
             )
-        yield drop_unused_rows(initial, own, print_status)
+        # Without a vocabulary of its own, the checkpoint must fit that of the data.
+        yield drop_unused_rows(initial, vocabulary_of(initial, own.origin), print_status)
 
 
 def _causal_attention(config: PretrainConfig, output: Path) -> bool:
