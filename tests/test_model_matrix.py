@@ -19,6 +19,7 @@ from tests.converted_models import CONFIG, PIECES, write_release
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
+from trainers.inference.model_loading import load_model
 
 ADDED = (AddedToken("[E1]"), AddedToken("ab c", single_word=True))
 TOKENS = len(PIECES) + len(ADDED)
@@ -120,6 +121,7 @@ def read_by_all(model: Path, folder: Path, tokens: Vocabulary) -> None:
     """Read a pretrained model with every command."""
     features = features_of(model, folder)
     assert [token for token, _ in features] == ["[CLS]", *Tokenizer(tokens).tokenize(TEXT)[:8], "[SEP]"]
+    assert load_model(model).config.vocab_size == len(tokens)
     run("fill-mask", model, "a [MASK] [E1]", "--top_k", len(tokens))
     (folder / "texts.txt").write_text(f"{TEXT}\n", encoding="utf-8")
     run("evaluate", model, "--texts", folder / "texts.txt", "--max_seq_length", "10")
