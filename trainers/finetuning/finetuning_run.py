@@ -338,6 +338,10 @@ class FinetuningRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
+        if plan.task.head == "regression" and not plan.keeps_head:
+            # Adam moves a bias by at most the learning rate a step, so that one from 0 would not reach the mean of
+            # targets from 0 to 5; the encoder would learn it instead, and lose what it was pretrained for.
+            self.variables["output_bias"].assign([np.mean(plan.rows[TRAIN].targets["label_values"])])
         if config.init_checkpoint:
             # The files of the other processes may differ.
             send(self.distribution, self.variables)

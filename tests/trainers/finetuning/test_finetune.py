@@ -17,6 +17,7 @@ from bert_model.checkpoints import native, tf1
 from bert_model.finetuning_models import BertForTask
 from tests.forked import run
 from tests.pages import parsed
+from tests.trainers.finetuning.conftest import arguments
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
 from tests.trainers.random_models import CONFIG, VOCABULARY, write_model
@@ -300,6 +301,20 @@ def test_multi_label_model_stays_multi_label(table, initial, tmp_path, capsys):
     again = ["finetune", "csv", "--data_dir", str(table), "--init_checkpoint", str(output), *one]
     assert beambert.main([*again, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
     assert "error" in capsys.readouterr().err
+
+
+def test_a_new_regression_head_begins_at_the_mean_of_the_targets(table, initial, tmp_path):
+    """Check the first bias of a new head, and that the head of a fine-tuned model is kept."""
+    flags = ["--problem", "regression", "--label_column", "score", "--learning_rate", "1e-12"]
+    biases = []
+    for name, model in (("first", initial), ("second", tmp_path / "first")):
+        assert beambert.main(arguments("csv", table, model, tmp_path / name, *flags)) == 0
+        step = checkpoint_manager.checkpoints(tmp_path / name / "checkpoints")[-1].step
+        biases.append(tf1.read(tmp_path / f"{name}/checkpoints/model.ckpt-{step}")["output_bias"].read())
+        train = table / "train.csv"
+        train.write_text(train.read_text().replace(",4\n", ",9\n"))
+    scores = [int(line.rpartition(",")[2]) for line in (table / "dev.csv").read_text().splitlines()[1:]]
+    np.testing.assert_allclose(biases, [[np.mean(scores)]] * 2, atol=1e-6)
 
 
 def test_class_weights_change_what_is_learnt(real_backend, finetune, tmp_path):
