@@ -8,12 +8,12 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-adaptation bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-grouping-scores bench-adaptation bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
-	@echo "make test    lint, type-check and run the tests of every change (about 8 minutes on 2 cores)"
-	@echo "make test-all    run the slower tests, which make test leaves out (about 14 minutes on 2 cores)"
+	@echo "make test    lint, type-check and run the tests of every change (about 7 minutes on 2 cores)"
+	@echo "make test-all    run the slower tests, which make test leaves out (about 11 minutes on 2 cores)"
 	@echo "make test-real-text   pretrain and fine-tune a mini on real text in $(DATA) (about 20 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
 	@echo "make test-readers   read shards and descriptions with torch, grain, datasets and mlcroissant (downloads 4 GB into .venv-readers)"
@@ -44,6 +44,7 @@ help:
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make bench-grouping   fine-tuning with and without grouping by length, in examples per second, on $(DATA); MODEL=DIR names a BERT (8 to 20 minutes)"
+	@echo "make bench-grouping-scores   scores of fine-tuning with and without grouping by length, on $(DATA); MODEL=DIR names a small BERT (about an hour)"
 	@echo "make bench-adaptation   new words and more positions for a released BERT: losses by initialization, on $(DATA); MODEL=DIR names it (about 15 minutes)"
 	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
 	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 7 hours with bfloat16 instructions, 14 without, resumable)"
@@ -206,6 +207,10 @@ bench-scale: setup
 # Rows of fine-tuning per second with and without grouping by length. MODEL is a pretrained model.
 bench-grouping: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/length_grouping.py $(MODEL) cola=$(DATA)/glue/CoLA mrpc=$(DATA)/glue/MRPC
+
+# Scores of fine-tuning with and without grouping by length, five seeds of four data sets. MODEL is a small model.
+bench-grouping-scores: setup
+	PYTHONPATH=. $(BIN)/python benchmarks/grouping_scores.py $(MODEL) $(DATA)/glue
 
 # MODEL is the released uncased BERT-base. Results stay in build/, and a second call resumes.
 bench-adaptation: setup
