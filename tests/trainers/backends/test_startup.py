@@ -88,9 +88,9 @@ def test_graphs_and_weights_of_a_finished_run_are_freed():
 
 def test_gradients_that_the_import_of_tensorflow_registers_are_kept(monkeypatch):
     name = "tensorflow.python.framework.ops"
-    registry = {"AddV2": object()}
+    gradients = {"AddV2": object()}
     monkeypatch.delitem(sys.modules, name, raising=False)
     with freed_graphs():
-        framework = SimpleNamespace(gradient_registry=SimpleNamespace(_registry=registry))
+        framework = SimpleNamespace(gradient_registry=SimpleNamespace(_registry=gradients))
         monkeypatch.setitem(sys.modules, name, framework)
-    assert registry.keys() == {"AddV2"}
+    assert gradients.keys() == {"AddV2"}
