@@ -131,5 +131,5 @@ def find_misplaced_flag(
 def describe_unexpected(parser: argparse.ArgumentParser, name: str, word: str) -> str:
     """Return the error for a word that is neither a flag nor the value of a flag."""
     positionals = [str(action.metavar or action.dest) for action in parser._actions if not action.option_strings]
-    takes = f"{' '.join(positionals)} and flags" if positionals else "flags only, each followed by its value"
+    takes = f"{' '.join(positionals)}, then flags" if positionals else "flags only, each followed by its value"
     return f"unexpected argument {word!r}; {name} takes {takes}"

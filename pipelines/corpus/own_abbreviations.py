@@ -27,6 +27,8 @@ def read_abbreviations(path: str) -> str:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise SourceError(f"--abbreviations {path} is not UTF-8 text; {_FORM}") from error
+    except FileNotFoundError as error:
+        raise SourceError(f"--abbreviations {path} does not exist; check the path") from error
     except (BeamIOError, OSError) as error:
         raise SourceError(f"--abbreviations {path} cannot be read ({error}); check the path") from error
     abbreviations = set()

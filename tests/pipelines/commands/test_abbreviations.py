@@ -86,8 +86,8 @@ def test_a_file_that_is_no_list_is_refused(run, content, flags, message):
 
 
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "none.txt"):
-        with pytest.raises(SourceError, match=f"--abbreviations {path} cannot be read"):
+    for path, problem in ((tmp_path, "cannot be read"), (tmp_path / "none.txt", "does not exist")):
+        with pytest.raises(SourceError, match=f"--abbreviations {path} {problem}"):
             read_abbreviations(str(path))
 
 
