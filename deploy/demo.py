@@ -5,7 +5,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.flags import positive_int
 from beambert_common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
 from beambert_common.durations import format_duration
+from beambert_common.python_process import python_command, python_environment
 from beambert_common.signals import handled_signals
 from beambert_common.terminal import MAX_COLUMNS
 from pipelines.io.directory_lock import lock_directory
@@ -105,7 +105,8 @@ def _run(output: Path, num_train_steps: int) -> int:
         print(f"\n[{number}/{len(steps)}] {title}\n$ {lines}\n", flush=True)
         # Ctrl-C ends the command, which says what to do next.
         with handled_signals((signal.SIGINT,), lambda number, frame: None):  # noqa: ARG005
-            result = subprocess.run([sys.executable, "-m", "beambert", *command], check=False)  # noqa: S603
+            program = python_command("-m", "beambert", *command)
+            result = subprocess.run(program, env=python_environment(), check=False)  # noqa: S603
         if result.returncode:
             return result.returncode
     duration = format_duration(time.monotonic() - start)

@@ -3,10 +3,10 @@
 import importlib.metadata
 import re
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from beambert_common.python_process import python_command
 from deploy.source_copy import SOURCE, copy_source
 from pipelines.errors import SubmitError
 from pipelines.runner.memory import peak_memory
@@ -83,17 +83,8 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
             f"--setup_file {path} does not exist: use setup.py of a checkout of beambert, or --sdk_container_image"
         )
     directory = path.parent if setup_file else copy_source(folder / "source")
-    command = [
-        sys.executable,
-        path.name,
-        "-q",
-        "egg_info",
-        "--egg-base",
-        str(folder),
-        "sdist",
-        "--dist-dir",
-        str(folder),
-    ]
+    arguments = ["-q", "egg_info", "--egg-base", str(folder), "sdist", "--dist-dir", str(folder)]
+    command = python_command(path.name, *arguments)
     result = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)  # noqa: S603
     packages = list(folder.glob("*.tar.gz"))
     if result.returncode or not packages:

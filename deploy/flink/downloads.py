@@ -7,7 +7,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import urllib.error
@@ -21,6 +20,7 @@ from typing import IO
 
 from beambert_common import cache
 from beambert_common.atomic_files import open_atomic
+from beambert_common.python_process import python_command
 from pipelines.errors import SubmitError
 
 # The newest Flink for which Beam publishes the job server in single jars.
@@ -129,7 +129,7 @@ def fetch_flink(cache: Path | None = None) -> Path:
 def _flink_package(folder: Path) -> Iterator[tuple[str, IO[bytes]]]:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"apache-flink-libraries=={FLINK_VERSION} --hash=sha256:{_FLINK_SHA256}\n")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip = python_command("-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps")
     result = subprocess.run(  # noqa: S603
         [
             *pip,

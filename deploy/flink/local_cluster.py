@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from beambert_common.atomic_files import write_atomic
+from beambert_common.python_process import python_command, python_environment
 from beambert_common.typed_json import JsonError, read
 from deploy.flink.downloads import cache_directory, fetch_job_server
 from deploy.flink.job_server import find_java, free_port
@@ -176,7 +177,7 @@ class LocalCluster:
         (self.folder / "conf/config.yaml").write_text("\n".join(lines) + "\n")
         (self.folder / "conf/log4j.properties").write_text(_LOGGING)
         try:
-            pool = [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={pool_port}"]
+            pool = python_command("-m", "deploy.flink.worker_pool", f"--port={pool_port}")
             self._start("pool", pool)
             self._start("jobmanager", self._jvm(_JOB_MANAGER, "-Xmx512m"))
             # A TaskManager that does not reach the JobManager retries after 10 s.
@@ -248,7 +249,12 @@ class LocalCluster:
     def _start(self, name: str, command: list[str]) -> None:
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                env=python_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         state = self.state
         state["processes"][name] = (process.pid, _start_time(process.pid))

@@ -7,7 +7,6 @@ identifies workers by id alone, so that two TaskManagers that share a pool stop 
 """
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beambert_common.command_line.flags import WholeNumber
+from beambert_common.python_process import python_command, python_environment
 from beambert_common.signals import handled_signals
 
 DEFAULT_PORT = 50000
@@ -36,18 +36,18 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
     ) -> beam_fn_api_pb2.StartWorkerResponse:
         """Start a worker, which registers with the runner itself."""
-        command = [
-            *(sys.executable, "-m", "deploy.flink.worker", f"--id={request.worker_id}"),
+        command = python_command(
+            *("-m", "deploy.flink.worker", f"--id={request.worker_id}"),
             f"--logging_endpoint={request.logging_endpoint.url}",
             f"--provision_endpoint={request.provision_endpoint.url}",
             f"--control_endpoint={request.control_endpoint.url}",
-        ]
+        )
         try:
             # The output goes to the pool's stderr, since a pipe would have to be read.
             # Beam reads WORKER_ID, which its log records contain, when its modules are imported.
             worker = subprocess.Popen(  # noqa: S603
                 command,
-                env={**os.environ, "WORKER_ID": request.worker_id},
+                env={**python_environment(), "WORKER_ID": request.worker_id},
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,
             )

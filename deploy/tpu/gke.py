@@ -185,7 +185,7 @@ def _container(config: TpuConfig, accelerator: TpuType) -> dict[str, Any]:
     return {
         "name": "beambert",
         "image": config.image,
-        "command": ["python", "-m", "deploy.tpu.worker", "pod", _JOB_FILE],
+        "command": ["python", "-P", "-m", "deploy.tpu.worker", "pod", _JOB_FILE],
         "workingDir": _JOB,
         # The root file system is read-only.
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108

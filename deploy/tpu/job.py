@@ -6,10 +6,10 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from beambert_common.python_process import python_command
 from deploy.source_copy import SOURCE, copy_source
 from deploy.tpu import worker
 from pipelines.errors import SubmitError
@@ -144,7 +144,7 @@ def build_wheel(folder: Path) -> Path:
     copy = copy_source(folder / "source")
     # With setuptools installed, the build needs no download.
     isolation = ["--no-build-isolation"] if importlib.util.find_spec("setuptools") else []
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "--wheel-dir", str(folder)]
+    command = python_command("-m", "pip", "wheel", "--quiet", "--no-deps", *isolation, "--wheel-dir", str(folder))
     result = subprocess.run([*command, str(copy)], capture_output=True, text=True, check=False)  # noqa: S603
     wheels = sorted(folder.glob("beambert-*.whl"))
     if result.returncode or not wheels:

@@ -81,7 +81,11 @@ def install(folder: JobFolder) -> int:
             uv, python = str(folder.path / "tools" / "bin" / "uv"), str(folder.environment / "bin" / "python")
             hashed = ["--quiet", "--require-hashes"]
             steps = (
-                ["python3", "-m", "pip", "install", *hashed, "--upgrade", "--target", "tools", "-r", "installer.lock"],
+                # Isolated from the current directory; the Python 3.10 of a TPU VM has no -P.
+                [
+                    *("python3", "-I", "-m", "pip", "install", *hashed),
+                    *("--upgrade", "--target", "tools", "-r", "installer.lock"),
+                ],
                 # The system's Python is too old for beambert; uv downloads and verifies another.
                 [uv, "venv", "--quiet", "--clear", "--python", folder.job["python"], str(folder.environment)],
                 [uv, "pip", "install", *hashed, "--python", python, "-r", folder.job["requirements"]],

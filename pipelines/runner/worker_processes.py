@@ -8,7 +8,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -26,10 +25,11 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
+from beambert_common.python_process import python_command, python_environment
 from pipelines.io import live_counts
 
 _URN = "beambert:env:worker_process:v1"
-_COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("sdk_worker_main.py")))
+_COMMAND = python_command(str(Path(__file__).with_name("sdk_worker_main.py")))
 # Time for the runner's threads to end after its workers are killed; later ones end with the process.
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_SIGNALS = 0.2
@@ -157,16 +157,14 @@ class WorkerProcesses:
         thread that starts it.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        # Import the same modules as this process, even if the current directory has modules of the same names.
         counts, descriptors = live_counts.inherited()
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
         with self._lock:
             if self._killed:
                 return
             try:
                 process = subprocess.Popen(  # noqa: S603
                     _COMMAND,
-                    env={**os.environ, **environment, **counts, "PYTHONPATH": paths},
+                    env={**python_environment(), **environment, **counts},
                     pass_fds=descriptors,
                     stdin=subprocess.PIPE,
                     stderr=self._log,

@@ -5,16 +5,14 @@ This file imports neither Keras nor JAX.
 
 import dataclasses
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from beambert_common.optional_packages import is_installed
+from beambert_common.python_process import python_command, python_environment
 from beambert_common.typed_json import Count, JsonError, Positive, decode
 from pipelines.errors import SubmitError
 from trainers.config.pretrain_config import PretrainConfig
@@ -31,8 +29,7 @@ ENVIRONMENT = {
 _PACKAGES = ("libtpu", "jax", "keras")
 # A fatal error in the log of the compiler, which a stack trace follows.
 _FATAL = re.compile(r"F\d{4} [\d:.]+\s+\d+ (.*)")
-_ROOT = Path(__file__).parents[3]
-_COMMAND = (sys.executable, "-m", "deploy.plan.tpu_compiler.compile_step")
+_COMMAND = python_command("-m", "deploy.plan.tpu_compiler.compile_step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +107,7 @@ def compile_step(request: StepRequest, command: Sequence[str] = _COMMAND) -> Com
         input=json.dumps(dataclasses.asdict(request)).encode(),
         capture_output=True,
         check=False,
-        # Where Python finds this package, installed or not.
-        cwd=_ROOT,
-        env={**os.environ, **ENVIRONMENT},
+        env={**python_environment(), **ENVIRONMENT},
     )
     try:
         return decode(result.stdout, CompiledStep)

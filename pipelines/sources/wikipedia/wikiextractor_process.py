@@ -4,18 +4,17 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import subprocess
-import sys
 from types import TracebackType
 
+from beambert_common.python_process import python_command, python_environment
 from pipelines.errors import SourceError
 from pipelines.sources.wikipedia import wikiextractor_package
 from pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, TooComplex
 
 # The interface differs between versions, and so does the text.
 VERSION = "3.1.0"
-_COMMAND = (sys.executable, "-P", "-m", wikiextractor_package.__name__)
+_COMMAND = python_command("-m", wikiextractor_package.__name__)
 _SECONDS_TO_END = 1.0
 
 
@@ -111,11 +110,9 @@ class WikiExtractorProcess:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         require_package("on this machine, which reads the dump")
-        # Import the same modules as this process, even if the current directory has modules of the same names.
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
         process = self._process = subprocess.Popen(  # noqa: S603
             _COMMAND,
-            env={**os.environ, "PYTHONPATH": paths},
+            env=python_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

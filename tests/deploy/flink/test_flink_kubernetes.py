@@ -139,7 +139,7 @@ def test_the_parts_fit_together():
     assert config.environment_type == "EXTERNAL"
     assert config.environment_config == f"localhost:{port}" == f"localhost:{DEFAULT_PORT}"
     assert f"--port={port}" in worker["command"]
-    assert worker["command"][:3] == ["python", "-m", "deploy.flink.worker_pool"]
+    assert worker["command"][:4] == ["python", "-P", "-m", "deploy.flink.worker_pool"]
     # The service that the operator creates for the REST API.
     assert config.flink_master == f"{deployment()['metadata']['name']}-rest:8081"
     slots = int(cluster["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])

@@ -165,7 +165,7 @@ def test_the_pod_reads_the_job_where_it_is_mounted_and_writes_where_it_may():
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     *python, step, file = container["command"]
-    assert (python, step) == (["python", "-m", "deploy.tpu.worker"], "pod")
+    assert (python, step) == (["python", "-P", "-m", "deploy.tpu.worker"], "pod")
     folder, _, name = file.rpartition("/")
     assert volumes[mounts[folder]["name"]]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
     assert name in documents["ConfigMap"]["data"]

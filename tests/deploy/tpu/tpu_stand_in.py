@@ -264,8 +264,8 @@ def boot(node: str, worker: int | None = None) -> None:
     write_program(tools / "gcloud", f'{start} "$@"\n')
     write_program(
         tools / "python3",
-        f'#!/bin/sh\nif [ "$1 $2" = "-m pip" ]; then shift 2; exec {sys.executable} -I {HERE.with_name("tpu_pip.py")} '
-        f'pip "$@"; fi\nexec {sys.executable} "$@"\n',
+        f'#!/bin/sh\nif [ "$1 $2 $3" = "-I -m pip" ]; then shift 3; exec {sys.executable} -I '
+        f'{HERE.with_name("tpu_pip.py")} pip "$@"; fi\nexec {sys.executable} "$@"\n',
     )
 
 
