@@ -27,7 +27,7 @@ from beambert_common import file_errors
 from beambert_common.process import repeat_lost_interrupt
 from beambert_common.signals import handled_signals
 from pipelines.errors import DatasetError, SubmitError
-from pipelines.runner import beam_flags
+from pipelines.runner import beam_flags, worker_services
 from pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
 from pipelines.sources import SourceError
 from tokenizer.vocabulary import VocabularyError
@@ -66,6 +66,7 @@ def num_workers(options: PipelineOptions) -> int | None:
 
 
 def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) -> FnApiRunner:
+    worker_services.protect()
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     if workers:
         # Otherwise the runner starts processes of its own.
