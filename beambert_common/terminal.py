@@ -24,6 +24,8 @@ _LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
 # character; line separators; and marks that change the text direction.
 _NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_USER_OF_URL = re.compile(r"(?<=://)[^/\s]+@")
+
 
 def printable(text: str) -> str:
     """Return a text with control characters and characters that cannot be encoded escaped."""
@@ -53,8 +55,8 @@ def without_middle(text: str, limit: int) -> str:
 
 
 def line(text: str) -> str:
-    """Return a message as one printable line of bounded length."""
-    return shortened(printable(text.strip()))
+    """Return a message as one printable line of bounded length, without the user names and passwords of URLs."""
+    return shortened(_USER_OF_URL.sub("***@", printable(text.strip())))
 
 
 def print_error(text: str) -> None:

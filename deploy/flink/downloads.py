@@ -22,6 +22,7 @@ from beambert_common import cache
 from beambert_common.atomic_files import open_atomic
 from beambert_common.python_process import python_command
 from pipelines.errors import SubmitError
+from pipelines.runner.flink_rest import require_no_user
 
 # The newest Flink for which Beam publishes the job server in single jars.
 FLINK_VERSION = "1.19.3"
@@ -91,10 +92,16 @@ def cache_directory() -> Path:
 
 
 def repository() -> str:
-    """Return the URL of the Maven repository: MAVEN_REPOSITORY_URL, or Maven Central."""
+    """Return the URL of the Maven repository: MAVEN_REPOSITORY_URL, or Maven Central.
+
+    Raises:
+        SubmitError: the URL has a user name or password.
+    """
     from apache_beam.utils.subprocess_server import JavaJarServer
 
-    return (os.environ.get("MAVEN_REPOSITORY_URL") or JavaJarServer.MAVEN_CENTRAL_REPOSITORY).rstrip("/")
+    url = (os.environ.get("MAVEN_REPOSITORY_URL") or JavaJarServer.MAVEN_CENTRAL_REPOSITORY).rstrip("/")
+    require_no_user("MAVEN_REPOSITORY_URL", url)
+    return url
 
 
 def maven_path(coordinates: str) -> str:

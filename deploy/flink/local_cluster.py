@@ -17,6 +17,7 @@ from typing import Any, TypedDict
 
 from beambert_common.atomic_files import write_atomic
 from beambert_common.python_process import python_command, python_environment
+from beambert_common.terminal import print_error
 from beambert_common.typed_json import JsonError, read
 from deploy.flink.downloads import cache_directory, fetch_job_server
 from deploy.flink.job_server import find_java, free_port
@@ -330,7 +331,7 @@ def main(argv: list[str] | None = None) -> int:
         else:
             cluster.start_task_manager(args.number)
     except SubmitError as error:
-        print(f"flink_cluster: error: {error}", file=sys.stderr)
+        print_error(f"flink_cluster: error: {error}")
         return 1
     return 0
 

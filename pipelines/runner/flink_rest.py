@@ -23,6 +23,20 @@ def listens(address: str) -> bool:
     return False
 
 
+def require_no_user(name: str, url: str) -> None:
+    """Check that a URL has no user name and password, which requests would not send and messages would print.
+
+    Args:
+        name: the flag or variable of the URL, for the message.
+        url: the URL.
+
+    Raises:
+        SubmitError: it has.
+    """
+    if "@" in url.split("://", 1)[-1].split("/", 1)[0]:
+        raise SubmitError(f"{name} has a user name or password, which is not supported; give a URL without")
+
+
 def error_line(stacktrace: str) -> str:
     """Return the line that names the error: the exception of a Python worker, or the first line of another error.
 
@@ -42,9 +56,13 @@ class FlinkCluster:
 
     Args:
         master: "host:port" or URL of the JobManager's REST API.
+
+    Raises:
+        SubmitError: the URL has a user name.
     """
 
     def __init__(self, master: str) -> None:
+        require_no_user("--flink_master", master)
         self.url = (master if "://" in master else f"http://{master}").rstrip("/")
 
     @property

@@ -6,14 +6,13 @@ that the user of the job may read.
 
 import secrets
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
-# Beam numbers the workers, and every call has the number of its worker. Ours start with a number that nobody can guess;
-# the zeros count the workers.
+# Beam numbers the workers, and every call has the number of its worker. Here the first number is a random secret,
+# followed by nine digits that count the workers.
 _SECRET = secrets.randbits(128)
 _FIRST_NUMBER = _SECRET * 10**9
 
@@ -28,15 +27,18 @@ class _OwnWorkers(grpc.ServerInterceptor):
         return continuation(handler_call_details) if worker.startswith(f"worker_{_SECRET}") else None
 
 
-def _server(*args: Any, **options: Any) -> grpc.Server:
-    server = grpc.server(*args, interceptors=[_OwnWorkers()], **options)
-    add_port = server.add_insecure_port
-    server.add_insecure_port = lambda address: add_port(address.replace("[::]", "localhost"))
-    return server
+class _LocalGrpc:
+    """The module `grpc` for Beam's server, which has no option for its addresses."""
+
+    @staticmethod
+    def server(*args: Any, **options: Any) -> grpc.Server:
+        server = grpc.server(*args, interceptors=[_OwnWorkers()], **options)
+        add_port = server.add_insecure_port
+        server.add_insecure_port = lambda address: add_port(address.replace("[::]", "localhost"))
+        return server
 
 
 def protect() -> None:
     """Make Beam's local runner listen on the loopback interface only, and answer only its own workers."""
     worker_handlers.WorkerHandler._worker_id_counter = _FIRST_NUMBER
-    # Beam's server has no options for its addresses.
-    worker_handlers.grpc = SimpleNamespace(server=_server)
+    worker_handlers.grpc = _LocalGrpc

@@ -73,6 +73,12 @@ def test_an_error_about_a_long_value_is_short(argv, capsys, tmp_path, monkeypatc
         assert error.startswith("beambert")
 
 
+@pytest.mark.parametrize("user", ["user:secret", "secret", "user:se@cret", ":secret"])
+def test_an_error_has_no_password_of_a_url(user):
+    url = f"https://{user}@host:443/a?b=c@d"
+    assert terminal.line(f"--index {url} failed: {url}") == "--index {0} failed: {0}".format("https://***@host:443/a?b=c@d")
+
+
 @pytest.mark.parametrize("buffering", ["", "1"])
 def test_stdout_on_a_full_disk_is_one_line(buffering):
     result = shell(f"{BEAMBERT} --help > /dev/full", PYTHONUNBUFFERED=buffering)

@@ -16,6 +16,7 @@ from beambert_common import file_errors
 from trainers.errors import StorageError
 
 SCHEME = "gs://"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _SECONDS = 60.0
 _CHUNK = 1 << 20
 _MAX_REASON = 200
@@ -48,12 +49,13 @@ def split_url(url: str) -> tuple[str, str]:
     """Return bucket and object name of a URL.
 
     Raises:
-        StorageError: the URL has no object name, or a part that is not a file name, such as "..".
+        StorageError: the URL has no bucket or object name, or a part that is not a file name, such as "..".
     """
     bucket, _, name = url.removeprefix(SCHEME).partition("/")
     name = name.rstrip("/")
-    if not url.startswith(SCHEME) or not bucket or not name:
-        raise StorageError(f"{url} is not a path in a bucket; give gs://BUCKET/NAME")
+    # The bucket is a directory in the cache, as are the parts of the name.
+    if not url.startswith(SCHEME) or not _BUCKET.fullmatch(bucket) or not name:
+        raise StorageError(f"{ascii(url)[1:-1]} is not a path in a bucket; give gs://BUCKET/NAME")
     if not _is_relative(name) or re.search(r"[\x00-\x1f]", name):
         raise StorageError(f"{ascii(url)[1:-1]} has a part that is not a file name, such as .. or //; rename it")
     return bucket, name

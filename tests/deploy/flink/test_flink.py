@@ -330,6 +330,26 @@ def test_a_jar_with_another_digest_or_none_at_all_leaves_nothing(maven, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("user", ["user:secret@", "secret@", "user:se@cret@", ":secret@"])
+@pytest.mark.parametrize("port", ["", ":9"])
+def test_no_message_has_the_password_of_a_url(monkeypatch, tmp_path, user, port):
+    url = f"http://{user}localhost{port}/maven"
+    monkeypatch.setenv("MAVEN_REPOSITORY_URL", url)
+    calls = {
+        "MAVEN_REPOSITORY_URL": [
+            lambda: fetch_jar(maven_path(JAR), tmp_path, "0" * 64),
+            lambda: published_job_server("2.2", "2.77.0", tmp_path),
+        ],
+        "--flink_master": [lambda: FlinkCluster(url).overview(), lambda: FlinkCluster(url[7:]).overview()],
+    }
+    for name, functions in calls.items():
+        for function in functions:
+            with pytest.raises(SubmitError, match=f"{name} has a user name or password") as error:
+                function()
+            assert "secret" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_published_job_server(maven, tmp_path):
     path = "/" + maven_path("org.apache.beam:beam-runners-flink-2.2-job-server:2.77.0")
     with pytest.raises(SubmitError, match="give a local copy with --job_server_jar"):

@@ -30,6 +30,10 @@ def put(cloud):
         "/a/b",
         "gs://bucket/a/../b",
         "gs://bucket/a//b",
+        "gs://../b",
+        "gs://./b",
+        "gs://a\nb/c",
+        "gs://~/c",
         "gs://b/a\nb",
     ],
 )
