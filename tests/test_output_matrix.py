@@ -194,3 +194,29 @@ def test_the_current_directory_is_not_replaced(outputs, tmp_path, monkeypatch, c
     for command in ("convert tf1", "export"):
         assert beambert.main([*command_of(command, outputs, tmp_path)[:-1], "."]) == 1
         assert ". is the current directory; use a new directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "there", "name"),
+    [
+        ("build", "dataset", "shards"),
+        ("corpus", "corpus", "corpus"),
+        ("corpus", "corpus", "vocab.txt"),
+        ("pretrain", "run", "checkpoints"),
+        ("finetune", "finetuned", "metrics.jsonl"),
+        ("seeds", "runs", "seed-*/metrics.jsonl"),
+    ],
+)
+def test_an_output_with_a_link_is_refused(command, there, name, outputs, tmp_path, capsys):
+    """A link would lead to files outside the output. The output itself may be a link."""
+    output, outside = tmp_path / there, tmp_path / "outside"
+    shutil.copytree(outputs / there, tmp_path / "real")
+    output.symlink_to("real")
+    link = min(output.glob(name))
+    link.rename(outside)
+    link.symlink_to(outside)
+    before = tree_of(tmp_path)
+    assert beambert.main(command_of(command, outputs, output)) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
+    assert f"{output} contains the symbolic link {link.relative_to(output)}; " in line
+    assert tree_of(tmp_path) == before

@@ -30,8 +30,6 @@ FOR_EVERY_JOB = (
     "--number_of_worker_harness_threads=1",
     # Dataflow Shuffle keeps blocks off the workers' disks, so that workers can be lost and autoscaled.
     "--experiments=shuffle_mode=service",
-    # Beam would stage the output of `pip freeze`, which may contain URLs of private indexes with passwords.
-    "--experiments=disable_logging_submission_environment",
     # All pickled code is in modules of the package, so the main session is not needed.
     "--no_save_main_session",
 )

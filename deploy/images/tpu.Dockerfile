@@ -10,7 +10,8 @@ ARG GCLOUD_IMAGE=gcr.io/google.com/cloudsdktool/google-cloud-cli:528.0.0-slim
 # The compiler of the tokenizer's native code is only in this stage.
 FROM ${PYTHON_IMAGE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
-RUN pip install --no-cache-dir setuptools==80.9.0 wheel==0.45.1
+COPY deploy/images/build.txt /tmp/build.txt
+RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/build.txt
 WORKDIR /source
 COPY pyproject.toml setup.py README.md LICENSE beambert.py ./
 COPY beambert_common beambert_common

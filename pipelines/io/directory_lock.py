@@ -23,7 +23,7 @@ from beambert_common import file_errors
 from beambert_common.signals import clean_up_all, cleanup_on_signals, end_by_signal, watched_signals
 from beambert_common.typed_json import JsonError, decode, shortened
 from pipelines.errors import OutputError
-from pipelines.io.output_directory import LOCK_NAME, is_lock
+from pipelines.io.output_directory import LOCK_NAME, is_lock, require_no_links
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _MAX_LOCK_BYTES = 10_000
@@ -45,8 +45,9 @@ def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
         choose: The remedy in messages, such as "another --output".
 
     Raises:
-        OutputError: Another process holds the lock, or the directory is not writable.
+        OutputError: Another process holds the lock, or the directory is not writable or contains a symbolic link.
     """
+    require_no_links(label, directory)
     with released_on_sigterm(hold_file(label, directory / LOCK_NAME, choose)):
         yield
 
@@ -187,8 +188,10 @@ def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
             if time.monotonic() > deadline:
                 raise
             continue
-        except IsADirectoryError as error:
-            raise no_lock_error(label, path) from error
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ELOOP):
+                raise no_lock_error(label, path) from error
+            raise
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -219,7 +222,7 @@ def _open_lock_file(path: Path) -> tuple[int, bool]:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
     except FileExistsError:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666), False
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), False
 
 
 def _create_directories(folder: Path, created: list[Path]) -> None:

@@ -4,6 +4,7 @@ The manifest in a directory identifies the command that wrote it; during a data 
 module imports neither Beam nor TensorFlow.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -75,6 +76,26 @@ def entries_of(directory: Path) -> set[str]:
     if LOCK_NAME in names and _is_lock(directory / LOCK_NAME):
         names.remove(LOCK_NAME)
     return visible_names(names)
+
+
+def require_no_links(label: str, directory: Path) -> None:
+    """Check that a local output directory contains no symbolic link, which may lead out of it; it may be one itself.
+
+    Args:
+        label: The flag with its value, for messages.
+        directory: The directory; hidden files and folders are not checked.
+
+    Raises:
+        OutputError: It contains a link; the message names the first one.
+    """
+    for folder, folders, files in os.walk(directory):
+        folders[:] = visible_names(folders)
+        for path in sorted(Path(folder, name) for name in visible_names([*folders, *files])):
+            if path.is_symlink():
+                raise OutputError(
+                    f"{label} contains the symbolic link {path.relative_to(directory)}; replace it with its target, or "
+                    "give another directory"
+                )
 
 
 def visible_names(names: Iterable[str]) -> set[str]:

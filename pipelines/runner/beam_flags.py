@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
@@ -171,6 +171,9 @@ def options_of(flags: list[str]) -> PipelineOptions:
     """
     read(flags)
     options = PipelineOptions(flags)
+    # Beam would start pip in the current directory, which may have another `pip`, and send the output of `pip freeze`,
+    # which may contain URLs of private indexes with passwords.
+    options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
     standard = options.view_as(StandardOptions)
     if standard.runner:
         standard.runner = _runner_name(standard.runner)

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from pipelines.errors import DatasetError
 from pipelines.io.atomic_files import delete_matching, read_bytes, storage_errors, write_text
 from pipelines.io.directory_lock import hold_file, in_use_error, lock_content, released_on_sigterm
-from pipelines.io.output_directory import LOCK_NAME
+from pipelines.io.output_directory import LOCK_NAME, require_no_links
 from pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
 FILE_NAME = LOCK_NAME
@@ -56,7 +56,7 @@ def lock_output(output: str) -> Iterator[None]:
     job replaces a local lock.
 
     Raises:
-        OutputError: Another process holds the lock.
+        OutputError: Another process holds the lock, or a local directory contains a symbolic link.
         DatasetError, OutputError: The directory is not writable.
     """
     folder = absolute(output)
@@ -65,6 +65,7 @@ def lock_output(output: str) -> Iterator[None]:
     elif "://" in folder:
         release = _lock_object(output, f"{folder}/{FILE_NAME}")
     else:
+        require_no_links(f"--output {output}", Path(folder))
         release = hold_file(f"--output {output}", Path(folder) / FILE_NAME, "another --output")
     with released_on_sigterm(release):
         yield

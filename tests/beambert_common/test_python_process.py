@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from apache_beam.transforms.environments import python_sdk_dependencies
 
 import deploy.source_copy
 from beambert_common import python_process
@@ -14,6 +15,7 @@ from deploy.dataflow import workers
 from deploy.flink import downloads
 from deploy.tpu import job
 from pipelines.errors import SubmitError
+from pipelines.runner import pipeline_runner
 from tests.checks.test_layers import imports
 from tests.conftest import ROOT
 
@@ -101,6 +103,14 @@ def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(SubmitError, match=r"pip cannot download Flink .*: ERROR: No matching distribution"):
         downloads.fetch_flink(tmp_path / "cache")
+
+
+@pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner"])
+def test_beam_does_not_list_the_installed_packages(hostile, tmp_path, runner):
+    """It would start pip in the current directory, and send URLs of private indexes with their passwords."""
+    flags = ["--flink_master", "a:1", "--project", "p", "--region", "r", "--temp_location", "gs://b/t"]
+    options = pipeline_runner.pipeline_options(["--runner", runner, *flags])
+    assert [artifact.type_payload for artifact in python_sdk_dependencies(options, str(tmp_path))] == []
 
 
 def test_a_process_imports_what_its_parent_imports(hostile, tmp_path, monkeypatch):

@@ -76,7 +76,8 @@ def test_an_error_about_a_long_value_is_short(argv, capsys, tmp_path, monkeypatc
 @pytest.mark.parametrize("user", ["user:secret", "secret", "user:se@cret", ":secret"])
 def test_an_error_has_no_password_of_a_url(user):
     url = f"https://{user}@host:443/a?b=c@d"
-    assert terminal.line(f"--index {url} failed: {url}") == "--index {0} failed: {0}".format("https://***@host:443/a?b=c@d")
+    shown = "https://***@host:443/a?b=c@d"
+    assert terminal.line(f"--index {url} failed: {url}") == f"--index {shown} failed: {shown}"
 
 
 @pytest.mark.parametrize("buffering", ["", "1"])

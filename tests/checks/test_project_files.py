@@ -23,6 +23,21 @@ def test_ci_tests_every_supported_python():
     assert [command.split()[:2] for command in commands if command] == [["make", "test"], ["make", "test-all"]]
 
 
+def test_actions_and_packages_of_images_have_digests():
+    (job,) = read_yaml(".github/workflows/ci.yml")["jobs"].values()
+    actions = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert len(actions) == 3
+    assert [action for action in actions if not re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)] == []
+    images = ROOT / "deploy/images"
+    for path in images.glob("*Dockerfile"):
+        for command in re.findall(r"pip (?:install|wheel) (.*)", path.read_text(encoding="utf-8")):
+            # Wheels of the image, or the source of this project.
+            local = re.search(r"--no-deps .*(/wheels/\*\.whl| \.$)", command)
+            assert local or "--require-hashes" in command, command
+    pins = (images / "build.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert all(re.fullmatch(r"[a-z]+==[\d.]+ --hash=sha256:[0-9a-f]{64}", pin) for pin in pins)
+
+
 def test_pre_commit_runs_the_tools_of_the_environment():
     (repository,) = read_yaml(".pre-commit-config.yaml")["repos"]
     assert repository["repo"] == "local"

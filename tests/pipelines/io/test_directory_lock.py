@@ -233,3 +233,15 @@ def test_destination_is_locked_by_a_file_beside_it(tmp_path):
             lock_destination("DST model", destination, "another DST").__enter__()
         destination.mkdir()
     assert [path.name for path in destination.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("target", ["missing", "empty"])
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path, target):
+    (tmp_path / "empty").touch()
+    (tmp_path / ".model.lock").symlink_to(target)
+    with (
+        pytest.raises(OutputError, match=r"\.model\.lock, which is not a lock of beambert"),
+        lock_destination("model", tmp_path / "model", "another"),
+    ):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.lock", "empty"]
