@@ -1,6 +1,6 @@
 """Start Python processes that import the same modules as this one, and none from the current directory.
 
-The current directory may have files of others. With `python -m`, Python would import a `json.py` there.
+The current directory may have files of others. With `python -m`, Python would import a `json` there.
 """
 
 import os
