@@ -6,18 +6,18 @@ Requires the `data` extra.
 import argparse
 import bz2
 import contextlib
+import gzip
+import io
 import lzma
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-import zstandard
 
 from beambert_common.quantities import counted
 from beambert_common.word_rules import WordRules
@@ -30,6 +30,7 @@ from pipelines.io.atomic_files import read_bytes
 from pipelines.sources import FORMATS, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
 from pipelines.sources.files import open_stored
+from pipelines.sources.frames import CODECS, FrameError, FrameReader
 from pipelines.sources.wikipedia import dump
 from pipelines.sources.wikipedia.dump_pages import is_dump
 from tokenizer.tokenizer import Tokenizer
@@ -39,14 +40,14 @@ from tokenizer.vocabulary import Vocabulary
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
 _PARQUET_MAGIC = b"PAR1"
-# Decompressors of the first bytes of a file by suffix, and the number of stored bytes to decompress at once.
-_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),
-    ".bz2": bz2.BZ2Decompressor,
-    ".xz": lzma.LZMADecompressor,
-    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+# Readers of the text of a compressed file by suffix, in blocks.
+_DECOMPRESSORS: dict[str, Callable[[io.BytesIO], Iterator[bytes]]] = {
+    ".gz": lambda file: _blocks(gzip.GzipFile(fileobj=file)),
+    ".bz2": lambda file: _blocks(bz2.BZ2File(file)),
+    ".xz": lambda file: _blocks(lzma.LZMAFile(file)),
+    ".zst": lambda file: (text for text, _ in FrameReader(file, CODECS[".zst"]).chunks(0, None)),
 }
-_STEP_BYTES = 4 << 10
+_BLOCK_BYTES = 1 << 20
 # Sampling stops after this many bytes of text.
 _ENOUGH_TEXT = 16_000_000
 _SEED = 20181011
@@ -224,29 +225,22 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
     return documents, represented
 
 
-def _decompress(head: bytes, new_decompressor: Callable[[], Any]) -> tuple[bytes, int]:
+def _blocks(stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> Iterator[bytes]:
+    return iter(lambda: stream.read1(_BLOCK_BYTES), b"")
+
+
+def _decompress(head: bytes, read_blocks: Callable[[io.BytesIO], Iterator[bytes]]) -> tuple[bytes, int]:
     """Decompress the first bytes of a file.
 
     Returns:
         The text, and the number of bytes that it represents: a decompressor keeps the last ones until it has the end
         of their block.
     """
-    text, represented = bytearray(), 0
-    decompressor = new_decompressor()
-    for start in range(0, len(head), _STEP_BYTES):
-        data = head[start : start + _STEP_BYTES]
-        end = start + len(data)
-        while data:
-            try:
-                output = decompressor.decompress(data)
-            except (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError):
-                return bytes(text), represented
-            if output:
-                text += output
-                represented = end
-            data = b""
-            if decompressor.eof:
-                data, decompressor = decompressor.unused_data, new_decompressor()
-        if len(text) >= _ENOUGH_TEXT:
-            break
+    file, text, represented = io.BytesIO(head), bytearray(), 0
+    with contextlib.suppress(OSError, EOFError, zlib.error, lzma.LZMAError, FrameError):
+        for block in read_blocks(file):
+            text += block
+            represented = file.tell()
+            if len(text) >= _ENOUGH_TEXT:
+                break
     return bytes(text), represented

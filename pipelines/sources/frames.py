@@ -5,9 +5,10 @@ there on is valid: the frame decompresses, and the next one begins where it ends
 """
 
 import bz2
+import os
 import re
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import zstandard
 
@@ -16,8 +17,9 @@ from pipelines.sources.lines import Chunk
 CHUNK_BYTES = 256 << 10
 # `zstd --long=31`. A frame needs memory for its window, and at most for its text.
 _LARGEST_ZST_WINDOW = 1 << 31
-# zstandard decompresses each read at once; text compresses up to 10,000 times.
-_ZST_CHUNK_BYTES = 16 << 10
+_LARGEST_ZST_HEADER = 18
+_ZST_BLOCK_HEADER = 3
+_ZST_REPEATED_BYTE = 1
 _BZ2_OUTPUT_BYTES = 4 << 20
 _HEADER_BYTES = 10
 # A frame of zstandard without text, such as the table of the seekable format: its magic and its length.
@@ -44,43 +46,52 @@ class Codec(NamedTuple):
         magic: Pattern of the start of a frame with text.
         magic_bytes: Length of its matches.
         skippable: Pattern of the header of a frame to skip, with its length in group 1.
-        chunk_bytes: Bytes to read at once.
-        decompressor: Returns an object with `eof` and `unused_data`.
-        decompress: Yields the output of the decompressor for one read.
+        read_frame: Yields the output of the frame at the position of a file, in blocks whose size does not depend on
+            the file, and leaves the file at the end of the frame.
         error: Exception for corrupt data.
     """
 
     magic: re.Pattern[bytes]
     magic_bytes: int
     skippable: re.Pattern[bytes]
-    chunk_bytes: int
-    decompressor: Callable[[], Any]
-    decompress: Callable[[Any, bytes], Iterator[bytes]]
+    read_frame: Callable[[BinaryIO], Iterator[bytes]]
     error: type[Exception]
 
 
-def _bz2_output(decompressor: bz2.BZ2Decompressor, data: bytes) -> Iterator[bytes]:
-    yield decompressor.decompress(data, _BZ2_OUTPUT_BYTES)
-    while not (decompressor.eof or decompressor.needs_input):
-        yield decompressor.decompress(b"", _BZ2_OUTPUT_BYTES)
+def _read_bz2(file: BinaryIO) -> Iterator[bytes]:
+    decompressor = bz2.BZ2Decompressor()
+    while not decompressor.eof:
+        data = file.read(CHUNK_BYTES) if decompressor.needs_input else b""
+        if decompressor.needs_input and not data:
+            raise EOFError
+        yield decompressor.decompress(data, _BZ2_OUTPUT_BYTES)
+    file.seek(-len(decompressor.unused_data), os.SEEK_CUR)
 
 
-def _zst_output(decompressor: Any, data: bytes) -> Iterator[bytes]:
-    yield decompressor.decompress(data)
+def _read_zst(file: BinaryIO) -> Iterator[bytes]:
+    # python-zstandard returns all output of its input at once, up to 30,000 times as much, so it gets block after block
+    # (RFC 8878, section 3.1.1). A block has at most 128 KiB of text.
+    start = file.tell()
+    data = file.read(_LARGEST_ZST_HEADER)
+    checksum_bytes = 4 * zstandard.get_frame_parameters(data).has_checksum
+    data = data[: zstandard.frame_header_size(data)]
+    file.seek(start + len(data))
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZST_WINDOW).decompressobj()
+    while not decompressor.eof:
+        header = file.read(_ZST_BLOCK_HEADER)
+        if not header:
+            raise EOFError
+        fields = int.from_bytes(header, "little")
+        is_last, kind, size = fields & 1, fields >> 1 & 3, fields >> 3
+        stored_bytes = 1 if kind == _ZST_REPEATED_BYTE else size
+        yield decompressor.decompress(data + header + file.read(stored_bytes + is_last * checksum_bytes))
+        data = b""
 
 
 # Codecs by suffix. Streams of bzip2 without text are left out: Arrow, which reads whole files, rejects them.
 CODECS = {
-    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, CHUNK_BYTES, bz2.BZ2Decompressor, _bz2_output, OSError),
-    ".zst": Codec(
-        re.compile(rb"\x28\xb5\x2f\xfd"),
-        4,
-        _SKIPPABLE,
-        _ZST_CHUNK_BYTES,
-        lambda: zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZST_WINDOW).decompressobj(),
-        _zst_output,
-        zstandard.ZstdError,
-    ),
+    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, _read_bz2, OSError),
+    ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), 4, _SKIPPABLE, _read_zst, zstandard.ZstdError),
 }
 
 
@@ -189,16 +200,11 @@ class FrameReader:
     def _frame(self, offset: int, in_range: bool) -> Generator[Chunk, None, int]:
         """Yield the decompressed bytes of the frame at `offset`, and return the offset of its end."""
         self._file.seek(offset)
-        decompressor = self._codec.decompressor()
-        end = offset
-        while not decompressor.eof:
-            data = self._file.read(self._codec.chunk_bytes)
-            if not data:
-                raise FrameError(offset, "truncated frame")
-            end += len(data)
-            try:
-                for output in self._codec.decompress(decompressor, data):
-                    yield output, in_range
-            except self._codec.error as error:
-                raise FrameError(offset, str(error)) from error
-        return end - len(decompressor.unused_data)
+        try:
+            for output in self._codec.read_frame(self._file):
+                yield output, in_range
+        except EOFError as error:
+            raise FrameError(offset, "truncated frame") from error
+        except self._codec.error as error:
+            raise FrameError(offset, str(error)) from error
+        return self._file.tell()
