@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from beambert_common.console import TextConsole
 from beambert_common.durations import format_duration
-from beambert_common.terminal import MAX_COLUMNS
+from beambert_common.terminal import MAX_COLUMNS, printable_lines
 
 BAR, ASCII_BAR = "━─", "#-"
 _BAR_COLUMNS = range(6, 31)
@@ -72,7 +72,8 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total, self._clock = total, clock
-        self._console = Console(stderr=not stdout, highlight=False)
+        # Without colors, lines that others print while the live line is shown cannot have styles or links either.
+        self._console = TextConsole(stderr=not stdout, color_system=None)
         self._bar = ASCII_BAR if self._console.options.ascii_only else BAR
         is_live = self._console.is_terminal and not self._console.is_dumb_terminal
         self._live = Live(console=self._console, auto_refresh=False, transient=True) if is_live else None
@@ -144,7 +145,7 @@ class Progress:
         self._last_parts = ()
         if self._live:
             self._live.stop()
-        print(line, file=self._console.file, flush=True)
+        self._print_line(line)
 
     def seconds(self) -> float:
         """Return the seconds since the start of the stage, more than 0."""
@@ -164,7 +165,10 @@ class Progress:
 
     def _print(self, parts: Sequence[str]) -> None:
         columns = self._console.width if self._live else MAX_COLUMNS
-        print(progress_line(parts, columns), file=self._console.file, flush=True)
+        self._print_line(progress_line(parts, columns))
+
+    def _print_line(self, line: str) -> None:
+        print(printable_lines(line), file=self._console.file, flush=True)
 
 
 class TextProgress(Progress):

@@ -1,4 +1,9 @@
-"""Terminal output: lines without control characters, of bounded length, on streams that may be closed.
+"""Terminal output: text without control characters, lines of bounded length, on streams that may be closed.
+
+Text of files could change the title of a terminal, hide or reorder what it shows, or type into it. So `open_streams`
+puts one filter before the terminal, for everything that this process prints. Output to a file or a pipe keeps its
+bytes, because programs read it. Only `beambert_common.console` writes control sequences: those of rich, for its own
+colors and live lines.
 
 This module imports only the standard library.
 """
@@ -22,7 +27,8 @@ _ELLIPSIS = "..."
 _LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
 # Surrogates, which represent bytes that are not UTF-8; control characters C0 and C1, which include the escape
 # character; line separators; and marks that change the text direction.
-_NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_PRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_PRINTABLE_IN_LINES = re.compile(rf"(?![\n\t]){_NOT_PRINTABLE.pattern}")
 
 _USER_OF_URL = re.compile(r"(?<=://)[^/\s]+@")
 
@@ -30,6 +36,11 @@ _USER_OF_URL = re.compile(r"(?<=://)[^/\s]+@")
 def printable(text: str) -> str:
     """Return a text with control characters and characters that cannot be encoded escaped."""
     return _NOT_PRINTABLE.sub(_escaped, text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text as `printable` does, except that line ends and tabs stay."""
+    return _NOT_PRINTABLE_IN_LINES.sub(_escaped, text)
 
 
 def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
@@ -91,10 +102,21 @@ def wrapped(text: str, indent: int, columns: int) -> str:
     )
 
 
-class _Stream(io.TextIOWrapper):
-    """stdout or stderr with the name of the stream in its errors; characters that it cannot encode are escaped."""
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return a stream that writes control characters to the terminal of `stream`."""
+    return getattr(stream, "unfiltered", stream)
 
-    def __init__(self, stream: io.TextIOWrapper, label: str) -> None:
+
+class _Stream(io.TextIOWrapper):
+    """stdout or stderr with the name of the stream in its errors.
+
+    Characters that it cannot encode are escaped, and on a terminal also control characters.
+
+    Attributes:
+        unfiltered: The same stream with control characters.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper, label: str, *, is_filtered: bool = True) -> None:
         super().__init__(
             stream.buffer,
             stream.encoding,
@@ -104,10 +126,13 @@ class _Stream(io.TextIOWrapper):
             write_through=stream.write_through,
         )
         self._label = label
+        self._is_filtered = is_filtered and stream.isatty()
+        self.unfiltered = _Stream(stream, label, is_filtered=False) if self._is_filtered else self
 
     def write(self, text: str) -> int:
         with self._named():
-            return super().write(text)
+            super().write(printable_lines(text) if self._is_filtered else text)
+        return len(text)
 
     def flush(self) -> None:
         with self._named():

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -31,6 +32,7 @@ from pipelines.sources import FORMATS, SourceError, read_file, split_file
 from pipelines.sources.documents import Document
 from pipelines.sources.files import open_stored
 from pipelines.sources.frames import CODECS, FrameError, FrameReader
+from pipelines.sources.kinds import COMPRESSED_SUFFIXES
 from pipelines.sources.wikipedia import dump
 from pipelines.sources.wikipedia.dump_pages import is_dump
 from tokenizer.tokenizer import Tokenizer
@@ -40,13 +42,7 @@ from tokenizer.vocabulary import Vocabulary
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
 _PARQUET_MAGIC = b"PAR1"
-# Readers of the text of a compressed file by suffix, in blocks.
-_DECOMPRESSORS: dict[str, Callable[[io.BytesIO], Iterator[bytes]]] = {
-    ".gz": lambda file: _blocks(gzip.GzipFile(fileobj=file)),
-    ".bz2": lambda file: _blocks(bz2.BZ2File(file)),
-    ".xz": lambda file: _blocks(lzma.LZMAFile(file)),
-    ".zst": lambda file: (text for text, _ in FrameReader(file, CODECS[".zst"]).chunks(0, None)),
-}
+_OPENERS: dict[str, Callable[[io.BytesIO], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK_BYTES = 1 << 20
 # Sampling stops after this many bytes of text.
 _ENOUGH_TEXT = 16_000_000
@@ -212,9 +208,9 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
     with open_stored(file.path) as stream:
         head = stream.read(_WHOLE_BYTES)
     name, represented = file.path.rsplit("/", 1)[-1], len(head)
-    suffix = next((suffix for suffix in _DECOMPRESSORS if name.lower().endswith(suffix)), "")
+    suffix = next((suffix for suffix in COMPRESSED_SUFFIXES if name.lower().endswith(suffix)), "")
     if suffix:
-        head, represented = _decompress(head, _DECOMPRESSORS[suffix])
+        head, represented = _decompress(head, suffix)
     documents: list[Document] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / name[: len(name) - len(suffix)]
@@ -225,11 +221,17 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
     return documents, represented
 
 
-def _blocks(stream: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> Iterator[bytes]:
-    return iter(lambda: stream.read1(_BLOCK_BYTES), b"")
+def _blocks(file: io.BytesIO, suffix: str) -> Iterator[bytes]:
+    """Yield the text of a compressed file in blocks, up to where the file is cut."""
+    if suffix not in _OPENERS:
+        yield from (text for text, _ in FrameReader(file, CODECS[suffix]).chunks(0, None))
+        return
+    with _OPENERS[suffix](file) as stream:
+        while text := stream.read1(_BLOCK_BYTES):
+            yield text
 
 
-def _decompress(head: bytes, read_blocks: Callable[[io.BytesIO], Iterator[bytes]]) -> tuple[bytes, int]:
+def _decompress(head: bytes, suffix: str) -> tuple[bytes, int]:
     """Decompress the first bytes of a file.
 
     Returns:
@@ -238,7 +240,7 @@ def _decompress(head: bytes, read_blocks: Callable[[io.BytesIO], Iterator[bytes]
     """
     file, text, represented = io.BytesIO(head), bytearray(), 0
     with contextlib.suppress(OSError, EOFError, zlib.error, lzma.LZMAError, FrameError):
-        for block in read_blocks(file):
+        for block in _blocks(file, suffix):
             text += block
             represented = file.tell()
             if len(text) >= _ENOUGH_TEXT:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from beambert_common.command_line.flag_config import FlagConfig
 from beambert_common.command_line.flags import non_negative_int, positive_int
 from beambert_common.command_line.path_flags import ANY_PATH
+from beambert_common.console import TextConsole
+from beambert_common.terminal import printable_lines
 from pipelines import dataset
 from pipelines.dataset import Dataset
 from pipelines.errors import DatasetError
@@ -117,7 +118,7 @@ def run(config: InspectConfig) -> int:
                 raise DatasetError(f"{path} does not exist; check the path")
             if manifest:
                 path, line = first_shard(path, manifest)
-                _print(Text(line))
+                _print(_text(line))
             elif corpus:
                 print(describe_corpus(path, corpus))
                 path = first_corpus_shard(path, corpus)
@@ -195,36 +196,36 @@ def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
 
 def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> None:
     labels = inspection.LABELS.get(_objective(path), ("0", "1"))
-    _print(Text(path, style="bold"))
+    _print(_text(path, style="bold"))
     shown = 0
     for index, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
         shown += 1
         if not example.instances:
-            _print(Text(f"\n{index}  no tokens, row length {example.row_length}", style="cyan"))
+            _print(_text(f"\n{index}  no tokens, row length {example.row_length}", style="cyan"))
         for order, instance in enumerate(inspection.as_text(example, vocab)):
             name = f"{index}" if len(example.instances) == 1 else f"{index}.{order}"
-            _print(Text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
+            _print(_text(f"\n{name}  {_heading(instance, example, labels)}", style="cyan"))
             _print(_styled("A  ", instance.a))
             if instance.b:
                 _print(_styled("B  ", instance.b))
     if not shown:
-        _print(Text(f"no examples at or after index {start}"))
+        _print(_text(f"no examples at or after index {start}"))
 
 
 def _print_documents(path: str, start: int, number: int) -> None:
     from pipelines.commands.inspect_directory import documents
 
-    _print(Text(path, style="bold"))
+    _print(_text(path, style="bold"))
     shown = 0
     for index, document in enumerate(documents(path, start, number), start):
         shown += 1
         facts = [document["title"], document["source"], document["language"]]
         heading = ", ".join([*filter(None, facts), f"{len(document['sentences']):,} sentences"])
-        _print(Text(f"\n{index}  {heading}", style="cyan"))
+        _print(_text(f"\n{index}  {heading}", style="cyan"))
         for sentence in document["sentences"]:
-            _print(Text(sentence))
+            _print(_text(sentence))
     if not shown:
-        _print(Text(f"no documents at or after index {start}"))
+        _print(_text(f"no documents at or after index {start}"))
 
 
 def _print_sizes(path: str) -> None:
@@ -236,10 +237,14 @@ def _print_sizes(path: str) -> None:
     print(f"  sentences   {num_sentences:,}")
 
 
+def _text(content: str, style: str = "") -> Text:
+    return Text(printable_lines(content), style)
+
+
 def _print(text: Text) -> None:
     # Colors, and lines wrapped at its width, are for a terminal; elsewhere a segment is one line.
     if sys.stdout.isatty():
-        Console(highlight=False).print(text)
+        TextConsole().print(text)
     else:
         print(text.plain)
 
@@ -254,10 +259,10 @@ def _heading(instance: InstanceText, example: Example, labels: tuple[str, str]) 
 
 
 def _styled(prefix: str, spans: list[Span]) -> Text:
-    text = Text(prefix, style="")
+    text = Text(prefix)
     for number, span in enumerate(spans):
         text.append("" if span.glued or not number else " ")
-        text.append(inspection.plain([span]), style=_STYLES.get(span.kind))
+        text.append(printable_lines(inspection.plain([span])), style=_STYLES.get(span.kind))
     return text
 
 

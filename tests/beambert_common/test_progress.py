@@ -93,7 +93,7 @@ def terminal(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(
         progress,
-        "Console",
+        "TextConsole",
         lambda **_: Console(file=stream, force_terminal=True, width=80, color_system=None, highlight=False),
     )
     monkeypatch.setattr(sys, "stderr", stream)

@@ -9,6 +9,7 @@ import numpy as np
 
 from beambert_common.command_line.flags import vocabulary_size
 from beambert_common.command_line.path_flags import ANY_PATH
+from beambert_common.terminal import printable
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.vocabulary import Vocabulary
 from trainers.backends.startup import choose_backend
@@ -87,7 +88,7 @@ def run(config: FillMaskConfig) -> int:
             if len(masks) > 1:
                 print(f"  {MASK} {number}")
             for filling in fillings:
-                print(f"  {filling.probability:6.1%}  {filling.token}")
+                print(f"  {filling.probability:6.1%}  {printable(filling.token)}")
     return 0
 
 

@@ -16,7 +16,7 @@ def steps_a_report(num_train_steps: int) -> int:
 
 def print_status(line: str) -> None:
     """Print a line and flush, so that a log file has it at once."""
-    print(line, flush=True)
+    print(terminal.printable_lines(line), flush=True)
 
 
 def warn(line: str) -> None:
