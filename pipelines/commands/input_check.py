@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from beambert_common.quantities import counted
+from beambert_common.terminal import print_labeled
 from pipelines.corpus.reading import Input
 from pipelines.sources import ReadOptions, SourceError, check_file
 from pipelines.sources.kinds import stem_of
@@ -42,10 +43,11 @@ def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[st
             f"{flags} has no effect: no --input file has fields ({_path_list(without)}); leave the flag out, or set "
             "the correct --input_format, such as csv or jsonl"
         )
-    print(
-        f"warning: {flags} has no effect on {len(without):,} of {len(has_fields):,} input files"
+    print_labeled(
+        "warning: ",
+        f"{flags} has no effect on {len(without):,} of {len(has_fields):,} input files"
         f"{' checked' if len(has_fields) < len(inputs) else ''}, which have no fields: {_path_list(without)}",
-        file=sys.stderr,
+        sys.stderr,
     )
 
 

@@ -120,7 +120,7 @@ def run(config: InspectConfig) -> int:
                 path, line = first_shard(path, manifest)
                 _print(_text(line))
             elif corpus:
-                print(describe_corpus(path, corpus))
+                _print(_text(describe_corpus(path, corpus)))
                 path = first_corpus_shard(path, corpus)
             require_file(path)
             if corpus or is_corpus_shard(path):
@@ -232,7 +232,7 @@ def _print_sizes(path: str) -> None:
     from pipelines.commands.inspect_directory import sizes_of_corpus_shard
 
     num_documents, num_sentences = sizes_of_corpus_shard(path)
-    print(path)
+    _print(_text(path))
     print(f"  documents   {num_documents:,}")
     print(f"  sentences   {num_sentences:,}")
 
@@ -273,7 +273,7 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
         inspection.count(statistics, example, vocab)
         has_masks |= example.masks
         has_labels |= any(label is not None for _, _, label in example.instances)
-    print(path)
+    _print(_text(path))
     if not statistics.rows:
         print("  no examples")
         return

@@ -17,7 +17,8 @@ from pipelines.sources.files import ReadOptions
 from pipelines.sources.lines import invalid_byte
 from pipelines.sources.structured.fields import BROKEN_RECORD, NULL_TEXT, FieldReader, source_id, stated_language
 
-_BATCH_ROWS = 256
+# Rows in memory at once. A file can repeat a long text with a few bytes a row.
+_BATCH_ROWS = 16
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:

@@ -7,6 +7,8 @@ import resource
 import zlib
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import zstandard
 
 from deploy.plan import text_sample
@@ -53,6 +55,20 @@ def read_in_every_way(folder: Path) -> None:
             count = read(str(folder / name))
             assert peak() - before < LIMIT_BYTES, f"{way} {name}: {peak() - before:,} bytes"
             assert count == 500 * BLOCKS or way in ("check", "plan")
+
+
+def read_parquet(path: Path) -> None:
+    before = peak()
+    assert sum(1 for _ in read_file(str(path), ReadOptions())) == 200
+    # 16 rows as Arrow, 16 as Python, and what Arrow's allocator keeps.
+    assert peak() - before < 2 * LIMIT_BYTES, f"{peak() - before:,} bytes"
+
+
+def test_a_parquet_file_that_repeats_a_long_text_is_read_a_few_rows_at_a_time(tmp_path):
+    # 100 MB of text in a file of 1 KB.
+    table = pyarrow.table({"text": ["a" * 500_000] * 200})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    assert forked.run(tmp_path / "log", read_parquet, tmp_path / "a.parquet") == 0, (tmp_path / "log").read_text()
 
 
 def test_a_small_file_with_much_text_is_read_in_blocks(tmp_path):
