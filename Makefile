@@ -55,7 +55,7 @@ setup: $(VENV)/.installed
 
 $(VENV)/.installed: requirements.lock setup.py tokenizer/_native.c trainers/data/_examples.c
 	@sh deploy/environment.sh --build $(VENV) "$(PYTHON)" --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -c "import tokenizer._native, trainers.data._examples" 2>/dev/null || echo "No C compiler found: the tokenizer and the parser of training examples run in Python, more slowly, with the same results."
+	@$(BIN)/python -c "import beambert.tokenizer._native, beambert.trainers.data._examples" 2>/dev/null || echo "No C compiler found: the tokenizer and the parser of training examples run in Python, more slowly, with the same results."
 	@touch $@
 	@echo "Installed. Activate the environment: . $(VENV)/bin/activate"
 
@@ -99,10 +99,10 @@ tutorials: setup
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
-	$(BIN)/python -m deploy.flink.local_cluster up
+	$(BIN)/python -m beambert.deploy.flink.local_cluster up
 
 flink-down: setup
-	$(BIN)/python -m deploy.flink.local_cluster down
+	$(BIN)/python -m beambert.deploy.flink.local_cluster down
 
 test-flink: setup
 	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/flink

@@ -65,29 +65,20 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(
-        include=[
-            f"{package}{suffix}"
-            for package in (
-                "beambert_common",
-                "tokenizer",
-                "bert_model",
-                "pipelines",
-                "trainers",
-                "adaptation",
-                "deploy",
-            )
-            for suffix in ("", ".*")
-        ]
-    ),
-    py_modules=["beambert"],
+    # beambert/ has a link to each package of the repository's root.
+    packages=find_packages(include=["beambert", "beambert.*"]),
     # Abbreviations for sentence segmentation; the prices that `beambert plan` counts with; what `beambert submit tpu`
     # installs on the machine.
-    package_data={"pipelines.corpus": ["abbreviations.toml"], "deploy.plan": ["prices.toml"], "deploy.tpu": ["*.lock"]},
+    package_data={
+        "beambert": ["py.typed"],
+        "beambert.pipelines.corpus": ["abbreviations.toml"],
+        "beambert.deploy.plan": ["prices.toml"],
+        "beambert.deploy.tpu": ["*.lock"],
+    },
     # Where there is no C compiler the tokenizer and the parser of examples run in Python, with the same results.
     ext_modules=[
         Extension(name, [f"{name.replace('.', '/')}.c"], extra_compile_args=["-O3"], optional=True)
-        for name in ("tokenizer._native", "trainers.data._examples")
+        for name in ("beambert.tokenizer._native", "beambert.trainers.data._examples")
     ],
     install_requires=["msgspec>=0.19", "numpy>=1.26", "rich>=13"],
     extras_require={
@@ -109,7 +100,7 @@ setup(
         "docs": DOCS,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["beambert = beambert:main"]},
+    entry_points={"console_scripts": ["beambert = beambert.cli:main"]},
     classifiers=[
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",

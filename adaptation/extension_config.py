@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tokenizer.vocabulary import VocabularyError
-from trainers.commands.model_flags import ModelConfig
+from beambert.tokenizer.vocabulary import VocabularyError
+from beambert.trainers.commands.model_flags import ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,26 +4,31 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from adaptation.extension_config import ExtendVocabConfig
-from adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_added_tokens, with_words
-from adaptation.text_words import TextWords, count_text_words, find_files
-from beambert_common.added_tokens import AddedToken
-from beambert_common.quantities import counted
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native, reader, writer
-from bert_model.checkpoints.embedding_rows import with_vocabulary
-from bert_model.config import BertConfig
-from pipelines.corpus.reading import Input
-from pipelines.io.directory_lock import lock_destination
-from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions
-from tokenizer.coverage import coverage
-from tokenizer.new_words import NewWord, compare_tokenization
-from tokenizer.recorded_rules import rules_beside
-from tokenizer.vocabulary import Vocabulary, VocabularyError
-from trainers.checkpoints.vocabulary_check import drop_unused_rows, read_token_file, vocabulary_of, word_rules_of
-from trainers.commands.convert import KIND_WORDS, print_source, vocabulary_content
-from trainers.inference import model_loading
-from trainers.monitoring.training_progress import print_status, warn
+from beambert.adaptation.extension_config import ExtendVocabConfig
+from beambert.adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_added_tokens, with_words
+from beambert.adaptation.text_words import TextWords, count_text_words, find_files
+from beambert.bert_model.checkpoints import native, reader, writer
+from beambert.bert_model.checkpoints.embedding_rows import with_vocabulary
+from beambert.bert_model.config import BertConfig
+from beambert.common.added_tokens import AddedToken
+from beambert.common.quantities import counted
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions
+from beambert.tokenizer.coverage import coverage
+from beambert.tokenizer.new_words import NewWord, compare_tokenization
+from beambert.tokenizer.recorded_rules import rules_beside
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.trainers.checkpoints.vocabulary_check import (
+    drop_unused_rows,
+    read_token_file,
+    vocabulary_of,
+    word_rules_of,
+)
+from beambert.trainers.commands.convert import KIND_WORDS, print_source, vocabulary_content
+from beambert.trainers.inference import model_loading
+from beambert.trainers.monitoring.training_progress import print_status, warn
 
 NEW_TOKENS_FILE_NAME = "new_tokens.tsv"
 _SHOWN_WORDS = 8

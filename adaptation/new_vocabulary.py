@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.word_rules import WordRules
-from tokenizer.new_words import NewWord, select_words, split_token
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary, VocabularyError
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.added_tokens import AddedToken
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.new_words import NewWord, select_words, split_token
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 
 @dataclasses.dataclass(frozen=True)

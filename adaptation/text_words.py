@@ -4,13 +4,13 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from beambert_common.word_rules import WordRules
-from pipelines.commands.input_check import check_inputs
-from pipelines.corpus.reading import Input
-from pipelines.errors import SourceError
-from pipelines.sources.files import ReadOptions, match_files
-from pipelines.sources.readers import read_file
-from tokenizer.word_counts import count_words, most_frequent
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.commands.input_check import check_inputs
+from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.files import ReadOptions, match_files
+from beambert.pipelines.sources.readers import read_file
+from beambert.tokenizer.word_counts import count_words, most_frequent
 
 # Distinct words kept, about 150 bytes each. With more than twice as many, the least frequent ones are dropped.
 MAX_WORDS = 2_000_000

@@ -55,9 +55,9 @@ def main() -> None:
     import jax.numpy as jnp
     import keras
 
-    from bert_model import jax_attention
-    from bert_model.attention import SelfAttention
-    from bert_model.config import BertConfig
+    from beambert.bert_model import jax_attention
+    from beambert.bert_model.attention import SelfAttention
+    from beambert.bert_model.config import BertConfig
 
     jax_attention._BLOCK = options.block or jax_attention._BLOCK
     jax_attention._WARPS = options.warps or jax_attention._WARPS

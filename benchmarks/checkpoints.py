@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
 import numpy as np  # noqa: E402  (TensorFlow has to be started first)
 import tensorflow as tf  # noqa: E402
 
+from beambert.bert_model.checkpoints import tensor_bundle  # noqa: E402
+from beambert.bert_model.config import BertConfig  # noqa: E402
 from benchmarks.random_rows import random_weights  # noqa: E402
-from bert_model.checkpoints import tensor_bundle  # noqa: E402
-from bert_model.config import BertConfig  # noqa: E402
 
 ROUNDS = 9
 

@@ -19,18 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
+from beambert.bert_model.config import PRESETS  # noqa: E402
+from beambert.trainers.backends.backend import active_backend  # noqa: E402
+from beambert.trainers.evaluation.evaluation_run import encode_pairs  # noqa: E402
+from beambert.trainers.evaluation.minimal_pairs import read_pairs, sample_pairs  # noqa: E402
+from beambert.trainers.inference.masked_scoring import MaskedScorer, masked_copies  # noqa: E402
+from beambert.trainers.inference.model_loading import InferenceModel, load_model  # noqa: E402
 from benchmarks.features import write_model  # noqa: E402  (TensorFlow has to be started first)
-from bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
-from bert_model.config import PRESETS  # noqa: E402
-from trainers.backends.backend import active_backend  # noqa: E402
-from trainers.evaluation.evaluation_run import encode_pairs  # noqa: E402
-from trainers.evaluation.minimal_pairs import read_pairs, sample_pairs  # noqa: E402
-from trainers.inference.masked_scoring import MaskedScorer, masked_copies  # noqa: E402
-from trainers.inference.model_loading import InferenceModel, load_model  # noqa: E402
 
 ROUNDS = 3
 

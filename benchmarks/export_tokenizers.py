@@ -27,10 +27,10 @@ from benchmarks.features import write_model
 import tensorflow as tf  # isort: skip  (benchmarks.features starts it)
 import tensorflow_text  # noqa: F401  (the operations of the second model)
 
-import beambert
-from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert import cli
+from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 TOKENIZERS = ("exact", "tensorflow_text")
 # Requests by batch size: of the tokenizer, and of the model.
@@ -115,7 +115,7 @@ def main() -> None:
             print(f"\nBERT {size}")
             for tokenizer in TOKENIZERS:
                 directory = Path(folder) / tokenizer
-                if beambert.main(["export", str(model), str(directory), "--tokenizer", tokenizer]):
+                if cli.main(["export", str(model), str(directory), "--tokenizer", tokenizer]):
                     sys.exit(1)
                 start = time.perf_counter()
                 loaded.append(tf.saved_model.load(str(directory)))

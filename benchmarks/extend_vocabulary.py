@@ -73,7 +73,7 @@ def main() -> None:
     finished = {(result["start"], result["step"]) for result in done}
 
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    from trainers.backends.startup import ensure_backend
+    from beambert.trainers.backends.startup import ensure_backend
 
     ensure_backend()
     import keras

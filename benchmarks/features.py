@@ -16,19 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
 import keras  # noqa: E402  (TensorFlow has to be started first)
 
-from bert_model.checkpoints import tf1  # noqa: E402
-from bert_model.checkpoints.stored_tensors import StoredTensor  # noqa: E402
-from bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
-from bert_model.config import BertConfig  # noqa: E402
-from bert_model.pretraining import BertForPretraining  # noqa: E402
-from trainers.commands.features import FeatureExtractor, split_pair  # noqa: E402
-from trainers.inference.feature_writers import FORMATS, FeatureWriter  # noqa: E402
+from beambert.bert_model.checkpoints import tf1  # noqa: E402
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor  # noqa: E402
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
+from beambert.bert_model.config import BertConfig  # noqa: E402
+from beambert.bert_model.pretraining import BertForPretraining  # noqa: E402
+from beambert.trainers.commands.features import FeatureExtractor, split_pair  # noqa: E402
+from beambert.trainers.inference.feature_writers import FORMATS, FeatureWriter  # noqa: E402
 
 LAYERS = [-1, -2, -3, -4]
 LENGTH = 128

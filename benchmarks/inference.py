@@ -53,10 +53,10 @@ TEXTS = {"wikipedia": wikipedia, "sst2": sst2}
 
 def beambert(model: str, precision: str) -> Run:
     """Return the forward pass of `beambert features --pooling mean`."""
-    from trainers.backends.startup import ensure_backend
+    from beambert.trainers.backends.startup import ensure_backend
 
     ensure_backend("tensorflow")
-    from trainers.commands.features import FeatureExtractor
+    from beambert.trainers.commands.features import FeatureExtractor
 
     extractor = FeatureExtractor(Path(model), [-1], "mean", LENGTH, precision=precision)
     return lambda texts: sum(len(features.input_ids) for features in extractor.extract(texts))
@@ -165,7 +165,7 @@ def measure_startup(model: str, rounds: int) -> None:
             if importlib.util.find_spec(backend) is None:
                 continue
             for precision in ("float32", "bfloat16"):
-                command = [sys.executable, "beambert.py", "fill-mask", model, "The capital of France is [MASK]."]
+                command = [sys.executable, "-m", "beambert", "fill-mask", model, "The capital of France is [MASK]."]
                 command += ["--backend", backend, "--precision", precision]
                 seconds = []
                 for _ in range(rounds + 1):
@@ -198,7 +198,7 @@ def main() -> None:
             print("torch or transformers is not installed: only beambert is measured", file=sys.stderr)
         else:
             converted = str(Path(folder) / "model")
-            command = [sys.executable, "beambert.py", "convert", args.model, converted, "--to", "huggingface"]
+            command = [sys.executable, "-m", "beambert", "convert", args.model, converted, "--to", "huggingface"]
             subprocess.run(command, check=True, capture_output=True)
             models.update(dict.fromkeys(LIBRARIES[1:], converted))
         columns = [f"{library}, tokens/s" for library in models] + [f"ratio to {library}" for library in LIBRARIES[1:]]

@@ -15,18 +15,18 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
 import tensorflow as tf  # noqa: E402  (TensorFlow has to be started first)
 
-from pipelines.dataset import Dataset, load  # noqa: E402
-from trainers.backends.tensorflow.input import dataset_of  # noqa: E402
-from trainers.data.batches import Batches  # noqa: E402
-from trainers.data.parsing import feature_lengths  # noqa: E402
-from trainers.data.pipeline import train_batches  # noqa: E402
-from trainers.optimization.schedule import Stage  # noqa: E402
+from beambert.pipelines.dataset import Dataset, load  # noqa: E402
+from beambert.trainers.backends.tensorflow.input import dataset_of  # noqa: E402
+from beambert.trainers.data.batches import Batches  # noqa: E402
+from beambert.trainers.data.parsing import feature_lengths  # noqa: E402
+from beambert.trainers.data.pipeline import train_batches  # noqa: E402
+from beambert.trainers.optimization.schedule import Stage  # noqa: E402
 
 BATCH_SIZES = (32, 256)
 KINDS = {
@@ -40,7 +40,7 @@ KINDS = {
 def build(data: Path, output: Path, flags: list[str]) -> None:
     """Build shards of 128 positions from 10 MB of Wikipedia."""
     source = data / "wiki-extracted/enwiki-2015-00.bz2"
-    command = [sys.executable, "beambert.py", "build", "--input", str(source), "--output", str(output), *flags]
+    command = [sys.executable, "-m", "beambert", "build", "--input", str(source), "--output", str(output), *flags]
     subprocess.run(
         [*command, "--vocab_size", "8000", "--dupe_factor", "1", "--validation_fraction", "0.01"],
         check=True,

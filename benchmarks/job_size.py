@@ -8,16 +8,16 @@ import time
 
 from apache_beam import Pipeline
 
+from beambert.pipelines.build_corpus import build_corpus
+from beambert.pipelines.build_pretraining_data import build_pretraining_data
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.corpus.reading import FileSplit, Input
+from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.examples.work_items import deal_work_items
+from beambert.pipelines.instances.options import PretrainingDataOptions
 from benchmarks.corpus import memory
-from pipelines.build_corpus import build_corpus
-from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.partitions import choose_num_partitions
-from pipelines.corpus.reading import FileSplit, Input
-from pipelines.dataset import Dataset, Shard
-from pipelines.examples.work_items import deal_work_items
-from pipelines.instances.options import PretrainingDataOptions
 
 
 def measure_graph(options: CorpusOptions) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import split_word
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import split_word
 
 MASKED_FRACTION = 0.15
 
@@ -112,11 +112,11 @@ class MaskedWordTrainer:
     ) -> None:
         import keras
 
-        from bert_model.checkpoints.variable_names import variables_by_tf1_name
-        from bert_model.pretraining import BertForPretraining, pretraining_losses
-        from bert_model.vocabulary_padding import with_padding
-        from trainers.backends.backend import TrainConfig, active_backend
-        from trainers.pretraining.pretraining_objective import pretraining_task
+        from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+        from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+        from beambert.bert_model.vocabulary_padding import with_padding
+        from beambert.trainers.backends.backend import TrainConfig, active_backend
+        from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
         keras.utils.set_random_seed(0)
         model = BertForPretraining(config)
@@ -162,7 +162,7 @@ class MaskedWordTrainer:
         }
 
     def _batches(self, rows: MaskedRows):
-        from trainers.data.batches import Batches
+        from beambert.trainers.data.batches import Batches
 
         count = len(rows.words) // self.batch_size
 
@@ -176,8 +176,8 @@ class MaskedWordTrainer:
 
 def words_of(paths: Sequence[str], do_lower_case: bool) -> list[str]:
     """Return the running words of text files."""
-    from pipelines.sources import ReadOptions, read_file
-    from tokenizer.normalization import split_words
+    from beambert.pipelines.sources import ReadOptions, read_file
+    from beambert.tokenizer.normalization import split_words
 
     documents = (document for path in paths for document in read_file(path, ReadOptions()))
     return [word for d in documents for paragraph in d.paragraphs for word in split_words(paragraph, do_lower_case)]
@@ -187,8 +187,8 @@ def weights_of(model: str) -> tuple:
     """Return the configuration, the vocabulary and the weights by TF1 name of a model."""
     from pathlib import Path
 
-    from bert_model.checkpoints.reader import open_checkpoint
-    from trainers.checkpoints.vocabulary_check import vocabulary_of
+    from beambert.bert_model.checkpoints.reader import open_checkpoint
+    from beambert.trainers.checkpoints.vocabulary_check import vocabulary_of
 
     with open_checkpoint(Path(model)) as checkpoint:
         values = {name: tensor.read().astype(np.float32) for name, tensor in checkpoint.tensors.items()}

@@ -44,12 +44,12 @@ def main() -> None:
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     finished = {(result["start"], result["step"]) for result in done}
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    from trainers.backends.startup import ensure_backend
+    from beambert.trainers.backends.startup import ensure_backend
 
     ensure_backend()
     import keras
 
-    from bert_model.checkpoints.embedding_rows import position_rows
+    from beambert.bert_model.checkpoints.embedding_rows import position_rows
 
     keras.mixed_precision.set_dtype_policy(args.precision)
     words_per_row = int(WORDS_PER_TOKEN * args.length)

@@ -21,14 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from beambert.pipelines import build_pretraining_data
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.examples import pretraining_examples, shard_writer, statistics
+from beambert.pipelines.examples.work_items import WorkItem
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io import atomic_files
 from benchmarks.corpus import memory
-from pipelines import build_pretraining_data
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.examples import pretraining_examples, shard_writer, statistics
-from pipelines.examples.work_items import WorkItem
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io import atomic_files
 
 # google-research/bert's create_pretraining_data.py on the same text with the same options, without start-up.
 REFERENCE_CPU_SECONDS_A_MB = 3.7

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_model.checkpoints.variable_names import variable_names
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.config import BertConfig
 
 
 def random_features(vocab_size: int, batch_size: int, length: int, predictions: int) -> dict[str, np.ndarray]:

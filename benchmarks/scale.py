@@ -23,30 +23,30 @@ from pathlib import Path
 
 import numpy as np
 
-from beambert_common.durations import format_duration
-from beambert_common.word_rules import WordRules
+from beambert.common.durations import format_duration
+from beambert.common.word_rules import WordRules
+from beambert.deploy.plan.data import largest_partition, plan_data
+from beambert.deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
+from beambert.deploy.plan.prices import load_prices
+from beambert.deploy.plan.table import count, size
+from beambert.deploy.plan.text_estimate import estimate_text
+from beambert.pipelines.commands import corpus as corpus_flags
+from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.corpus.reading import to_record
+from beambert.pipelines.corpus.records import Record, to_block
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.sources.documents import Document, partition_of
+from beambert.tokenizer.coverage import coverage
+from beambert.tokenizer.learner import learn_vocabulary
+from beambert.tokenizer.word_counts import count_words, most_frequent
 from benchmarks.corpus import run_command
 from benchmarks.job_size import measure_graph, measure_manifests
-from deploy.plan.data import largest_partition, plan_data
-from deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
-from deploy.plan.prices import load_prices
-from deploy.plan.table import count, size
-from deploy.plan.text_estimate import estimate_text
-from pipelines.commands import corpus as corpus_flags
-from pipelines.commands.corpus_config import corpus_options
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.partitions import choose_num_partitions
-from pipelines.corpus.reading import to_record
-from pipelines.corpus.records import Record, to_block
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.sources import ReadOptions, read_file
-from pipelines.sources.documents import Document, partition_of
-from tokenizer.coverage import coverage
-from tokenizer.learner import learn_vocabulary
-from tokenizer.word_counts import count_words, most_frequent
 
 VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
-# Characters that a reader holds before they go out as blocks (`pipelines.corpus.reading`).
+# Characters that a reader holds before they go out as blocks (`beambert.pipelines.corpus.reading`).
 _FLUSH_CHARACTERS = 32 << 20
 # Sizes of the table in docs/benchmarks/scale.md, in bytes of text.
 SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import zstandard
 
+from beambert.pipelines.sources import ReadOptions, split_file
 from benchmarks.corpus import articles
-from pipelines.sources import ReadOptions, split_file
 
 BYTES = 500_000_000
 FRAME_BYTES = 4_000_000

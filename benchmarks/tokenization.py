@@ -23,8 +23,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow_text
 import tokenizers
 
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 BATCH = 4000
 ROUNDS = 5

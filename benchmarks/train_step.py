@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from beambert.bert_model.config import PRESETS, BertConfig
+from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token
+from beambert.bert_model.vocabulary_padding import with_padding
+from beambert.trainers.backends.jax.startup import start_jax
+from beambert.trainers.monitoring.throughput import peak_flops
 from benchmarks.random_rows import packed_features, random_features, random_weights
-from bert_model.config import PRESETS, BertConfig
-from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
-from bert_model.vocabulary_padding import with_padding
-from trainers.backends.jax.startup import start_jax
-from trainers.monitoring.throughput import peak_flops
 
 _VARIANTS = ("dropout", "none", "packed")
 # Sequences of a device and step by model and length, which fit into 80 GB.
@@ -70,11 +70,11 @@ def measure(config: BertConfig, features: dict[str, np.ndarray], precision: str,
     import jax
     import keras
 
-    from bert_model.pretraining import BertForPretraining
-    from trainers.backends.backend import TrainConfig
-    from trainers.backends.jax.distribution import Distribution
-    from trainers.backends.jax.train_step import Trainer
-    from trainers.pretraining.pretraining_objective import pretraining_task
+    from beambert.bert_model.pretraining import BertForPretraining
+    from beambert.trainers.backends.backend import TrainConfig
+    from beambert.trainers.backends.jax.distribution import Distribution
+    from beambert.trainers.backends.jax.train_step import Trainer
+    from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
     keras.config.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     task = pretraining_task(BertForPretraining(config, pad_vocabulary=True))

@@ -65,11 +65,11 @@ def our_step(size: str, precision: str, xla: bool = False) -> Step:
     """Return a step of `beambert pretrain` with the backend that was started."""
     import keras
 
-    from bert_model.config import BertConfig
-    from bert_model.pretraining import BertForPretraining
-    from trainers.backends.backend import TrainConfig, active_backend
-    from trainers.data.batches import Batches
-    from trainers.pretraining.pretraining_objective import pretraining_task
+    from beambert.bert_model.config import BertConfig
+    from beambert.bert_model.pretraining import BertForPretraining
+    from beambert.trainers.backends.backend import TrainConfig, active_backend
+    from beambert.trainers.data.batches import Batches
+    from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
@@ -89,7 +89,7 @@ def keras_hub_step(size: str, threads: int, precision: str, xla: bool = False) -
     import keras
     import keras_hub
 
-    from bert_model.config import BertConfig
+    from beambert.bert_model.config import BertConfig
 
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     config = BertConfig.preset(size, vocab_size=VOCAB_SIZE)
@@ -120,7 +120,7 @@ def hugging_face_step(size: str, threads: int, precision: str) -> Step:
     from transformers import BertConfig as HuggingFaceConfig
     from transformers import BertForPreTraining
 
-    from bert_model.config import BertConfig
+    from beambert.bert_model.config import BertConfig
 
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -246,8 +246,8 @@ class Worker:
 
 def flops_of_a_step(size: str) -> float:
     """Return the FLOPs of the matrix products in a step of beambert."""
-    from bert_model.config import BertConfig
-    from bert_model.size import skipped_training_flops_per_token, training_flops_per_token
+    from beambert.bert_model.config import BertConfig
+    from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token
 
     shape = BertConfig.preset(size, vocab_size=VOCAB_SIZE), LENGTH, PREDICTIONS
     return BATCH_SIZE * LENGTH * (training_flops_per_token(*shape) - skipped_training_flops_per_token(*shape))

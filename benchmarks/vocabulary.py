@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beambert_common.word_rules import WordRules
-from tokenizer.coverage import coverage
-from tokenizer.learner import learn_vocabulary, reserved_tokens
-from tokenizer.merging import merge_pairs
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tokenizer.word_counts import count_words
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.coverage import coverage
+from beambert.tokenizer.learner import learn_vocabulary, reserved_tokens
+from beambert.tokenizer.merging import merge_pairs
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.tokenizer.word_counts import count_words
 
 VOCAB_SIZE = 30_000
 ALPHABET_LIMIT = 1000

@@ -22,14 +22,14 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+from beambert.pipelines.corpus.segmentation import split_sentences
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file, split_file
+from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
+from beambert.pipelines.sources.wikipedia import wikiextractor_package
+from beambert.pipelines.sources.wikipedia.dump_pages import _unescape
+from beambert.pipelines.sources.wikipedia.wikiextractor_process import require_package
+from beambert.pipelines.sources.wikipedia.wikitext import to_paragraphs
 from benchmarks.wikipedia_prose import WORD, visible_paragraphs
-from pipelines.corpus.segmentation import split_sentences
-from pipelines.sources import ReadOptions, SourceError, read_file, split_file
-from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
-from pipelines.sources.wikipedia import wikiextractor_package
-from pipelines.sources.wikipedia.dump_pages import _unescape
-from pipelines.sources.wikipedia.wikiextractor_process import require_package
-from pipelines.sources.wikipedia.wikitext import to_paragraphs
 
 Extract = Callable[[str, str], list[str]]
 
@@ -178,7 +178,7 @@ def measure_cleaning(
 
 def list_templates(texts: list[tuple[str, str]]) -> None:
     """Print the templates between words of prose that the cleaner drops, most frequent first."""
-    from pipelines.sources.wikipedia.templates import has_rule
+    from beambert.pipelines.sources.wikipedia.templates import has_rule
 
     counts: Counter[str] = Counter()
     for _, text in texts:

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout
-from bert_model.parameters import dense
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout
+from beambert.bert_model.parameters import dense
 
 Tensor = Any
 
@@ -115,7 +115,7 @@ class SelfAttention(keras.layers.Layer):
         value = split_heads(self.value(hidden), ops.shape(hidden)[1])  # [B, S, A, D]
 
         if self.fused_attention and keras.backend.backend() == "jax" and not maps:
-            from bert_model import jax_attention
+            from beambert.bert_model import jax_attention
 
             if jax_attention.is_supported(query, key, seed):
                 context = jax_attention.attention(
@@ -144,7 +144,7 @@ class SelfAttention(keras.layers.Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 2, 3, 1)))  # [B, A, Q, S]
         bias = ops.cast(attention_bias, "float32")
         if keras.backend.backend() == "jax" and not maps:
-            from bert_model.jax_gradients import softmax
+            from beambert.bert_model.jax_gradients import softmax
 
             probabilities = softmax(scores, bias)  # [B, A, Q, S]
         else:

@@ -44,7 +44,7 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
         return inputs
     scale = ops.cast(1.0 / (1.0 - rate), inputs.dtype)
     if keras.backend.backend() == "jax":
-        from bert_model.jax_dropout import keep_mask
+        from beambert.bert_model.jax_dropout import keep_mask
 
         return ops.where(keep_mask(inputs.shape, rate, ops.cast(seed, "int32")), inputs * scale, 0)
     # 16 random bits per element cost half of a random float; the rate is accurate to 8e-6.

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from bert_model.attention import attention_bias, positions_in_sequence
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout, fold_in
-from bert_model.layers import TransformerLayer, gather_positions, take_rows
-from bert_model.parameters import dense, layer_norm, truncated_normal
+from beambert.bert_model.attention import attention_bias, positions_in_sequence
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.layers import TransformerLayer, gather_positions, take_rows
+from beambert.bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
 
@@ -65,7 +65,7 @@ class Embeddings(keras.layers.Layer):
             positions = take_rows(self.position_embeddings, position_ids)  # [B, S, H]
         embedded = words + segments + positions  # [B, S, H]
         if keras.backend.backend() == "jax":
-            from bert_model.jax_layout import row_major
+            from beambert.bert_model.jax_layout import row_major
 
             embedded = row_major(embedded)
         return dropout(self.norm(embedded), self.dropout_rate, seed)  # [B, S, H]

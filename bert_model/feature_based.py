@@ -11,11 +11,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout, fold_in
-from bert_model.encoder import BertEncoder
-from bert_model.parameters import initializer_seed
+from beambert.bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.encoder import BertEncoder
+from beambert.bert_model.parameters import initializer_seed
 
 Tensor = Any
 

@@ -10,12 +10,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_BASED, label_count
-from bert_model.config import BertConfig
-from bert_model.dropout import fold_in
-from bert_model.encoder import BertEncoder
-from bert_model.feature_based import FeatureBasedLayers, frozen_features
-from bert_model.heads import LinearHead
+from beambert.bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_BASED, label_count
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import fold_in
+from beambert.bert_model.encoder import BertEncoder
+from beambert.bert_model.feature_based import FeatureBasedLayers, frozen_features
+from beambert.bert_model.heads import LinearHead
 
 Tensor = Any
 Features = dict[str, Tensor]

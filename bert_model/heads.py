@@ -9,10 +9,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout
-from bert_model.layers import activation
-from bert_model.parameters import dense, layer_norm, truncated_normal
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout
+from beambert.bert_model.layers import activation
+from beambert.bert_model.parameters import dense, layer_norm, truncated_normal
 
 Tensor = Any
 

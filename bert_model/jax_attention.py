@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from bert_model.jax_dropout import is_kept, mix_pair, stride
+from beambert.bert_model.jax_dropout import is_kept, mix_pair, stride
 
 Residuals = tuple[jax.Array, ...]
 

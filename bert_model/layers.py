@@ -11,10 +11,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_model.attention import SelfAttention
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout, fold_in
-from bert_model.parameters import dense, layer_norm
+from beambert.bert_model.attention import SelfAttention
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.parameters import dense, layer_norm
 
 Tensor = Any
 
@@ -131,7 +131,7 @@ def gather_positions(values: Tensor, positions: Tensor) -> Tensor:
         [B, Q, H].
     """
     if keras.backend.backend() == "jax":
-        from bert_model.jax_lookup import take_positions
+        from beambert.bert_model.jax_lookup import take_positions
 
         return take_positions(values, positions)
     batch, length, size = ops.shape(values)
@@ -151,7 +151,7 @@ def take_rows(table: keras.Variable, ids: Tensor) -> Tensor:
         float32 [..., H].
     """
     if keras.backend.backend() == "jax":
-        from bert_model import jax_lookup
+        from beambert.bert_model import jax_lookup
 
         return jax_lookup.take_rows(table.value, ids)
     return ops.take(table, ids, axis=0)

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_model.config import BertConfig
+from beambert.bert_model.config import BertConfig
 
 _zero_initialization: ContextVar[bool] = ContextVar("_zero_initialization", default=False)
 _seeds: ContextVar[random.Random | None] = ContextVar("_seeds", default=None)
@@ -64,7 +64,7 @@ class Dense(keras.layers.Dense):
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return float [..., units]; inputs are float [..., input_size]."""
         if keras.backend.backend() == "jax":
-            from bert_model.jax_gradients import add_bias
+            from beambert.bert_model.jax_gradients import add_bias
 
             return self.activation(add_bias(ops.matmul(inputs, self.kernel), self.bias.value))
         if keras.backend.backend() != "tensorflow" or len(inputs.shape) <= 2:
@@ -90,7 +90,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
         """Return the normalized inputs, float32 [..., H]; inputs are float [..., H]."""
         if keras.backend.backend() != "jax":
             return super().call(inputs)
-        from bert_model.jax_gradients import layer_normalization
+        from beambert.bert_model.jax_gradients import layer_normalization
 
         return layer_normalization(ops.cast(inputs, "float32"), self.gamma.value, self.beta.value, self.epsilon)
 

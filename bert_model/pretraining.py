@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from bert_model.checkpoints.variable_names import PRETRAINING
-from bert_model.config import BertConfig
-from bert_model.encoder import BertEncoder
-from bert_model.heads import LinearHead, MaskedLanguageModelHead
-from bert_model.vocabulary_padding import padded_size
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.encoder import BertEncoder
+from beambert.bert_model.heads import LinearHead, MaskedLanguageModelHead
+from beambert.bert_model.vocabulary_padding import padded_size
 
 Tensor = Any
 Features = dict[str, Tensor]
@@ -155,7 +155,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """
     labels = ops.cast(labels, "int32")
     if keras.backend.backend() == "jax":
-        from bert_model import jax_gradients
+        from beambert.bert_model import jax_gradients
 
         return jax_gradients.cross_entropy(logits, labels)
 

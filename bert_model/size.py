@@ -6,8 +6,8 @@ This file imports neither Keras nor TensorFlow.
 import math
 from typing import NamedTuple
 
-from bert_model.checkpoints.variable_names import PRETRAINING, variable_names
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, variable_names
+from beambert.bert_model.config import BertConfig
 
 
 class ParameterCounts(NamedTuple):

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1]
+SOURCE = Path(__file__).parents[2]
 
 
 def copy_source(destination: Path) -> Path:
@@ -17,7 +17,9 @@ def copy_source(destination: Path) -> Path:
     destination.mkdir()
     for path in SOURCE.iterdir():
         if (path / "__init__.py").is_file():
-            shutil.copytree(path, destination / path.name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+            shutil.copytree(
+                path, destination / path.name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+            )
         elif path.suffix in (".py", ".toml", ".md") or path.name == "LICENSE":
             shutil.copy(path, destination)
     return destination

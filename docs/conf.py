@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 # Imported here, TensorFlow prints nothing.
 start_tensorflow()

@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-import beambert  # noqa: E402
-from beambert_common.command_line.command import Parser  # noqa: E402
+from beambert import cli  # noqa: E402
+from beambert.common.command_line.command import Parser  # noqa: E402
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 _INTRODUCTION = """# Command-line reference
@@ -31,10 +31,10 @@ def page() -> str:
 
 
 def _sections() -> Iterator[list[str]]:
-    for title, commands in beambert.COMMAND_GROUPS.items():
+    for title, commands in cli.COMMAND_GROUPS.items():
         yield [f"## {title}"]
         for name in commands:
-            parser, _ = beambert.make_parser(name)
+            parser, _ = cli.make_parser(name)
             yield from _command(name, parser)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.transforms import (
+from beambert.pipelines.transforms import (
     CleanDocuments,
     CreatePretrainingExamples,
     Document,

@@ -17,8 +17,8 @@ from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 from apache_beam.ml.inference.onnx_inference import OnnxModelHandlerNumpy
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.transforms import Document, ReadCorpus
-from tokenizer.tokenizer import Tokenizer
+from beambert.pipelines.transforms import Document, ReadCorpus
+from beambert.tokenizer.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")
 

@@ -13,27 +13,27 @@ from typing import Any
 
 import apache_beam as beam
 
-from beambert_common.word_rules import WordRules, rules_of, without_released_rules
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
-from pipelines.corpus.deduplication_transforms import group_by_partition
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import FileSplit, ReadSplit
-from pipelines.corpus.removed_text import Loss, losses_of_files
-from pipelines.corpus.split_reads import splits_to_read
-from pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
-from pipelines.dataset import SPLITS
-from pipelines.io.atomic_files import write_text
-from pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
-from pipelines.io.versions import versions
-from pipelines.io.written_files import require_written
-from pipelines.sources import SourceError
-from pipelines.sources.files import require_unchanged
-from pipelines.vocabulary.learn_vocabulary import make_vocabulary
-from pipelines.vocabulary.vocabulary_options import require_languages
-from pipelines.vocabulary.word_groups import num_word_groups
-from tokenizer.lost_marks import MarkCounts
-from tokenizer.normalization import split_words
+from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, sizes_of_corpus
+from beambert.pipelines.corpus.deduplication_transforms import group_by_partition
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.reading import FileSplit, ReadSplit
+from beambert.pipelines.corpus.removed_text import Loss, losses_of_files
+from beambert.pipelines.corpus.split_reads import splits_to_read
+from beambert.pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
+from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.io.atomic_files import write_text
+from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
+from beambert.pipelines.io.versions import versions
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.sources import SourceError
+from beambert.pipelines.sources.files import require_unchanged
+from beambert.pipelines.vocabulary.learn_vocabulary import make_vocabulary
+from beambert.pipelines.vocabulary.vocabulary_options import require_languages
+from beambert.pipelines.vocabulary.word_groups import num_word_groups
+from beambert.tokenizer.lost_marks import MarkCounts
+from beambert.tokenizer.normalization import split_words
 
 
 class WriteCorpusManifest(beam.DoFn):
@@ -138,7 +138,7 @@ def build_corpus(
 
     Args:
         pipeline: The pipeline.
-        splits: File splits to read, from `pipelines.corpus.reading.split_inputs`.
+        splits: File splits to read, from `beambert.pipelines.corpus.reading.split_inputs`.
         files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
         options: Options of the job.
         output: The corpus directory, on any Beam filesystem.
@@ -192,7 +192,7 @@ def build_vocabulary(
 
     Args:
         pipeline: The pipeline.
-        splits: File splits to read, from `pipelines.corpus.reading.split_inputs`.
+        splits: File splits to read, from `beambert.pipelines.corpus.reading.split_inputs`.
         options: Options of the job.
         output: The vocabulary file, on any Beam filesystem.
         report: JSON file for the fields "vocab", "documents_rejected" and "diacritics" of `corpus.json`.

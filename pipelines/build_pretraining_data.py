@@ -12,31 +12,31 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
-from beambert_common.word_rules import WordRules
-from pipelines import dataset
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import Dataset
-from pipelines.errors import DatasetError
-from pipelines.examples import array_record_files, train_eval_overlap
-from pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
-from pipelines.examples.pretraining_examples import PretrainingExamples
-from pipelines.examples.statistics import total
-from pipelines.examples.train_eval_overlap import FindOverlap
-from pipelines.examples.work_items import (
+from beambert.common.word_rules import WordRules
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import array_record_files, train_eval_overlap
+from beambert.pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.examples.statistics import total
+from beambert.pipelines.examples.train_eval_overlap import FindOverlap
+from beambert.pipelines.examples.work_items import (
     ShardResult,
     WorkItem,
     completion_marker_name,
     find_finished,
     write_completion_marker,
 )
-from pipelines.finish_dataset import WriteManifest
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import read_bytes
-from pipelines.io.live_counts import READING, WorkCounter
-from pipelines.io.versions import require_same_rules, versions
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.finish_dataset import WriteManifest
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.versions import require_same_rules, versions
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 
 class WriteShards(beam.DoFn):
@@ -146,7 +146,7 @@ def build_pretraining_data(
         pipeline: The pipeline.
         corpus: Manifest of the corpus.
         reader: Reader of the corpus.
-        work_items: All work items, from `pipelines.examples.work_items.deal_work_items`.
+        work_items: All work items, from `beambert.pipelines.examples.work_items.deal_work_items`.
         options: Options of the job.
         recorded_options: The field "options" of `dataset.json`: these options and those of the corpus.
         vocab: "size" and "sha256" of vocab.txt, which exists in `output`.

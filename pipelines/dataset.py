@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from beambert_common.renamed_fields import with_new_names, with_old_names
-from beambert_common.typed_json import (
+from beambert.common.renamed_fields import with_new_names, with_old_names
+from beambert.common.typed_json import (
     Count,
     JsonError,
     NonEmpty,
@@ -28,16 +28,16 @@ from beambert_common.typed_json import (
     shortened,
     shown,
 )
-from beambert_common.word_rules import without_released_rules
-from pipelines.errors import DatasetError
-from pipelines.io.manifest_schemas import (
+from beambert.common.word_rules import without_released_rules
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.manifest_schemas import (
     RENAMED_DATASET_FIELDS,
     DatasetCounts,
     RecordedDatasetOptions,
     Split,
     TrainingCounts,
 )
-from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
+from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_MANIFEST, WORK_NAME, entries_of, kind_of
 
 FILE_NAME = DATASET_MANIFEST
 VOCAB_FILE_NAME = "vocab.txt"
@@ -98,8 +98,9 @@ class Dataset:
         do_lower_case: Whether the text was lowercased before WordPiece.
         options: All options of the build, including the random seed.
         counts: The counts of corpus.json; under "train" and "validation", the numbers of
-            `pipelines.examples.statistics.Statistics`; under "overlap", the validation text that occurs in the training
-            text (`pipelines.examples.train_eval_overlap.Overlap`); under "warnings", the warnings of report.html.
+            `beambert.pipelines.examples.statistics.Statistics`; under "overlap", the validation text that occurs in the
+            training text (`beambert.pipelines.examples.train_eval_overlap.Overlap`); under "warnings", the warnings of
+            report.html.
         shards: All shards.
         versions: Versions of the packages and of the Unicode data of the build.
         strip_accents, tokenize_chinese_chars: As in `WordRules`; not written where they are the released rules.
@@ -199,7 +200,7 @@ class Dataset:
 def _require_features(manifest: Dataset) -> None:
     """Raise JsonError if the features are not those of the options, on which trainers rely."""
     # Imported late: it imports NumPy and the tokenizer, which this module otherwise does not need.
-    from pipelines.instances.options import PretrainingDataOptions
+    from beambert.pipelines.instances.options import PretrainingDataOptions
 
     expected = convert(manifest.options, PretrainingDataOptions, "options").names_of_features()
     for name in sorted(expected.keys() | manifest.features.keys()):

@@ -7,24 +7,24 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from beambert_common.word_rules import WordRules
-from pipelines import dataset
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
-from pipelines.errors import DatasetError
-from pipelines.examples import train_eval_overlap
-from pipelines.examples.statistics import Statistics
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import read_bytes, write_text
-from pipelines.io.versions import versions
-from pipelines.io.written_files import require_written
-from pipelines.reporting import data_report
-from pipelines.reporting.data_warnings import warnings_of
-from pipelines.reporting.dataset_descriptions import write_missing_descriptions
-from pipelines.reporting.report_content import Report
-from pipelines.reporting.samples import read_samples
-from pipelines.vocabulary.alphabet_warning import alphabet_warnings
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.word_rules import WordRules
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import train_eval_overlap
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.versions import versions
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.reporting import data_report
+from beambert.pipelines.reporting.data_warnings import warnings_of
+from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
+from beambert.pipelines.reporting.report_content import Report
+from beambert.pipelines.reporting.samples import read_samples
+from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
+from beambert.tokenizer.vocabulary import Vocabulary
 
 
 class WriteManifest(beam.DoFn):

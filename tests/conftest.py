@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _freed_graphs() -> Iterator[None]:
     """Free the graphs, programs and weights of a module's models."""
-    from trainers.backends.startup import freed_graphs
+    from beambert.trainers.backends.startup import freed_graphs
 
     with freed_graphs():
         yield
@@ -100,7 +100,7 @@ def articles(tmp_path_factory) -> Path:
 
 
 def _write_articles(folder: Path) -> None:
-    from pipelines.sources import ReadOptions, read_file
+    from beambert.pipelines.sources import ReadOptions, read_file
 
     documents = list(read_file("language_reference", ReadOptions("language_reference")))
     lines = [json.dumps({"text": "\n".join(d.paragraphs), "title": d.title}) for d in documents]
@@ -115,9 +115,9 @@ def built(articles, tmp_path_factory) -> Path:
     """A dataset built from `articles` by `beambert build`; tests must not change it."""
 
     def build(folder: Path) -> None:
-        import beambert
+        from beambert import cli
 
-        assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", f"{folder}/data", *SMALL]) == 0
+        assert cli.main(["build", "--input", f"{articles}/*.jsonl", "--output", f"{folder}/data", *SMALL]) == 0
 
     return make_once(tmp_path_factory, "built", build) / "data"
 

@@ -4,9 +4,9 @@ import zipfile
 
 import numpy as np
 
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.variable_names import variable_names
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.config import BertConfig
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg.", "##a", "##b")
 CONFIG = BertConfig(
@@ -70,10 +70,10 @@ def assert_same_bytes(first, second):
 
 def our_outputs(path, inputs):
     """Return the outputs of our model with a checkpoint, by their names in transformers."""
-    from bert_model.checkpoints.variable_names import variables_by_tf1_name
-    from bert_model.finetuning_models import BertForTask
-    from bert_model.pretraining import BertForPretraining
-    from trainers.checkpoints.initial_checkpoint import load_weights
+    from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+    from beambert.bert_model.finetuning_models import BertForTask
+    from beambert.bert_model.pretraining import BertForPretraining
+    from beambert.trainers.checkpoints.initial_checkpoint import load_weights
 
     features = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
     with open_checkpoint(path) as checkpoint:

@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 
-import beambert
+from beambert import cli
 from tests.tutorials import blocks
 
 
@@ -28,7 +28,7 @@ def parts(argv: list[str]) -> list[tuple[str, list[str]]]:
     if argv[0] != "submit":
         return [(argv[0], argv[1:])]
     name = " ".join(argv[:2])
-    runs = beambert.make_parser(name)[1].RUNS
+    runs = cli.make_parser(name)[1].RUNS
     split = next(number for number, word in enumerate(argv) if word in runs)
     return [(name, argv[2:split]), (argv[split], argv[split + 1 :])]
 
@@ -47,7 +47,7 @@ def parse_problems(argv: list[str]) -> list[str]:
         message = io.StringIO()
         try:
             with contextlib.redirect_stderr(message), contextlib.redirect_stdout(io.StringIO()):
-                beambert.read_command(name, [re.sub(r"\$\w+|\b[A-Z]{4,}\b", _example_value, word) for word in own])
+                cli.read_command(name, [re.sub(r"\$\w+|\b[A-Z]{4,}\b", _example_value, word) for word in own])
         except SystemExit as error:
             if error.code:
                 problems.append(message.getvalue().strip())

@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-import beambert
+from beambert import cli
 
 FOREIGN = {
     "README.md": "# My project\n",
@@ -58,7 +58,7 @@ def make_outputs(folder: Path) -> None:
     before = os.umask(UMASK)
     try:
         for name, command in MADE_BY.items():
-            assert beambert.main(command_of(command, folder, folder / name)) == 0, name
+            assert cli.main(command_of(command, folder, folder / name)) == 0, name
     finally:
         os.umask(before)
     for name, text in FOREIGN.items():

@@ -131,8 +131,8 @@ def _call(stdout: Path, stderr: Path, function: Callable, arguments: tuple) -> N
 
 
 def _command(argv: list[str], cwd: str, env: dict[str, str], before: Callable[[], object] | None) -> int:
-    import beambert
-    from beambert_common import process
+    from beambert import cli
+    from beambert.common import process
 
     os.chdir(cwd)
     os.environ.clear()
@@ -141,4 +141,4 @@ def _command(argv: list[str], cwd: str, env: dict[str, str], before: Callable[[]
     process.begin_startup()
     if before:
         before()
-    return beambert.main(argv)
+    return cli.main(argv)

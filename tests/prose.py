@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import beambert
+from beambert import cli
 
 ROOT = Path(__file__).parents[1]
 MAX_COLUMNS = 100
@@ -265,7 +265,7 @@ def check_python(path: Path) -> list[Finding]:
 
 def check_help(name: str) -> list[Finding]:
     """Return the faults of the help of a command."""
-    parser, module = beambert.make_parser(name)
+    parser, module = cli.make_parser(name)
     place = f"beambert {name} --help"
     description = plain(" ".join((parser.description or "").split()))
     findings = [Finding(place, problem) for problem in (*wrong_terms(description), *long_sentences(description))]
@@ -298,8 +298,8 @@ def documents() -> list[Path]:
 
 def modules() -> list[Path]:
     """Return the Python files of the product."""
-    folders = ("beambert_common", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
-    return [ROOT / "beambert.py", *(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))]
+    folders = ("beambert", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
 def test_files() -> list[Path]:
@@ -319,7 +319,7 @@ def check_file(path: Path) -> list[Finding]:
 
 
 def main(names: list[str]) -> int:
-    commands = [name for name in names or beambert.COMMANDS if name in beambert.COMMANDS]
+    commands = [name for name in names or cli.COMMANDS if name in cli.COMMANDS]
     paths = [Path(name).resolve() for name in names if name not in commands]
     if not names:
         paths = [*documents(), *modules(), *test_files()]

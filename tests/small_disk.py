@@ -48,13 +48,13 @@ def remount(directory: Path, options: str) -> None:
 
 def call(report: Path, argv: list[str], most_bytes: int = UNLIMITED) -> int:
     """Run a command whose files may not grow beyond `most_bytes`; write its exit code and stderr to `report`."""
-    import beambert
+    from beambert import cli
 
     errors = io.StringIO()
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, UNLIMITED))
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            code = beambert.main(argv)
+            code = cli.main(argv)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (UNLIMITED, UNLIMITED))
     report.write_text(json.dumps([code, errors.getvalue()]), encoding="utf-8")

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.corpus.options import CorpusOptions
-from pipelines.sources import ReadOptions
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.sources import ReadOptions
 
 
 def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:

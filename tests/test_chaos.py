@@ -9,7 +9,7 @@ from chaos.case import Case, cases_of, complete_round, run_case, run_reference
 from chaos.commands import BY_NAME, COMMANDS, prepare, required
 from chaos.disturbances import KINDS, kinds_of
 
-import beambert
+from beambert import cli
 
 SAMPLE = [("corpus", "kill-all")]
 # Commands without an output, and those that run other commands.
@@ -47,7 +47,7 @@ def test_cases_are_drawn_from_the_seed_alone():
 
 def test_every_command_that_writes_has_cases_of_every_kind(monkeypatch):
     monkeypatch.setattr(disturbances.disks, "can_mount", lambda: True)
-    assert {command.arguments[0] for command in COMMANDS} == set(beambert.COMMANDS) - WITHOUT_CASES
+    assert {command.arguments[0] for command in COMMANDS} == set(cli.COMMANDS) - WITHOUT_CASES
     assert {kind for command in COMMANDS for kind in kinds_of(command)} == set(KINDS)
     names = [command.name for command in COMMANDS]
     cases = {(case.command, case.kind) for case in cases_of(names, 1, 0, complete_round(names))}

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from beambert_common.command_line import argument_parser
+from beambert import cli
+from beambert.common.command_line import argument_parser
+from beambert.trainers.commands import convert
 from tests.conftest import ROOT
-from trainers.commands import convert
 
-DESTINATIONS = [name for name in beambert.COMMANDS if " " in name]
+DESTINATIONS = [name for name in cli.COMMANDS if " " in name]
 PATHS = ("DIR", "DST", "FILE", "GLOB", "NAME|FILE.json", "PATH", "SHARD", "SRC")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 TPU = ("--project", "p", "--zone", "us-west4-a", "--accelerator_type", "v5litepod-8", "--dry_run")
@@ -25,7 +25,7 @@ PRETRAIN = ("pretrain", "--data", "gs://b/data", "--output", "gs://b/run")
 
 def run(capsys, *argv: str) -> tuple[int, str, str]:
     try:
-        code = beambert.main(list(argv))
+        code = cli.main(list(argv))
     except SystemExit as stop:
         code = stop.code
     captured = capsys.readouterr()
@@ -51,7 +51,7 @@ def test_the_version_is_that_of_setup_py(capsys, word):
 
 
 def test_help_with_a_command_prints_what_the_command_prints_with_help(capsys):
-    for name in beambert.COMMANDS:
+    for name in cli.COMMANDS:
         code, expected, _ = run(capsys, *name.split(), "--help")
         assert code == 0
         for word in ("help", "--help", "-h"):
@@ -61,7 +61,7 @@ def test_help_with_a_command_prints_what_the_command_prints_with_help(capsys):
 def test_help_alone_and_help_with_submit_list_commands(capsys):
     code, out, _ = run(capsys, "help")
     assert code == 0
-    assert all(f"  {name} " in out for name in beambert.COMMANDS)
+    assert all(f"  {name} " in out for name in cli.COMMANDS)
     assert run(capsys) == (2, out, "")
     code, out, _ = run(capsys, "help", "submit")
     assert code == 0
@@ -141,19 +141,19 @@ def test_a_path_that_is_given_twice_is_refused(capsys, argv, says):
 
 def test_other_flags_may_be_given_twice_and_lists_may_grow():
     twice = ["a", "--top_k", "1", "--top_k", "2", "b", "c"]
-    config = beambert.read_command("fill-mask", twice).configure()
+    config = cli.read_command("fill-mask", twice).configure()
     assert (config.top_k, config.texts) == (2, ("b", "c"))
-    command = beambert.read_command("build", ["--output", "o", "--input", "a", "b", "--input", "c"])
+    command = cli.read_command("build", ["--output", "o", "--input", "a", "b", "--input", "c"])
     assert command.path_arguments == [("--input", "a"), ("--input", "b"), ("--input", "c"), ("--output", "o")]
     # A flag that overrides the recipe does not count as given twice.
     argv = ["--recipe", "tiny-cpu", "--model", "own.json", "--data", "d", "--output", "o"]
-    assert beambert.read_command("pretrain", argv).configure().model == "own.json"
+    assert cli.read_command("pretrain", argv).configure().model == "own.json"
 
 
 def test_the_default_in_the_help_is_the_default():
     compared = 0
-    for name in beambert.COMMANDS:
-        for action in beambert.make_parser(name)[0]._actions:
+    for name in cli.COMMANDS:
+        for action in cli.make_parser(name)[0]._actions:
             stated = re.search(r"\(default: (-?[\d.,]*\de?[-\d]*)[;,)]", action.help or "")
             if stated and isinstance(action.default, int | float):
                 assert float(stated[1].replace(",", "")) == action.default, (name, action.option_strings)
@@ -183,7 +183,7 @@ ONLY_OTHERS = ("commands", "config", "evaluation", "inference", "pretraining")
 
 
 def test_messages_of_finetune_name_flags_of_finetune():
-    known = {flag for name in ("finetune", "tune") for action in beambert.make_parser(name)[0]._actions
+    known = {flag for name in ("finetune", "tune") for action in cli.make_parser(name)[0]._actions
              for flag in action.option_strings}  # fmt: skip
     found = {}
     for path in sorted((ROOT / "trainers").rglob("*.py")):
@@ -209,8 +209,8 @@ def test_messages_of_finetune_name_flags_of_finetune():
 def path_flags() -> list[tuple[str, str]]:
     """Return (command, flag) of every flag whose metavar or name shows that its value is a path."""
     flags = []
-    for name in beambert.COMMANDS:
-        for action in beambert.make_parser(name)[0]._actions:
+    for name in cli.COMMANDS:
+        for action in cli.make_parser(name)[0]._actions:
             named_like_a_path = action.dest.endswith(("_file", "_dir", "_checkpoint")) or action.dest in (
                 "output",
                 "input",
@@ -258,7 +258,7 @@ def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, fl
 
 def test_values_named_like_commands_are_values_for_every_destination():
     for name in DESTINATIONS:
-        parser, module = beambert.make_parser(name)
+        parser, module = cli.make_parser(name)
         for action in parser._actions:
             if action.nargs is None:
                 for word in module.RUNS:
@@ -296,7 +296,7 @@ def test_a_flag_on_the_wrong_side_of_the_command_is_explained(capsys, argv, says
 
 
 def test_a_list_before_the_command_ends_at_the_command():
-    parser, module = beambert.make_parser("submit dataflow")
+    parser, module = cli.make_parser("submit dataflow")
     argv = ["--labels", "a=1", "b=2", "build", "--labels_of_mine"]
     labels, command, *_ = argument_parser.parse_words(parser, argv, stop=module.RUNS)
     assert labels.values == ["a=1", "b=2"]
@@ -371,14 +371,14 @@ def test_a_text_argument_may_look_like_a_cloud_path(capsys):
 
 
 def test_an_internal_error_keeps_its_traceback(monkeypatch):
-    from pipelines.commands import build
+    from beambert.pipelines.commands import build
 
     def fails(args):
         raise ValueError("a fault in beambert")
 
     monkeypatch.setattr(build, "configure", fails)
     with pytest.raises(ValueError, match="a fault in beambert"):
-        beambert.main(["build", "--output", "x"])
+        cli.main(["build", "--output", "x"])
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,16 @@ from typing import Any
 
 import pytest
 
-from bert_model.checkpoints import hugging_face_config, native
-from bert_model.config import BertConfig
-from pipelines import dataset
-from pipelines.corpus import corpus_manifest
+from beambert.bert_model.checkpoints import hugging_face_config, native
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.monitoring.training_monitor import MonitorState
+from beambert.trainers.training import run_manifest
 from tests.damaged_json import FILES, damages, write_damaged
-from tokenizer.tokenizer import Tokenizer
-from trainers.checkpoints import best_checkpoint, checkpoint_manager
-from trainers.finetuning import run_outcomes
-from trainers.monitoring.training_monitor import MonitorState
-from trainers.training import run_manifest
-
-_OURS = ("tokenizer.", "bert_model.", "pipelines.", "trainers.", "adaptation.", "deploy.")
 
 
 def read_hugging_face(directory: Path) -> object:
@@ -151,5 +149,5 @@ def _copy(outputs: Path, tmp_path: Path, name: str) -> tuple[Path, Path]:
 
 def _is_line(error: Exception, line: str, name: str) -> bool:
     """Return whether an error is beambert's own, one line of at most 400 characters, with the file's name."""
-    ours = type(error).__module__.startswith(_OURS)
+    ours = type(error).__module__.startswith("beambert.")
     return ours and "\n" not in line and len(line) <= 400 and name in line

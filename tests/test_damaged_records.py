@@ -10,24 +10,24 @@ import struct
 import numpy as np
 import pytest
 
-import beambert
-from bert_model.checkpoints import hugging_face, native, safetensors
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.config import BertConfig, ConfigError
-from pipelines.cleaning.decontamination import read_evaluation_texts
-from pipelines.corpus import records, write_shards
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.dataset import Shard
-from pipelines.examples import work_items
-from pipelines.examples.statistics import Statistics
-from pipelines.io import directory_lock, output_directory
-from pipelines.sources import SourceError
+from beambert import cli
+from beambert.bert_model.checkpoints import hugging_face, native, safetensors
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
+from beambert.pipelines.corpus import records, write_shards
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.dataset import Shard
+from beambert.pipelines.examples import work_items
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.io import directory_lock, output_directory
+from beambert.pipelines.sources import SourceError
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.trainers.config.recorded_options import RecordedOptions
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.monitoring import metrics_jsonl
 from tests.damaged_json import FILES, damages
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from trainers.config.recorded_options import RecordedOptions
-from trainers.errors import TrainingError
-from trainers.finetuning import run_outcomes
-from trainers.monitoring import metrics_jsonl
 
 SHA256 = "0" * 64
 PART = CorpusShard("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
@@ -212,7 +212,7 @@ def test_the_recorded_options_are_those_of_the_commands():
     names = {
         action.dest
         for command in ("pretrain", "finetune")
-        for action in beambert.make_parser(command)[0]._actions
+        for action in cli.make_parser(command)[0]._actions
         if action.dest != "help"
     }
     assert RecordedOptions.__annotations__.keys() == names

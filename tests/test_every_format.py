@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines import dataset
+from beambert import cli
+from beambert.pipelines import dataset
 from tests.conftest import with_slow
 
 FORMATS = {
@@ -24,7 +24,7 @@ SLOW_FORMATS = ("lengths in bins, masks drawn by the trainer", "masked words alo
 def corpus(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("corpus") / "data"
     argv = ["corpus", "--input_format", "language_reference", "--vocab_size", "600", "--num_partitions", "1"]
-    assert beambert.main([*argv, "--validation_fraction", "0.15", "--output", str(output)]) == 0
+    assert cli.main([*argv, "--validation_fraction", "0.15", "--output", str(output)]) == 0
     return output
 
 
@@ -38,7 +38,7 @@ def config(tmp_path_factory) -> Path:
 
 def build(corpus: Path, output: Path, flags: list[str]) -> dataset.Dataset:
     lengths = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
-    assert beambert.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *lengths, *flags]) == 0
+    assert cli.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *lengths, *flags]) == 0
     assert (output / "report.html").is_file()
     return dataset.load(output)
 
@@ -48,12 +48,12 @@ def test_examples_are_built_inspected_and_trained_on(name, corpus, config, tmp_p
     manifest = build(corpus, tmp_path / "data", FORMATS[name])
     shard = tmp_path / "data" / manifest.shards_of("train")[0].name
     capsys.readouterr()
-    assert beambert.main(["inspect", str(shard), "--number", "2"]) == 0
+    assert cli.main(["inspect", str(shard), "--number", "2"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown if line[:1].isdigit()] == ["0", "1"]
     assert any("MASK" in line for line in shown) == (manifest.options["masking"] != "dynamic")
     argv = ["pretrain", "--data", str(tmp_path / "data"), "--output", str(tmp_path / "run"), "--model", str(config)]
-    assert beambert.main([*argv, "--num_train_steps", "4", "--train_batch_size", "8"]) == 0
+    assert cli.main([*argv, "--num_train_steps", "4", "--train_batch_size", "8"]) == 0
     results = dict(
         line.split(" = ") for line in (tmp_path / "run" / "eval_results.txt").read_text().splitlines() if line
     )

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-import beambert
+from beambert import cli
 from tests.conftest import ROOT
 
 TEXTS = [
@@ -54,7 +54,7 @@ def test_documents_of_ones_own_give_the_bytes_of_build(tmp_path):
     lines = [json.dumps({"text": text, "title": title}) for text, title in zip(redacted, titles, strict=True)]
     (tmp_path / "redacted.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     flags = ["--input", str(tmp_path / "redacted.jsonl"), "--vocab_size", "100", "--num_partitions", "16"]
-    assert beambert.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
+    assert cli.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
     assert digests(data) == digests(tmp_path / "built")
     assert "address" in (data / "vocab.txt").read_text(encoding="utf-8").split()
 
@@ -64,7 +64,7 @@ def corpus(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf-8")
     argv = ["corpus", "--input", str(folder / "texts.jsonl"), "--output", str(folder / "corpus"), "--vocab_size", "100"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     return folder
 
 
@@ -72,14 +72,14 @@ def corpus(tmp_path_factory) -> Path:
 @pytest.mark.skipif(importlib.util.find_spec("tf2onnx") is None, reason="tf2onnx is not installed")
 def test_labels_of_a_corpus_are_those_of_predict(corpus, tmp_path):
     model, exported = ROOT / "tests/fixtures/hugging_face/classification", tmp_path / "onnx"
-    assert beambert.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
+    assert cli.main(["export", str(model), str(exported), "--to", "onnx"]) == 0
     labels = tmp_path / "labels.jsonl"
     flags = ["--corpus", corpus / "corpus", "--model", exported, "--output", labels, "--max_seq_length", 18]
     run("examples/predict_corpus.py", *flags)
     found = {line["id"]: line["label"] for line in map(json.loads, labels.read_text().splitlines())}
 
-    from trainers.inference.model_loading import load_model
-    from trainers.inference.predictor import Predictor
+    from beambert.trainers.inference.model_loading import load_model
+    from beambert.trainers.inference.predictor import Predictor
 
     tables = [pyarrow.parquet.read_table(path) for path in corpus.glob("corpus/corpus/*.parquet")]
     rows = [row for table in tables for row in table.to_pylist()]
@@ -100,7 +100,7 @@ def test_beam_yaml_gives_the_bytes_of_build(corpus, tmp_path):
     flags = ["--yaml_pipeline_file", "examples/pretraining_data.yaml", "--jinja_variables", json.dumps(variables)]
     run("-m", "apache_beam.yaml.main", *flags, "--runner", "FnApiRunner")
     flags = ["--input", variables["input"], "--vocab_size", "100", "--num_partitions", "16"]
-    assert beambert.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
+    assert cli.main(["build", *flags, "--output", str(tmp_path / "built")]) == 0
     assert digests(tmp_path / "data") == digests(tmp_path / "built")
 
 
@@ -108,7 +108,7 @@ def test_the_provider_file_names_every_transform():
     """Check that each name exists, and that every public transform has a name."""
     import apache_beam as beam
 
-    from pipelines import transforms
+    from beambert.pipelines import transforms
 
     (provider,) = yaml.safe_load((ROOT / "examples/beambert_providers.yaml").read_text(encoding="utf-8"))
     public = {

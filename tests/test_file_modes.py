@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.every_output import MADE_BY, UMASK, command_of
 
 
@@ -48,7 +48,7 @@ def test_files_are_as_the_umask_says(command, flags, outputs, tmp_path, capsys):
     try:
         (tmp_path / "made").mkdir()
         argv = [*command_of(command, outputs, tmp_path / "made/output"), *flags]
-        assert beambert.main(argv) == 0, capsys.readouterr().err
+        assert cli.main(argv) == 0, capsys.readouterr().err
     finally:
         os.umask(before)
     assert_modes(tmp_path / "made")

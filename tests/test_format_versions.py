@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from beambert_common.renamed_fields import inverse, with_new_names, with_old_names
-from bert_model.checkpoints import native
-from pipelines import dataset
-from pipelines.corpus import corpus_manifest
-from pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
-from trainers.checkpoints import checkpoint_manager
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.finetuning import run_outcomes
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.training_monitor import MonitorState
-from trainers.run_report.finished_run import read_run
-from trainers.run_report.task_sections import sections
-from trainers.training import run_manifest
+from beambert.bert_model.checkpoints import native
+from beambert.common.renamed_fields import inverse, with_new_names, with_old_names
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.training_monitor import MonitorState
+from beambert.trainers.run_report.finished_run import read_run
+from beambert.trainers.run_report.task_sections import sections
+from beambert.trainers.training import run_manifest
 
 STORED = Path(__file__).parent / "fixtures" / "format_versions"
 # Names that no current field has.

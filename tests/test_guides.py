@@ -6,9 +6,9 @@ import re
 import apache_beam as beam
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines import dataset
-from pipelines.cleaning import rules
-from pipelines.sources import ReadOptions, read_file
+from beambert.pipelines import dataset
+from beambert.pipelines.cleaning import rules
+from beambert.pipelines.sources import ReadOptions, read_file
 from tests.conftest import ROOT
 
 

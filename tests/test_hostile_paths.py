@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from beambert_common.command_line.path_flags import path_type
+from beambert import cli
+from beambert.common.command_line.path_flags import path_type
 from tests.cpu_time import seconds
 
-NAMES = [name for name in beambert.COMMANDS if not name.startswith("submit")]
+NAMES = [name for name in cli.COMMANDS if not name.startswith("submit")]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def _link(folder: Path) -> str:
 
 
 def _path_flags(name: str) -> list[str]:
-    parser, _ = beambert.make_parser(name)
+    parser, _ = cli.make_parser(name)
     # Output files are excluded: each command checks whether it can write to a pipe.
     return [
         action.option_strings[-1]
@@ -64,7 +64,7 @@ def test_every_path_flag_refuses_special_files_and_impossible_paths(hostile, kin
             if kind in ("device", "link to a device") and flag == "--model" and not path.endswith(".json"):
                 continue
             with pytest.raises(SystemExit) as stop:
-                beambert.read_command(name, [flag, path])
+                cli.read_command(name, [flag, path])
             error = capsys.readouterr().err
             assert stop.value.code == 2
             assert error.count("\n") == 1
@@ -79,9 +79,7 @@ def test_every_path_flag_refuses_special_files_and_impossible_paths(hostile, kin
 def test_directories_with_pipes_and_names_with_nul_are_refused(hostile, kind, capsys):
     path, words = hostile[kind]
     with pytest.raises(SystemExit):
-        beambert.read_command(
-            "predict", ["--data_dir", path] if "--data_dir" in _path_flags("predict") else [path, "a"]
-        )
+        cli.read_command("predict", ["--data_dir", path] if "--data_dir" in _path_flags("predict") else [path, "a"])
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
@@ -90,7 +88,7 @@ def test_directories_with_pipes_and_names_with_nul_are_refused(hostile, kind, ca
 def test_a_command_that_is_given_a_pipe_does_not_wait(hostile, tmp_path, capsys):
     def run() -> None:
         with pytest.raises(SystemExit):
-            beambert.main(["build", "--input", hostile["pipe"][0], "--output", str(tmp_path / "out")])
+            cli.main(["build", "--input", hostile["pipe"][0], "--output", str(tmp_path / "out")])
 
     assert seconds(run, 60) < 60
     assert Path(hostile["pipe"][0]).is_fifo()
@@ -101,7 +99,7 @@ def test_a_command_that_is_given_a_pipe_does_not_wait(hostile, tmp_path, capsys)
 def test_a_pattern_that_matches_a_name_that_is_not_utf8_is_refused(tmp_path, capsys):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("A text.\n", encoding="utf-8")
     argv = ["corpus", "--input", f"{tmp_path}/*.txt", "--output", str(tmp_path / "out"), "--vocab_size", "60"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     error = capsys.readouterr().err
     assert "is not valid UTF-8; rename the file" in error.replace("a name that ", "")
     assert error.count("\n") == 1
@@ -109,20 +107,20 @@ def test_a_pattern_that_matches_a_name_that_is_not_utf8_is_refused(tmp_path, cap
 
 def test_text_that_is_not_utf8_as_an_argument_is_refused(capsys):
     with pytest.raises(SystemExit):
-        beambert.read_command("corpus", ["--text_field", os.fsdecode(b"\xff")])
+        cli.read_command("corpus", ["--text_field", os.fsdecode(b"\xff")])
     assert "--text_field \\udcff is not valid UTF-8; use UTF-8" in capsys.readouterr().err
 
 
 def test_a_long_pattern_and_dev_null_are_accepted():
-    command = beambert.read_command("corpus", ["--input", f"{{{'a,' * 200}}}*", "--output", "out"])
+    command = cli.read_command("corpus", ["--input", f"{{{'a,' * 200}}}*", "--output", "out"])
     assert len(command.path_arguments) == 2
-    command = beambert.read_command("corpus", ["--input", "/dev/null", "--output", "out"])
+    command = cli.read_command("corpus", ["--input", "/dev/null", "--output", "out"])
     assert ("--input", "/dev/null") in command.path_arguments
 
 
 def test_an_output_file_may_be_a_pipe(hostile):
     argv = ["--input_file", "a", "--init_checkpoint", "b", "--output_file", hostile["pipe"][0]]
-    assert beambert.read_command("features", argv).configure().output_file == hostile["pipe"][0]
+    assert cli.read_command("features", argv).configure().output_file == hostile["pipe"][0]
 
 
 SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
@@ -142,7 +140,7 @@ def test_directories_and_vocabularies_without_text_are_refused(tmp_path, capsys,
     (tmp_path / "vocab.txt").write_text(SPECIAL + "[unused0]\n", encoding="utf-8")
     flags = [word.format(tmp_path) for word in argv]
     command = ["corpus", "--input", f"{tmp_path}/a.txt", "--output", str(tmp_path / "out"), *flags]
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     error = capsys.readouterr().err
     assert message.format(tmp_path) in error
     assert error.count("\n") == 1

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import beambert
-from beambert_common.added_tokens import AddedToken
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import writer
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.variable_names import TOKEN_VARIABLES
+from beambert import cli
+from beambert.bert_model.checkpoints import writer
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.variable_names import TOKEN_VARIABLES
+from beambert.common.added_tokens import AddedToken
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.inference.model_loading import load_model
 from tests.conftest import with_slow
 from tests.converted_models import CONFIG, PIECES, write_release
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.inference.model_loading import load_model
 
 ADDED = (AddedToken("[E1]"), AddedToken("ab c", single_word=True))
 TOKENS = len(PIECES) + len(ADDED)
@@ -59,7 +59,7 @@ def write_source(directory: Path, kind: str, variant: str, task: str = "pretrain
 
 
 def run(*argv: object) -> None:
-    assert beambert.main([str(argument) for argument in argv]) == 0
+    assert cli.main([str(argument) for argument in argv]) == 0
 
 
 def weights(model: Path, task: str | None = None) -> dict[str, np.ndarray]:
@@ -200,7 +200,7 @@ def test_a_fine_tuned_model_is_evaluated_and_fine_tuned_again(tmp_path):
 def test_an_export_keeps_added_tokens_whole_or_is_refused(tmp_path, capsys):
     source = write_source(tmp_path, *GENERAL)
     for tokenizer in ("exact", "tensorflow_text"):
-        assert beambert.main(["export", str(source), str(tmp_path / "saved"), "--tokenizer", tokenizer]) == 1
+        assert cli.main(["export", str(source), str(tmp_path / "saved"), "--tokenizer", tokenizer]) == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert "the tokenizer in the graph cannot keep 2 added tokens" in said
@@ -233,5 +233,5 @@ def test_pretraining_from_a_model_with_unused_rows_and_added_tokens(tmp_path, ca
     with open_checkpoint(tmp_path / "release") as checkpoint:
         writer.write(checkpoint, tmp_path / "last", "huggingface", tokens.to_bytes(), WordRules(), added_tokens=last)
     command = ["pretrain", *flags, "--init_checkpoint", tmp_path / "last", "--output", tmp_path / "other"]
-    assert beambert.main([str(argument) for argument in command]) == 1
+    assert cli.main([str(argument) for argument in command]) == 1
     assert "build the data with --vocab_file vocab.txt of the native model to which" in capsys.readouterr().err

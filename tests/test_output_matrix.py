@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.every_output import FOREIGN, command_of, tree_of
 
 # The kinds of output that each command resumes. All others are refused.
@@ -59,7 +59,7 @@ def test_an_existing_output_is_refused_or_resumed_and_never_altered(command, the
     resumed = there in RESUMED[command]
     before = tree_of(output, REPORTS if resumed else ())
     capsys.readouterr()
-    code = beambert.main(command_of(command, outputs, output))
+    code = cli.main(command_of(command, outputs, output))
     said = capsys.readouterr().err
     after = tree_of(output, REPORTS if resumed else ())
     if resumed:
@@ -77,7 +77,7 @@ def test_an_existing_output_is_refused_or_resumed_and_never_altered(command, the
 def test_a_file_in_the_way_is_left_alone(command, outputs, tmp_path, capsys):
     path = tmp_path / "mine.txt"
     path.write_text("mine", encoding="utf-8")
-    assert beambert.main(command_of(command, outputs, path)) == 1
+    assert cli.main(command_of(command, outputs, path)) == 1
     assert str(path) in capsys.readouterr().err
     assert path.read_text(encoding="utf-8") == "mine"
     assert list(tmp_path.iterdir()) == [path]
@@ -94,7 +94,7 @@ def test_a_directory_with_one_foreign_file_is_refused(command, name, outputs, tm
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(FOREIGN[name], encoding="utf-8")
-    assert beambert.main(command_of(command, outputs, tmp_path)) == 1
+    assert cli.main(command_of(command, outputs, tmp_path)) == 1
     assert f"contains {name.partition('/')[0]}, which beambert" in capsys.readouterr().err
     assert tree_of(tmp_path) == {name: hashlib.sha256(FOREIGN[name].encode()).hexdigest()}
 
@@ -107,7 +107,7 @@ def test_a_foreign_file_in_a_corpus_is_not_replaced_by_its_dataset(name, outputs
     (corpus / name).write_text("mine", encoding="utf-8")
     before = tree_of(corpus)
     command = ["pretraining-data", "--input", str(corpus), "--output", str(corpus), "--dupe_factor", "1"]
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     assert (
         f"contains {name.partition('/')[0]}, which beambert pretraining-data did not write" in capsys.readouterr().err
     )
@@ -115,7 +115,7 @@ def test_a_foreign_file_in_a_corpus_is_not_replaced_by_its_dataset(name, outputs
     shutil.rmtree((corpus / name).parent) if "/" in name else (corpus / name).unlink()
     # Without the foreign file, the corpus becomes a dataset. A file whose name no command uses is tolerated.
     (corpus / "notes.txt").write_text("mine", encoding="utf-8")
-    assert beambert.main(command) == 0
+    assert cli.main(command) == 0
     assert (corpus / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
@@ -124,7 +124,7 @@ def test_hidden_files_and_lost_and_found_are_ignored(outputs, tmp_path):
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine", encoding="utf-8")
-    assert beambert.main(command_of("corpus", outputs, tmp_path)) == 0
+    assert cli.main(command_of("corpus", outputs, tmp_path)) == 0
     assert all((tmp_path / name).read_text(encoding="utf-8") == "mine" for name in names)
 
 
@@ -132,7 +132,7 @@ def test_a_glob_pattern_as_output_is_refused(outputs, tmp_path, capsys):
     shutil.copytree(outputs / "dataset", tmp_path / "data1")
     before = tree_of(tmp_path)
     for command in ("build", "corpus", "pretraining-data"):
-        assert beambert.main(command_of(command, outputs, tmp_path / "data?")) == 1
+        assert cli.main(command_of(command, outputs, tmp_path / "data?")) == 1
         assert "a glob pattern; give a directory without the characters" in capsys.readouterr().err
     assert tree_of(tmp_path) == before
 
@@ -145,9 +145,9 @@ def test_what_a_command_writes_is_not_its_input(outputs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = ["corpus", "--input", "**/*", "*", "--input_format", "sentences", "--vocab_size", "60", "--output", "out"]
     # The second time, the pattern would match the corpus.
-    assert beambert.main(command) == 0
+    assert cli.main(command) == 0
     before = tree_of(tmp_path / "out")
-    assert beambert.main(command) == 0
+    assert cli.main(command) == 0
     assert tree_of(tmp_path / "out") == before
     files = json.loads((tmp_path / "out" / "corpus.json").read_text(encoding="utf-8"))["files"]
     assert [file[0] for file in files] == [str(tmp_path / name) for name in ("folder/text.txt", "text.txt")]
@@ -156,7 +156,7 @@ def test_what_a_command_writes_is_not_its_input(outputs, tmp_path, monkeypatch):
 def test_an_error_about_a_model_in_place_of_data_does_not_advise_to_build_there(outputs, tmp_path, capsys):
     run = outputs / "run"
     command = ["pretrain", "--data", str(run), "--output", str(tmp_path / "new"), "--num_train_steps", "2"]
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     said = capsys.readouterr().err
     assert f"{run} contains a training run (run.json), not a dataset" in said
     assert "--output" not in said
@@ -167,32 +167,32 @@ def test_the_output_of_an_evaluation_alone_is_accepted_again(outputs, tmp_path):
     command = command_of("finetune", outputs, tmp_path / "scores")
     command[command.index(str(outputs / "run"))] = str(outputs / "finetuned")
     for flags in (["--do_eval"], ["--do_eval"], ["--do_train"]):
-        assert beambert.main([*command, *flags]) == 0
+        assert cli.main([*command, *flags]) == 0
 
 
 def test_a_run_that_ended_at_its_first_file_is_resumed(outputs, tmp_path):
     output = tmp_path / "new"
     output.mkdir()
     shutil.copy(outputs / "run/run.json", output)
-    assert beambert.main(command_of("pretrain", outputs, output)) == 0
+    assert cli.main(command_of("pretrain", outputs, output)) == 0
     assert json.loads((output / "eval_results.json").read_text(encoding="utf-8"))["global_step"] == 2
 
 
 def test_a_mistake_in_the_flags_leaves_no_directory(outputs, tmp_path):
     command = command_of("corpus", outputs, tmp_path / "new")
     command[command.index("60")] = "6000"
-    assert beambert.main(["build", *command[1:], "--max_seq_length", "4"]) == 1
+    assert cli.main(["build", *command[1:], "--max_seq_length", "4"]) == 1
     assert not (tmp_path / "new").exists()
     # The result of reading the input is kept for the same command with other values.
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     command[command.index("6000")] = "60"
-    assert beambert.main(command) == 0
+    assert cli.main(command) == 0
 
 
 def test_the_current_directory_is_not_replaced(outputs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for command in ("convert tf1", "export"):
-        assert beambert.main([*command_of(command, outputs, tmp_path)[:-1], "."]) == 1
+        assert cli.main([*command_of(command, outputs, tmp_path)[:-1], "."]) == 1
         assert ". is the current directory; use a new directory" in capsys.readouterr().err
 
 
@@ -216,7 +216,7 @@ def test_an_output_with_a_link_is_refused(command, there, name, outputs, tmp_pat
     link.rename(outside)
     link.symlink_to(outside)
     before = tree_of(tmp_path)
-    assert beambert.main(command_of(command, outputs, output)) == 1
+    assert cli.main(command_of(command, outputs, output)) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if ": error: " in line]
     assert f"{output} contains the symbolic link {link.relative_to(output)}; " in line
     assert tree_of(tmp_path) == before

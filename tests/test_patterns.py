@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from beambert_common.added_tokens import AddedToken
-from deploy.dataflow import flags as dataflow_flags
-from pipelines.sources.wikipedia import dump_pages
+from beambert.common.added_tokens import AddedToken
+from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.pipelines.sources.wikipedia import dump_pages
+from beambert.tokenizer.added_tokens import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
-from tokenizer.added_tokens import _Pattern
 
 # Lengths of the text, and the limit in seconds of CPU time for the longest, of 256 kB. A linear pattern takes up to
 # 0.5 s for it, a quadratic one minutes or hours. For a shorter text, the limit is scaled by the square of the length.
@@ -22,15 +22,18 @@ _LIMIT = 5.0
 
 # Patterns that are used on bounded text only: the maximum number of characters, and the code that bounds the text.
 BOUNDED = {
-    "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
-    "pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (12, "_ends_in_abbreviation cuts the text before"),
+    "beambert.pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
+    "beambert.pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (
+        12,
+        "_ends_in_abbreviation cuts the text before",
+    ),
 }
 # Patterns that are used with another method than the source shows.
 METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses this method.
 # Method and examples of patterns that are built at run time. Those without examples have, in place of the method, the
 # kind of text, which is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
-    "deploy.dataflow.flags._matching.parse": (
+    "beambert.deploy.dataflow.flags._matching.parse": (
         "fullmatch",
         lambda: [
             re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
@@ -38,27 +41,30 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
             if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
         ],
     ),
-    "deploy.dataflow.flags.require_cloud_paths": ("fullmatch", lambda: [re.compile(dataflow_flags.CLOUD_PATH)]),
-    "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
+    "beambert.deploy.dataflow.flags.require_cloud_paths": (
+        "fullmatch",
+        lambda: [re.compile(dataflow_flags.CLOUD_PATH)],
+    ),
+    "beambert.deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.
-    "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
+    "beambert.pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
-    "pipelines.sources.files._expression": ("patterns of the user", list),
-    "pipelines.sources.wikipedia.dump_pages._disambiguation": (
+    "beambert.pipelines.sources.files._expression": ("patterns of the user", list),
+    "beambert.pipelines.sources.wikipedia.dump_pages._disambiguation": (
         "search",
         lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],
     ),
-    "pipelines.sources.wikipedia.wikitext._without_tags.end_of": (
+    "beambert.pipelines.sources.wikipedia.wikitext._without_tags.end_of": (
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "tokenizer.added_tokens.__init__": (
+    "beambert.tokenizer.added_tokens.__init__": (
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),
-    "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
-    "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
-    "trainers.monitoring.throughput.peak_flops": ("names of devices", list),
+    "beambert.trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
+    "beambert.trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
+    "beambert.trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 
 

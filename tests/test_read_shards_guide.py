@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.conftest import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "read-shards.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def folder(built, tmp_path_factory):
             program, *argv = shlex.split(line)
             assert program == "beambert"
             if "array_record" not in argv or importlib.util.find_spec("array_record"):
-                assert beambert.main([*argv, "--dupe_factor", "1"]) == 0
+                assert cli.main([*argv, "--dupe_factor", "1"]) == 0
     return folder
 
 

@@ -7,7 +7,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -52,5 +52,5 @@ def test_examples_in_help_run(tmp_path, monkeypatch, capsys):
         (tmp_path / "reviews" / f"{split}.csv").write_text(f"text,label\n{rows}")
     monkeypatch.chdir(tmp_path)
     for name, index, flags in EXAMPLES:
-        argv = shlex.split(beambert.make_parser(name)[1].EXAMPLE.splitlines()[index])[1:]
-        assert beambert.main([*argv, *flags.split()]) == 0, (argv, capsys.readouterr().err)
+        argv = shlex.split(cli.make_parser(name)[1].EXAMPLE.splitlines()[index])[1:]
+        assert cli.main([*argv, *flags.split()]) == 0, (argv, capsys.readouterr().err)

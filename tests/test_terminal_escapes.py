@@ -19,10 +19,10 @@ import pytest
 from rich.text import Text
 from safetensors.numpy import load_file, save_file
 
-import beambert
-from beambert_common import terminal
-from beambert_common.console import TextConsole
-from beambert_common.progress import Progress
+from beambert import cli
+from beambert.common import terminal
+from beambert.common.console import TextConsole
+from beambert.common.progress import Progress
 from tests import forked
 from tests.conftest import ROOT, with_slow
 from tests.every_output import command_of
@@ -129,7 +129,7 @@ def controls(text: str) -> list[str]:
 def run_command(argv: list[str]) -> int:
     os.environ.update(TERM="xterm-256color", COLUMNS="300")
     sys.argv = ["beambert", *argv]
-    return beambert.main(argv)
+    return cli.main(argv)
 
 
 @pytest.mark.parametrize("name", with_slow(COMMANDS, SLOW))
@@ -141,7 +141,7 @@ def test_a_command_prints_hostile_text_escaped(hostile, name):
 
 def test_every_command_is_here():
     tested = {name.partition(" ")[0] for name in COMMANDS}
-    assert {name for name in beambert.COMMANDS if not name.startswith("submit")} <= tested
+    assert {name for name in cli.COMMANDS if not name.startswith("submit")} <= tested
 
 
 def print_in_every_way() -> None:

@@ -10,9 +10,9 @@ import shutil
 
 import pytest
 
-import beambert
-from pipelines.io.directory_lock import lock_destination, lock_directory
-from pipelines.io.output_directory import LOCK_NAME
+from beambert import cli
+from beambert.pipelines.io.directory_lock import lock_destination, lock_directory
+from beambert.pipelines.io.output_directory import LOCK_NAME
 from tests.every_output import command_of, tree_of
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")
@@ -31,7 +31,7 @@ def test_a_held_output_is_refused_in_one_line_and_left_alone(command, outputs, t
     capsys.readouterr()
     with lock(f"{flag} {output}", output, "another"):
         before = tree_of(tmp_path)
-        assert beambert.main(argv) == 1
+        assert cli.main(argv) == 1
         said = capsys.readouterr()
         assert re.fullmatch(REFUSED.format(flag, output, os.getpid(), flag), said.err), said.err
         assert said.out == ""
@@ -45,7 +45,7 @@ def test_a_locked_run_of_seeds_or_tune_ends_the_command(command, outputs, tmp_pa
     name = {"seeds": "seed-12345", "tune": "batch4-lr0.0001-epochs1"}[command]
     argv = command_of(command, outputs, tmp_path)
     with lock_directory("--output X", tmp_path / name, "another"):
-        assert beambert.main([*argv, *(["--seed", "12345"] if command == "seeds" else [])]) == 1
+        assert cli.main([*argv, *(["--seed", "12345"] if command == "seeds" else [])]) == 1
     assert f"--output {tmp_path / name} is in use by process {os.getpid()} on" in capsys.readouterr().err
     assert not (tmp_path / "runs.json").exists()
     assert not (tmp_path / LOCK_NAME).exists()
@@ -68,6 +68,6 @@ def test_reading_a_run_that_is_being_written_needs_no_lock(outputs, tmp_path, ca
             ["fill-mask", str(made / "run"), "The river [MASK] ."],
             ["inspect", str(made / "dataset")],
         ):
-            assert beambert.main(argv) == 0, capsys.readouterr().err
+            assert cli.main(argv) == 0, capsys.readouterr().err
         assert [tree_of(folder) for folder in folders] == before
     assert not [path for folder in (tmp_path, *folders) for path in folder.rglob(LOCK_NAME)]

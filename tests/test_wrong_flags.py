@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from beambert_common.command_line import flags as beambert_flags
-from beambert_common.command_line.flags import WholeNumber
+from beambert import cli
+from beambert.common.command_line import flags as beambert_flags
+from beambert.common.command_line.flags import WholeNumber
+from beambert.trainers.commands.features import parse_layers
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import plan_stages, scheduled_lengths
 from tests.test_command_line import run
-from trainers.commands.features import parse_layers
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import plan_stages, scheduled_lengths
 
 # Invalid values of any numeric flag, regardless of its range. The fourth and fifth are Arabic and mathematical digits.
 NO_NUMBERS = [
@@ -48,8 +48,8 @@ LIMITS = {
 def flags() -> list[tuple[str, argparse.Action]]:
     """Return (command, action) of every flag with a value; a flag that several commands share occurs once."""
     found = {}
-    for name in beambert.COMMANDS:
-        for action in beambert.make_parser(name)[0]._actions:
+    for name in cli.COMMANDS:
+        for action in cli.make_parser(name)[0]._actions:
             if action.option_strings and action.nargs != 0:
                 kind = (
                     repr(action.type) if isinstance(action.type, WholeNumber) else getattr(action.type, "__name__", "")
@@ -64,7 +64,7 @@ def read(name: str, *argv: str) -> str:
     err, code = io.StringIO(), None
     with contextlib.redirect_stderr(err):
         try:
-            beambert.read_command(name, list(argv))
+            cli.read_command(name, list(argv))
         except SystemExit as stop:
             code = stop.code
     text = err.getvalue()
@@ -164,7 +164,7 @@ def test_an_invalid_regular_expression_is_refused(pattern):
 
 
 def beam_flags() -> list[argparse.Action]:
-    from pipelines.runner import beam_flags as engine_flags
+    from beambert.pipelines.runner import beam_flags as engine_flags
 
     return [action for action in engine_flags._parser()._actions if action.nargs != 0]
 

@@ -33,14 +33,14 @@ class Refusing:
             raise TensorFlowImported
 
 sys.meta_path.insert(0, Refusing())
-import beambert
+from beambert import cli
 
 results = []
 for argv in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = beambert.main(argv)
+            code = cli.main(argv)
         except SystemExit as stop:
             code = stop.code
         except TensorFlowImported:

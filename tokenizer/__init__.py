@@ -4,7 +4,7 @@ The package requires numpy only. `in_graph.py`, the tokenizer as a TensorFlow gr
 `tensorflow_text_tokenizer.py` tensorflow_text.
 """
 
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
 
 __all__ = ["Tokenizer", "Vocabulary", "VocabularyError"]

@@ -1,7 +1,7 @@
 /* BERT's tokenizer in one pass over the text: characters -> words -> tokens.
 
    This file does not implement the character rules. The first time a character occurs, its replacement is requested
-   from Python (`tokenizer.normalization.replace_character`) and cached in a table. Python also splits every chunk that
+   from Python (`beambert.tokenizer.normalization.replace_character`) and cached in a table. Python also splits every chunk that
    contains a context-dependent character. WordPiece (longest match first) descends a trie of the vocabulary.
    tests/tokenizer/test_every_character.py checks this file against the published rules. */
 
@@ -509,7 +509,7 @@ static PyType_Slot encoder_slots[] = {
 };
 
 static PyType_Spec encoder_spec = {
-    .name = "tokenizer._native.Encoder",
+    .name = "beambert.tokenizer._native.Encoder",
     .basicsize = sizeof(Encoder),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = encoder_slots,
@@ -532,7 +532,7 @@ static PyModuleDef_Slot module_slots[] = {
 
 static struct PyModuleDef module_definition = {
     .m_base = PyModuleDef_HEAD_INIT,
-    .m_name = "tokenizer._native",
+    .m_name = "beambert.tokenizer._native",
     .m_size = 0,
     .m_slots = module_slots,
 };

@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import normalize, normalize_with_sources, replace_character
+from beambert.common.added_tokens import AddedToken
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import normalize, normalize_with_sources, replace_character
 
 # Unicode categories of the characters of words, besides all letters (L) and marks (M).
 _WORD_CATEGORIES = ("Nd", "Nl", "Pc")

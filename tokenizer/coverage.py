@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Container, Mapping
 
-from tokenizer.wordpiece import UNKNOWN, split_word
+from beambert.tokenizer.wordpiece import UNKNOWN, split_word
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from beambert_common.word_rules import WordRules
-from tokenizer.in_graph_tables import CODE_POINTS, REMOVED, character_rules
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.in_graph_tables import CODE_POINTS, REMOVED, character_rules
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 # Each context is a word of its own: alone, doubled, inside a word, at its start, at its end.
 CONTEXTS = "{0} {0}{0} a{0}a {0}a a{0}"

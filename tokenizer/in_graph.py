@@ -7,9 +7,9 @@ Python code. Its Unicode version is that of the Python that created it.
 import numpy as np
 import tensorflow as tf
 
-from beambert_common.word_rules import WordRules
-from tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
-from tokenizer.in_graph_tables import (
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
+from beambert.tokenizer.in_graph_tables import (
     CASED,
     CONTINUED,
     END,
@@ -29,8 +29,8 @@ from tokenizer.in_graph_tables import (
     character_kinds,
     character_rules,
 )
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import MAX_WORD_CHARACTERS
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
 
 class InGraphTokenizer(tf.Module):

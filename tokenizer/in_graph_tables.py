@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import is_cjk, replace_character, split_words
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import is_cjk, replace_character, split_words
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 CODE_POINTS = 0x110000
 PAGE_BITS = 8

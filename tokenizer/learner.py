@@ -1,19 +1,19 @@
 """Learn a WordPiece vocabulary from word counts.
 
 Google did not release the code that learned the BERT vocabularies. This learner has two stages. Byte-pair encoding
-proposes 1.5 times the requested number of tokens (`tokenizer.merging`). Then the tokens with the lowest cost under
-longest-match-first tokenization are dropped (`tokenizer.pruning`). docs/design/vocabulary-learning.md compares it with
-other learners.
+proposes 1.5 times the requested number of tokens (`beambert.tokenizer.merging`). Then the tokens with the lowest cost
+under longest-match-first tokenization are dropped (`beambert.tokenizer.pruning`). docs/design/vocabulary-learning.md
+compares it with other learners.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 
-from tokenizer.merging import merge_pairs
-from tokenizer.normalization import is_cjk, is_punctuation
-from tokenizer.pruning import prune_tokens
-from tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
-from tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
+from beambert.tokenizer.merging import merge_pairs
+from beambert.tokenizer.normalization import is_cjk, is_punctuation
+from beambert.tokenizer.pruning import prune_tokens
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
+from beambert.tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 # Candidate tokens per token of the vocabulary. On validation text, 1.2 is worse and 2 is no better.
 _SURPLUS = 1.5
@@ -28,16 +28,16 @@ def learn_vocabulary(
 
     The alphabet consists of the alphabet_limit most frequent characters (ties: lower code point first). A character c
     is a token at the start of a word (c) and inside a word (##c), see `_alphabet_tokens`. Longer tokens are proposed by
-    `tokenizer.merging.merge_pairs` up to 1.5 * vocab_size tokens and reduced to vocab_size by
-    `tokenizer.pruning.prune_tokens`.
+    `beambert.tokenizer.merging.merge_pairs` up to 1.5 * vocab_size tokens and reduced to vocab_size by
+    `beambert.tokenizer.pruning.prune_tokens`.
 
     Words of more than 200 characters, which are always "[UNK]", and words with a character outside the alphabet are
     ignored. Memory and time are proportional to the number of remaining words, less than 1 kB each for words between
-    spaces; `tokenizer.word_counts.most_frequent` limits their number. Time grows about quadratically with their length:
-    2,000 words of 6.5, 22.5 and 44.7 letters on average take 0.2, 2.7 and 13.9 s.
+    spaces; `beambert.tokenizer.word_counts.most_frequent` limits their number. Time grows about quadratically with
+    their length: 2,000 words of 6.5, 22.5 and 44.7 letters on average take 0.2, 2.7 and 13.9 s.
 
     Args:
-        word_counts: Occurrences of each word, from `tokenizer.word_counts.count_words`.
+        word_counts: Occurrences of each word, from `beambert.tokenizer.word_counts.count_words`.
         vocab_size: Number of tokens of all kinds.
         num_unused: Number of "[unusedN]" tokens.
         alphabet_limit: Maximum number of characters in the alphabet.

@@ -13,8 +13,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import split_words
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
 
 # Scripts that write vowels, tones or voicing with marks of category Mn. Uncased text loses a mark on 10 to 50 % of the
 # letters, in Japanese on 4 to 9 %. Korean, Hebrew, Armenian, Georgian, Ethiopic and Chinese lose no mark.

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tokenizer.wordpiece import CONTINUATION
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 Pair = tuple[str, str]
 

@@ -9,7 +9,7 @@ import dataclasses
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS, UNKNOWN, split_word
+from beambert.tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS, UNKNOWN, split_word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def select_words(
     or if one of them would become "[UNK]".
 
     Args:
-        word_counts: occurrences of each word, from `tokenizer.word_counts.count_words`.
+        word_counts: occurrences of each word, from `beambert.tokenizer.word_counts.count_words`.
         tokens: the tokens of the vocabulary.
         num_words: maximum number of words.
         min_count: minimum occurrences of a word to add.

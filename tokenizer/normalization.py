@@ -9,12 +9,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 
-from beambert_common.word_rules import WordRules
+from beambert.common.word_rules import WordRules
 
 # Identifies the character rules of this Python: with equal values, every text has the same words. Python 3.11
 # (Unicode 14.0) and 3.12 (15.0) differ in 66 characters uncased and 30 cased, all rare and unassigned in 14.0. 3.12 and
 # 3.13 (15.1) agree. Builds record the value and reject workers with a different one
-# (`pipelines.io.versions.require_same_rules`).
+# (`beambert.pipelines.io.versions.require_same_rules`).
 _AGREEING = {"15.1.0": "15.0.0"}
 CHARACTER_RULES = f"Unicode {_AGREEING.get(unicodedata.unidata_version, unicodedata.unidata_version)}"
 

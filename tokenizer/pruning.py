@@ -1,4 +1,4 @@
-"""Drop the tokens with the lowest removal cost: the second stage of `tokenizer.learner`.
+"""Drop the tokens with the lowest removal cost: the second stage of `beambert.tokenizer.learner`.
 
 Like the published top-down WordPiece learners, it keeps the tokens that longest-match-first tokenization uses. The cost
 of a token is exact: the number of additional tokens that the words take without it.
@@ -8,7 +8,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Container, Sequence
 
-from tokenizer.wordpiece import CONTINUATION
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 _NONE = -1
 
@@ -19,8 +19,8 @@ def prune_tokens(
     """Drop the candidate with the lowest cost repeatedly until `keep` candidates are left.
 
     The cost of a token is the number of additional tokens over all counted words if it is removed. Words are tokenized
-    longest match first (`tokenizer.wordpiece.split_word`) with all remaining tokens, and costs are exact after every
-    step. A cost is negative if greedy matching takes more tokens with the token than without it. Ties: the last
+    longest match first (`beambert.tokenizer.wordpiece.split_word`) with all remaining tokens, and costs are exact after
+    every step. A cost is negative if greedy matching takes more tokens with the token than without it. Ties: the last
     candidate is dropped first.
 
     Args:

@@ -10,10 +10,10 @@ from itertools import islice
 
 import numpy as np
 
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import prepare_chunks, replace_character, split_words, split_words_with_sources
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION, UNKNOWN, split_word
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import prepare_chunks, replace_character, split_words, split_words_with_sources
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION, UNKNOWN, split_word
 
 # About 50 MB. Four times as many make tokenization of running text a tenth faster.
 MAX_CHUNKS = 250_000
@@ -23,7 +23,7 @@ Encoded = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class PythonEncoder:
-    """Encode texts for `tokenizer.tokenizer.Tokenizer`, optionally with offsets.
+    """Encode texts for `beambert.tokenizer.tokenizer.Tokenizer`, optionally with offsets.
 
     Not thread-safe. The cache holds at most `MAX_CHUNKS` chunks and as many words of up to `MAX_CHUNK_CHARACTERS`
     characters, plus those of one batch. It does not affect results.

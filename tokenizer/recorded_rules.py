@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert_common.hugging_face_rules import read_rules
-from beambert_common.typed_json import JsonError, convert, read
-from beambert_common.word_rules import RecordedRules
-from tokenizer.vocabulary import VocabularyError
+from beambert.common.hugging_face_rules import read_rules
+from beambert.common.typed_json import JsonError, convert, read
+from beambert.common.word_rules import RecordedRules
+from beambert.tokenizer.vocabulary import VocabularyError
 
 # Files of beambert in a directory with a vocab.txt, and the field that contains the rules ("": the file itself).
 _RECORDS = {"beambert.json": "", "dataset.json": "", "corpus.json": "options"}

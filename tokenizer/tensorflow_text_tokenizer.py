@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text
 
-from beambert_common.word_rules import WordRules
-from tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
-from tokenizer.vocabulary import Vocabulary, VocabularyError
-from tokenizer.wordpiece import MAX_WORD_CHARACTERS
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
 VERSION: str = tensorflow_text.__version__
 # tensorflow_text limits bytes, not characters. With this limit, no word that `Tokenizer` spells becomes [UNK].
@@ -23,9 +23,10 @@ _SHOWN = 120
 class TensorFlowTextTokenizer(tf.Module):
     """Tokenize in a TensorFlow graph with `FastBertNormalizer` and `FastWordpieceTokenizer` of tensorflow_text.
 
-    The methods are those of `InGraphTokenizer`. The ids equal those of `tokenizer.tokenizer.Tokenizer`, except where:
+    The methods are those of `InGraphTokenizer`. The ids equal those of `beambert.tokenizer.tokenizer.Tokenizer`, except
+    where:
 
-    - a text has a code point that `tokenizer.differences` lists,
+    - a text has a code point that `beambert.tokenizer.differences` lists,
     - a word has more than 200 characters and at most 800 bytes: `Tokenizer` returns [UNK],
     - bytes are not UTF-8: their word becomes [UNK].
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.word_rules import WordRules
-from tokenizer.added_tokens import AddedTokenFinder
-from tokenizer.normalization import replace_character, split_words_with_sources
-from tokenizer.pair_truncation import truncated_lengths
-from tokenizer.python_encoder import PythonEncoder
-from tokenizer.vocabulary import Vocabulary, VocabularyError
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.added_tokens import AddedToken
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.added_tokens import AddedTokenFinder
+from beambert.tokenizer.normalization import replace_character, split_words_with_sources
+from beambert.tokenizer.pair_truncation import truncated_lengths
+from beambert.tokenizer.python_encoder import PythonEncoder
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 try:
-    import tokenizer._native as _native
+    import beambert.tokenizer._native as _native
 except ImportError:  # Installed on a machine without a C compiler.
     _native = None  # type: ignore[assignment]
 
@@ -79,7 +79,8 @@ class Tokenizer:
             self._encoder = PythonEncoder(vocabulary.wordpieces, self.rules)
         elif _native is None:
             raise ImportError(
-                "tokenizer._native is not built; install a C compiler and reinstall beambert, or use compiled=False"
+                "beambert.tokenizer._native is not built; install a C compiler and reinstall beambert, or use "
+                "compiled=False"
             )
         else:
             self._encoder = _native.Encoder(
@@ -127,7 +128,7 @@ class Tokenizer:
                 )
             path = paths[0]
         # Imported here, so that a tokenizer of a vocabulary alone loads faster.
-        from tokenizer.recorded_rules import rules_beside
+        from beambert.tokenizer.recorded_rules import rules_beside
 
         vocabulary = Vocabulary.load(path)
         recorded = rules_beside(path)

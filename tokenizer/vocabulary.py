@@ -11,8 +11,8 @@ from typing import Any, Required, TypedDict
 
 import numpy as np
 
-from beambert_common.added_tokens import AddedToken, read_added_tokens
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.added_tokens import AddedToken, read_added_tokens
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FILE_NAMES = ("vocab.txt", "tokenizer.json")
@@ -97,7 +97,7 @@ class Vocabulary:
         vocabulary = cls.from_tokenizer_json(data, str(path)) if is_json else cls.from_bytes(data, str(path))
         if path.name not in _FILE_NAMES:
             return vocabulary
-        from beambert_common.typed_json import JsonError
+        from beambert.common.typed_json import JsonError
 
         try:
             return vocabulary._with_recorded_tokens(read_added_tokens(path.parent))
@@ -122,7 +122,7 @@ class Vocabulary:
                 from 0.
         """
         # Imported here, so that a vocab.txt loads faster.
-        from beambert_common.typed_json import JsonError, convert, decode, shortened
+        from beambert.common.typed_json import JsonError, convert, decode, shortened
 
         try:
             content = decode(data, TokenizerJson)

@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import prepare_chunks, split_words
-from tokenizer.wordpiece import MAX_WORD_CHARACTERS
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import prepare_chunks, split_words
+from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
 # Distinct chunks after which `count_words` empties its buffer, about 150 bytes each.
 _MAX_CHUNKS = 1_000_000
 
 
 def count_words(texts: Iterable[str], rules: WordRules) -> Counter[str]:
-    """Count the words of texts, as split by `tokenizer.normalization.split_words`.
+    """Count the words of texts, as split by `beambert.tokenizer.normalization.split_words`.
 
     Memory is proportional to the number of distinct words, not to the size of the text. Counts of parts of a corpus can
     be added. For a large corpus, limit the counts of each part with `most_frequent` before adding.

@@ -11,7 +11,7 @@ def split_word(word: str, tokens: Container[str], longest_token: int = MAX_WORD_
     """Split one word into tokens, greedily longest match first.
 
     Args:
-        word: A word from `tokenizer.normalization.split_words`.
+        word: A word from `beambert.tokenizer.normalization.split_words`.
         tokens: The tokens of the vocabulary, such as `Vocabulary.ids`. Tokens that continue a word start with "##".
         longest_token: Length in characters of the longest token; a tight bound saves time.
 

@@ -5,36 +5,36 @@ Names are imported on first use, so that parsing flags does not import TensorFlo
 
 from typing import TYPE_CHECKING
 
-from beambert_common.lazy_exports import lazy_exports
+from beambert.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainers.data.batches import Batches, InputShard
-    from trainers.errors import TaskDataError, TrainingError
-    from trainers.finetuning.finetuning_task import FinetuningTask
-    from trainers.inference.model_loading import InferenceModel, load_model
-    from trainers.inference.predictor import Predictor
-    from trainers.objective import Objective
-    from trainers.optimization.optimizer_options import OptimizerOptions
-    from trainers.optimization.optimizers import Optimizer
-    from trainers.training.loop import LoopConfig, TrainData, train
+    from beambert.trainers.data.batches import Batches, InputShard
+    from beambert.trainers.errors import TaskDataError, TrainingError
+    from beambert.trainers.finetuning.finetuning_task import FinetuningTask
+    from beambert.trainers.inference.model_loading import InferenceModel, load_model
+    from beambert.trainers.inference.predictor import Predictor
+    from beambert.trainers.objective import Objective
+    from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+    from beambert.trainers.optimization.optimizers import Optimizer
+    from beambert.trainers.training.loop import LoopConfig, TrainData, train
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "Batches": "trainers.data.batches",
-            "InputShard": "trainers.data.batches",
-            "TaskDataError": "trainers.errors",
-            "TrainingError": "trainers.errors",
-            "FinetuningTask": "trainers.finetuning.finetuning_task",
-            "InferenceModel": "trainers.inference.model_loading",
-            "load_model": "trainers.inference.model_loading",
-            "Predictor": "trainers.inference.predictor",
-            "Objective": "trainers.objective",
-            "OptimizerOptions": "trainers.optimization.optimizer_options",
-            "Optimizer": "trainers.optimization.optimizers",
-            "LoopConfig": "trainers.training.loop",
-            "TrainData": "trainers.training.loop",
-            "train": "trainers.training.loop",
+            "Batches": "beambert.trainers.data.batches",
+            "InputShard": "beambert.trainers.data.batches",
+            "TaskDataError": "beambert.trainers.errors",
+            "TrainingError": "beambert.trainers.errors",
+            "FinetuningTask": "beambert.trainers.finetuning.finetuning_task",
+            "InferenceModel": "beambert.trainers.inference.model_loading",
+            "load_model": "beambert.trainers.inference.model_loading",
+            "Predictor": "beambert.trainers.inference.predictor",
+            "Objective": "beambert.trainers.objective",
+            "OptimizerOptions": "beambert.trainers.optimization.optimizer_options",
+            "Optimizer": "beambert.trainers.optimization.optimizers",
+            "LoopConfig": "beambert.trainers.training.loop",
+            "TrainData": "beambert.trainers.training.loop",
+            "train": "beambert.trainers.training.loop",
         },
     )
 

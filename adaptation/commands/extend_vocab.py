@@ -5,13 +5,13 @@ This module imports neither Beam nor TensorFlow, so that `--help` is fast.
 
 import argparse
 
-from adaptation.extension_config import ExtendVocabConfig
-from beambert_common.command_line.flags import positive_int, vocabulary_size
-from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
-from bert_model.checkpoints import writer
-from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
-from pipelines.sources.input_formats import FORMATS
-from trainers.commands.model_flags import add_model_arguments
+from beambert.adaptation.extension_config import ExtendVocabConfig
+from beambert.bert_model.checkpoints import writer
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.common.command_line.flags import positive_int, vocabulary_size
+from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
+from beambert.pipelines.sources.input_formats import FORMATS
+from beambert.trainers.commands.model_flags import add_model_arguments
 
 DESCRIPTION = """Add the words of a text to the vocabulary of a model, or replace its vocabulary.
 
@@ -106,8 +106,8 @@ def configure(args: argparse.Namespace) -> ExtendVocabConfig:
 
 
 def run(config: ExtendVocabConfig) -> int:
-    """Run the command. Raise as `adaptation.extension_run.run` does."""
+    """Run the command. Raise as `beambert.adaptation.extension_run.run` does."""
     # Imported late: `--help` must not wait for Beam.
-    from adaptation import extension_run
+    from beambert.adaptation import extension_run
 
     return extension_run.run(config)

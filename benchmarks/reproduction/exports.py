@@ -82,15 +82,15 @@ def _row(name: str, found: Measured, base: Measured, labels: np.ndarray, size: i
 
 def _parameters(model: Path) -> int:
     """Return the number of parameters of a model for CoLA."""
-    from bert_model.config import BertConfig
-    from bert_model.size import parameter_counts
+    from beambert.bert_model.config import BertConfig
+    from beambert.bert_model.size import parameter_counts
 
     return parameter_counts(BertConfig.load(model / "bert_config.json"), "classification", 2).total
 
 
 def _model(directory: Path) -> Answer:
-    from trainers.inference.model_loading import load_model
-    from trainers.inference.predictor import Predictor
+    from beambert.trainers.inference.model_loading import load_model
+    from beambert.trainers.inference.predictor import Predictor
 
     model = load_model(directory)
     predictor = Predictor(model, top_k=len(model.labels))
@@ -140,7 +140,7 @@ def _of_ids(directory: Path, probabilities: Callable[[dict[str, Any]], np.ndarra
         directory: the export, with its tokenizer.
         probabilities: function of the inputs by name, int32 [1, T] each for T tokens of the text, without padding.
     """
-    from tokenizer.tokenizer import Tokenizer
+    from beambert.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(str(directory))
 

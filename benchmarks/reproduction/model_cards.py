@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trainers.commands.fill_mask import Filling
+from beambert.trainers.commands.fill_mask import Filling
 
 
 class Card(NamedTuple):
@@ -48,8 +48,8 @@ CARDS = (
 
 def run(model: str, directory: Path) -> list[list[str]]:
     """Return a row of the table for each text of a model."""
-    from bert_model.checkpoints.reader import open_checkpoint
-    from trainers.commands.fill_mask import fill_masks
+    from beambert.bert_model.checkpoints.reader import open_checkpoint
+    from beambert.trainers.commands.fill_mask import fill_masks
 
     cards = [card for card in CARDS if card.model == model]
     texts = [card.text for card in cards]

@@ -72,7 +72,7 @@ def script_text(name: str) -> str:
 
 def run(model: Path, work: Path) -> list[list[str]]:
     """Return the rows of the table; files are written to `work`."""
-    from trainers.commands.fill_mask import fill_masks
+    from beambert.trainers.commands.fill_mask import fill_masks
 
     answers = fill_masks(model, [text for text, _ in TEXTS.values()], top_k=3)
     rows = []

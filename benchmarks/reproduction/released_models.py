@@ -8,8 +8,8 @@ import sys
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from deploy.flink.downloads import fetch_jar, maven_path
-from pipelines.errors import SubmitError
+from beambert.deploy.flink.downloads import fetch_jar, maven_path
+from beambert.pipelines.errors import SubmitError
 
 # SHA-256 of the jar of each model.
 _JARS = {

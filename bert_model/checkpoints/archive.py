@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 
 # BERT large with optimizer slots has 4 GB.
 _MOST_BYTES = 16 * 2**30

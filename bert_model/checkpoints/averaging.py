@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_model.checkpoints import tf1
-from bert_model.checkpoints.reader import Checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+from beambert.bert_model.checkpoints import tf1
+from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 
 
 def averaged(checkpoint: Checkpoint, prefixes: Sequence[Path], steps: Sequence[int]) -> Checkpoint:

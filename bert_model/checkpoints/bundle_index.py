@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert_common.protobuf_wire import bytes_field, fields, fixed32_field, varint_field
-from bert_model.checkpoints import sorted_table
+from beambert.bert_model.checkpoints import sorted_table
+from beambert.common.protobuf_wire import bytes_field, fields, fixed32_field, varint_field
 
 # Names of TensorFlow's dtypes by number (tensorflow/core/framework/types.proto), for arrays of whole bytes.
 _DTYPES = {

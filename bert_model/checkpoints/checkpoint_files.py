@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_model.checkpoints import (
+from beambert.bert_model.checkpoints import (
     archive,
     hugging_face,
     hugging_face_config,
@@ -13,11 +13,11 @@ from bert_model.checkpoints import (
     saved_model,
     tf1,
 )
-from bert_model.checkpoints.inferred_config import infer_config
-from bert_model.checkpoints.path_contents import contents_of
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import TASKS
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints.inferred_config import infer_config
+from beambert.bert_model.checkpoints.path_contents import contents_of
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.bert_model.config import BertConfig
 
 _REMEDY = (
     "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bert_model.checkpoints.reader import Checkpoint, first_token_rows
-from bert_model.checkpoints.stored_tensors import StoredTensor
-from bert_model.checkpoints.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
+from beambert.bert_model.checkpoints.reader import Checkpoint, first_token_rows
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.checkpoints.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
 
 # Values of --position_init.
 POSITION_METHODS = ("random", "tile", "interpolate")

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.typed_json import JsonError, shortened
-from beambert_common.typed_json import read as read_json
-from bert_model.checkpoints import pytorch, safetensors
-from bert_model.checkpoints.hugging_face_config import CONFIG_FILE_NAME, architecture, config_json
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, transposed
-from bert_model.checkpoints.variable_names import VariableName
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints import pytorch, safetensors
+from beambert.bert_model.checkpoints.hugging_face_config import CONFIG_FILE_NAME, architecture, config_json
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, transposed
+from beambert.bert_model.checkpoints.variable_names import VariableName
+from beambert.bert_model.config import BertConfig
+from beambert.common.typed_json import JsonError, shortened
+from beambert.common.typed_json import read as read_json
 
 WEIGHTS_FILE_NAME = "model.safetensors"
 # In order of preference: safetensors files cannot contain code.

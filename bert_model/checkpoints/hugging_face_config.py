@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.hugging_face_rules import read_rules
-from beambert_common.typed_json import JsonError, convert, shortened
-from beambert_common.typed_json import read as read_json
-from beambert_common.word_rules import RecordedRules, WordRules, without_released_rules
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import FEATURE_BASED
-from bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED
+from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.common.added_tokens import AddedToken
+from beambert.common.hugging_face_rules import read_rules
+from beambert.common.typed_json import JsonError, convert, shortened
+from beambert.common.typed_json import read as read_json
+from beambert.common.word_rules import RecordedRules, WordRules, without_released_rules
 
 CONFIG_FILE_NAME = "config.json"
 

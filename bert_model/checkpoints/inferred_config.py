@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
-from bert_model.config import COMPACT_MODELS, HIDDEN_PER_HEAD, PRESETS, BertConfig
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+from beambert.bert_model.config import COMPACT_MODELS, HIDDEN_PER_HEAD, PRESETS, BertConfig
 
 _RELEASED_HIDDEN_SIZES = {hidden for _, hidden in [*PRESETS.values(), *COMPACT_MODELS.values()]}
 

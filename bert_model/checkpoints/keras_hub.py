@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from beambert_common.typed_json import JsonError, Number, Positive
-from beambert_common.typed_json import read as read_json
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, merged_heads
-from bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, merged_heads
+from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.common.typed_json import JsonError, Number, Positive
+from beambert.common.typed_json import read as read_json
 
 CONFIG_FILE_NAME = "config.json"
 WEIGHTS_FILE_NAME = "model.weights.h5"

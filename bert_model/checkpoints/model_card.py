@@ -3,9 +3,9 @@
 import dataclasses
 import json
 
-from beambert_common.markdown import table_cell
-from bert_model.checkpoints.native import ModelRecord
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints.native import ModelRecord
+from beambert.bert_model.config import BertConfig
+from beambert.common.markdown import table_cell
 
 # Pipeline tags of Hugging Face by task.
 _PIPELINE_TAGS = {

@@ -6,7 +6,7 @@ Source: the variable names of `official.nlp.modeling.networks.BertEncoder` and `
 import re
 from collections.abc import Mapping
 
-from bert_model.checkpoints.stored_tensors import StoredTensor, merged_heads, transposed
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor, merged_heads, transposed
 
 _NAMES = {
     "word_embeddings/embeddings": "bert/embeddings/word_embeddings",

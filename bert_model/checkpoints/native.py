@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-from beambert_common.renamed_fields import with_new_names, with_old_names
-from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
-from beambert_common.word_rules import RecordedRules, without_released_rules
-from bert_model.checkpoints import tf1
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.bert_model.checkpoints import tf1
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.common.renamed_fields import with_new_names, with_old_names
+from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
+from beambert.common.word_rules import RecordedRules, without_released_rules
 
 FILE_NAME = "beambert.json"
 CONFIG_FILE_NAME = "bert_config.json"

@@ -7,9 +7,9 @@ object graph (tensorflow/core/protobuf/trackable_object_graph.proto) also has th
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.protobuf_wire import fields
-from bert_model.checkpoints import tensor_bundle
-from bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.checkpoints import tensor_bundle
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.common.protobuf_wire import fields
 
 GRAPH_NAME = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"

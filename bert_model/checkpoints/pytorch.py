@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
 
 _STORAGES = {
     "DoubleStorage": "float64",

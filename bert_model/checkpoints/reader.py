@@ -12,18 +12,26 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from beambert_common.word_rules import RecordedRules
-from bert_model.checkpoints import archive, hugging_face, hugging_face_config, keras_hub, native, saved_model, tf1
-from bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
-from bert_model.checkpoints.variable_names import (
+from beambert.bert_model.checkpoints import (
+    archive,
+    hugging_face,
+    hugging_face_config,
+    keras_hub,
+    native,
+    saved_model,
+    tf1,
+)
+from beambert.bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+from beambert.bert_model.checkpoints.variable_names import (
     FEATURE_BASED,
     NEXT_SENTENCE_HEAD,
     TASKS,
     TOKEN_VARIABLES,
     variable_names,
 )
-from bert_model.config import BertConfig, is_rounded_up
+from beambert.bert_model.config import BertConfig, is_rounded_up
+from beambert.common.word_rules import RecordedRules
 
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.typed_json import Count, convert, decode, shortened, shown
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
+from beambert.common import file_errors
+from beambert.common.typed_json import Count, convert, decode, shortened, shown
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 # Limit of the library.

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from bert_model.checkpoints import model_garden, tf1
-from bert_model.checkpoints.inferred_config import infer_config
-from bert_model.checkpoints.stored_tensors import StoredTensor
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints import model_garden, tf1
+from beambert.bert_model.checkpoints.inferred_config import infer_config
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.config import BertConfig
 
 FILE_NAME = "saved_model.pb"
 _WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"

@@ -10,8 +10,8 @@ Source: tensorflow/core/lib/io (table_builder.cc, block.cc, format.h), derived f
 import struct
 from collections.abc import Iterable, Iterator
 
-from beambert_common.checksums import masked_crc
-from beambert_common.protobuf_wire import read_varint, varint
+from beambert.common.checksums import masked_crc
+from beambert.common.protobuf_wire import read_varint, varint
 
 _BLOCK_BYTES = 262_144
 _RESTART_INTERVAL = 16

@@ -15,13 +15,13 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.checksums import mask
-from beambert_common.protobuf_wire import read_varint
-from beambert_common.typed_json import shown
-from bert_model.checkpoints import bundle_index
-from bert_model.checkpoints.bundle_index import DTYPE_NAMES, Entry, Header, numpy_dtype
-from bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.checkpoints import bundle_index
+from beambert.bert_model.checkpoints.bundle_index import DTYPE_NAMES, Entry, Header, numpy_dtype
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.common import file_errors
+from beambert.common.checksums import mask
+from beambert.common.protobuf_wire import read_varint
+from beambert.common.typed_json import shown
 
 _LARGEST_INDEX = 1 << 28
 # Small enough for the checksum to find the bytes in the processor's cache.

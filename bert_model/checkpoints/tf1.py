@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from beambert_common import file_errors
-from bert_model.checkpoints import model_garden, object_graph, tensor_bundle
-from bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+from beambert.bert_model.checkpoints import model_garden, object_graph, tensor_bundle
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
+from beambert.common import file_errors
 
 _STEP = re.compile(r"-(\d+)$")
 _T = TypeVar("_T")

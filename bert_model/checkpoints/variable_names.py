@@ -6,7 +6,7 @@ This file imports neither Keras nor TensorFlow.
 import operator
 from typing import Any, NamedTuple
 
-from bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.config import BertConfig, ConfigError
 
 # Fine-tuning tasks, with the number of labels where it is fixed.
 TASKS: dict[str, int | None] = {

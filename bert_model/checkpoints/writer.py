@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from beambert_common import file_errors
-from beambert_common.added_tokens import AddedToken
-from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import hugging_face, hugging_face_config, model_card, native, tf1
-from bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.checkpoints import hugging_face, hugging_face_config, model_card, native, tf1
+from beambert.bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.common import file_errors
+from beambert.common.added_tokens import AddedToken
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.word_rules import WordRules
 
 # End of the name of a temporary directory; the asset files of a SavedModel are in a second one.
 _UNFINISHED = re.compile(r"[0-9a-f]{16}\.unfinished(?:\.assets)?")
@@ -85,7 +85,8 @@ def new_directory(destination: Path) -> Iterator[Path]:
     Temporary directories that killed processes left are removed.
 
     Args:
-        destination: new or empty directory, locked by the caller (`pipelines.io.directory_lock.lock_destination`).
+        destination: new or empty directory, locked by the caller
+            (`beambert.pipelines.io.directory_lock.lock_destination`).
 
     Yields:
         A temporary directory in the same parent directory.
@@ -102,7 +103,7 @@ def new_directory(destination: Path) -> Iterator[Path]:
         unfinished.mkdir()
     try:
         yield unfinished
-        # `beambert_common.atomic_files` handles files only. The rename replaces an empty directory too.
+        # `beambert.common.atomic_files` handles files only. The rename replaces an empty directory too.
         unfinished.replace(destination)
     except Exception as error:
         # Libraries raise different errors for a missing directory.

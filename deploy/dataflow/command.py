@@ -4,15 +4,15 @@ import argparse
 import importlib.util
 from typing import TYPE_CHECKING
 
-from beambert_common.command_line.flags import WholeNumber
-from beambert_common.command_line.path_flags import LOCAL_PATH
-from deploy.dataflow import flags
-from deploy.dataflow.config import DataflowConfig
-from pipelines.errors import SubmitError
-from pipelines.io import cloud_access
+from beambert.common.command_line.flags import WholeNumber
+from beambert.common.command_line.path_flags import LOCAL_PATH
+from beambert.deploy.dataflow import flags
+from beambert.deploy.dataflow.config import DataflowConfig
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.io import cloud_access
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 DESCRIPTION = """Run build, corpus or pretraining-data on Google Cloud Dataflow.
 
@@ -170,7 +170,7 @@ def run(config: DataflowConfig, command: "Command") -> int:
         paths += [("--staging_location", config.staging_location)] if config.staging_location else []
     cloud_access.require_access(paths, command.beam_flags, credentials=not (config.no_auth or config.dry_run))
     # Imports Apache Beam, which takes seconds, so the flags are validated first.
-    from deploy.dataflow import jobs
+    from beambert.deploy.dataflow import jobs
 
     if config.dry_run:
         return jobs.describe(config, command)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from beambert_common.command_line.flag_config import FlagConfig
-from pipelines.errors import SubmitError
+from beambert.common.command_line.flag_config import FlagConfig
+from beambert.pipelines.errors import SubmitError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from deploy.dataflow.config import DataflowConfig
-from pipelines.errors import SubmitError
-from pipelines.io.output_file import check_output_file
+from beambert.deploy.dataflow.config import DataflowConfig
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 # Flags that `submit dataflow` sets, which are rejected among Beam's flags after the command.
 _RESERVED = (

@@ -11,28 +11,28 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-from beambert_common.quantities import counted
-from beambert_common.word_rules import WordRules
-from pipelines import dataset
-from pipelines.build_corpus import build_corpus
-from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.commands.build import BuildConfig
-from pipelines.commands.corpus_config import CorpusConfig
-from pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import split_inputs
-from pipelines.corpus.write_shards import corpus_shard_name
-from pipelines.dataset import SPLITS
-from pipelines.examples.work_items import deal_work_items
-from pipelines.io.atomic_files import write_text
-from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import absolute
-from pipelines.sources import SourceError
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.common.quantities import counted
+from beambert.common.word_rules import WordRules
+from beambert.pipelines import dataset
+from beambert.pipelines.build_corpus import build_corpus
+from beambert.pipelines.build_pretraining_data import build_pretraining_data
+from beambert.pipelines.commands.build import BuildConfig
+from beambert.pipelines.commands.corpus_config import CorpusConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.reading import split_inputs
+from beambert.pipelines.corpus.write_shards import corpus_shard_name
+from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.examples.work_items import deal_work_items
+from beambert.pipelines.io.atomic_files import write_text
+from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources import SourceError
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
 # Configurations of the commands that run on Dataflow.

@@ -11,21 +11,21 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
-from beambert_common.quantities import counted
-from deploy.dataflow import flags as dataflow_flags
-from deploy.dataflow import graph, workers
-from deploy.dataflow.config import DataflowConfig
-from pipelines.commands.build import BuildConfig
-from pipelines.commands.corpus_config import CorpusConfig
-from pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from pipelines.corpus import corpus_manifest
-from pipelines.runner import memory
-from pipelines.runner.dataflow_job import refusal
-from pipelines.runner.job_output import absolute
-from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
+from beambert.common.quantities import counted
+from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.deploy.dataflow import graph, workers
+from beambert.deploy.dataflow.config import DataflowConfig
+from beambert.pipelines.commands.build import BuildConfig
+from beambert.pipelines.commands.corpus_config import CorpusConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.runner import memory
+from beambert.pipelines.runner.dataflow_job import refusal
+from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 
 def submit(config: DataflowConfig, command: "Command") -> int:

@@ -9,17 +9,17 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.runner import PipelineResult
 
-from beambert_common import file_errors, terminal
-from beambert_common.command_line.path_flags import path_arguments
-from deploy.dataflow import flags as dataflow_flags
-from deploy.dataflow import graph
-from deploy.dataflow.template import COMMANDS, parameters_of
-from pipelines.errors import DatasetError, OutputError, SubmitError
-from pipelines.io.output_directory import CORPUS_ENTRIES, listed
-from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import absolute, entries_in
-from pipelines.sources import SourceError
-from tokenizer.vocabulary import VocabularyError
+from beambert.common import file_errors, terminal
+from beambert.common.command_line.path_flags import path_arguments
+from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.deploy.dataflow import graph
+from beambert.deploy.dataflow.template import COMMANDS, parameters_of
+from beambert.pipelines.errors import DatasetError, OutputError, SubmitError
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, listed
+from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.job_output import absolute, entries_in
+from beambert.pipelines.sources import SourceError
+from beambert.tokenizer.vocabulary import VocabularyError
 
 
 def to_flags(parameters: list[str], actions: list[argparse.Action]) -> list[str]:

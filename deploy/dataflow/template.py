@@ -1,4 +1,4 @@
-"""Generate the metadata of the flex templates from the commands' flags: `python -m deploy.dataflow.template`.
+"""Generate the metadata of the flex templates from the commands' flags: `python -m beambert.deploy.dataflow.template`.
 
 A flex template is one job, so `build` has two templates: `corpus`, then `pretraining-data`. The files in
 deploy/templates are the input of `gcloud dataflow flex-template build --metadata-file`. With `--image` the complete
@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from beambert_common.command_line.flags import WholeNumber, boolean
-from beambert_common.command_line.path_flags import path_type
-from deploy.dataflow.flags import CLOUD_PATH
-from pipelines.commands import corpus, pretraining_data
+from beambert.common.command_line.flags import WholeNumber, boolean
+from beambert.common.command_line.path_flags import path_type
+from beambert.deploy.dataflow.flags import CLOUD_PATH
+from beambert.pipelines.commands import corpus, pretraining_data
 
 COMMANDS: dict[str, ModuleType] = {"corpus": corpus, "pretraining-data": pretraining_data}
 FOLDER = Path(__file__).parents[1] / "templates"
@@ -139,7 +139,7 @@ def to_json(content: dict[str, Any]) -> str:
 def main(argv: list[str]) -> int:
     """Write the metadata files, or print the specification of one template."""
     description = "Write the metadata of the flex templates, or print the specification of one template."
-    parser = argparse.ArgumentParser(prog="python -m deploy.dataflow.template", description=description)
+    parser = argparse.ArgumentParser(prog="python -m beambert.deploy.dataflow.template", description=description)
     parser.add_argument("--command", choices=list(COMMANDS), help="Command of the specification; requires --image")
     parser.add_argument("--image", help="Launcher image of the command")
     parser.add_argument("--worker_image", help="Image of the workers")

@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from beambert_common.python_process import python_command
-from deploy.source_copy import SOURCE, copy_source
-from pipelines.errors import SubmitError
-from pipelines.runner.memory import peak_memory
+from beambert.common.python_process import python_command
+from beambert.deploy.source_copy import SOURCE, copy_source
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.memory import peak_memory
 
 # GB of memory per vCPU (https://cloud.google.com/compute/docs/general-purpose-machines, as of 2025).
 _MEMORY = {

@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import WholeNumber
-from beambert_common.command_line.path_flags import LOCAL_PATH
-from beambert_common.quantities import counted
-from beambert_common.signals import interrupted_by_signals
-from deploy.flink.job_monitor import MILLISECONDS_IDLE, monitored_jobs
-from deploy.flink.job_server import find_java, job_server
-from pipelines.errors import EngineError, SubmitError
-from pipelines.runner.flink_rest import FINAL, FlinkCluster, listens
+from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import WholeNumber
+from beambert.common.command_line.path_flags import LOCAL_PATH
+from beambert.common.quantities import counted
+from beambert.common.signals import interrupted_by_signals
+from beambert.deploy.flink.job_monitor import MILLISECONDS_IDLE, monitored_jobs
+from beambert.deploy.flink.job_server import find_java, job_server
+from beambert.pipelines.errors import EngineError, SubmitError
+from beambert.pipelines.runner.flink_rest import FINAL, FlinkCluster, listens
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 DESCRIPTION = """Run build, corpus or pretraining-data on an Apache Flink cluster.
 
@@ -51,7 +51,7 @@ COMMON_FLAGS = (
 
 RUNS = ("build", "corpus", "pretraining-data")
 
-# Port of `deploy.flink.worker_pool`, which imports Beam.
+# Port of `beambert.deploy.flink.worker_pool`, which imports Beam.
 _WORKER_POOL = "localhost:50000"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 # Beam's flags that `submit flink` sets, which are rejected after the command.
@@ -265,7 +265,7 @@ def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name:
     if local and config.environment_type == "EXTERNAL" and not listens(config.worker_pool):
         raise SubmitError(
             f"--environment_config {config.worker_pool}: no Python worker pool listens at this address; start "
-            "`python -m deploy.flink.worker_pool` next to each TaskManager"
+            "`python -m beambert.deploy.flink.worker_pool` next to each TaskManager"
         )
     if not local and not config.shared_paths:
         local_path = next((argument for argument in command.path_arguments if "://" not in argument[1]), None)
@@ -305,7 +305,7 @@ def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder
     else:
         import apache_beam
 
-        from deploy.flink.downloads import published_job_server
+        from beambert.deploy.flink.downloads import published_job_server
 
         jar = published_job_server(version, apache_beam.__version__)
     with job_server(java, jar, cluster.url, folder) as endpoint:

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from beambert_common import cache
-from beambert_common.atomic_files import open_atomic
-from beambert_common.python_process import python_command
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import require_no_user
+from beambert.common import cache
+from beambert.common.atomic_files import open_atomic
+from beambert.common.python_process import python_command
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import require_no_user
 
 # The newest Flink for which Beam publishes the job server in single jars.
 FLINK_VERSION = "1.19.3"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import FINAL, FlinkCluster
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import FINAL, FlinkCluster
 
 # Idle timeout of Python workers.
 MILLISECONDS_IDLE = 5_000

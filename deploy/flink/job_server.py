@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import listens
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import listens
 
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 _SECONDS_TO_START = 120.0

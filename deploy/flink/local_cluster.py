@@ -1,4 +1,4 @@
-"""Run a Flink cluster on this machine, for trials and tests: `python -m deploy.flink.local_cluster up`.
+"""Run a Flink cluster on this machine, for trials and tests: `python -m beambert.deploy.flink.local_cluster up`.
 
 The cluster has one JobManager, TaskManagers with one slot each, and one shared Python worker pool. All processes run as
 this user and listen on localhost only. The JVMs do not use Flink's scripts, so that each can be killed and restarted.
@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.python_process import python_command, python_environment
-from beambert_common.terminal import print_error
-from beambert_common.typed_json import JsonError, read
-from deploy.flink.downloads import cache_directory, fetch_job_server
-from deploy.flink.job_server import find_java, free_port
-from deploy.flink.worker_pool import DEFAULT_PORT
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import FlinkCluster, listens
+from beambert.common.atomic_files import write_atomic
+from beambert.common.python_process import python_command, python_environment
+from beambert.common.terminal import print_error
+from beambert.common.typed_json import JsonError, read
+from beambert.deploy.flink.downloads import cache_directory, fetch_job_server
+from beambert.deploy.flink.job_server import find_java, free_port
+from beambert.deploy.flink.worker_pool import DEFAULT_PORT
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
@@ -178,7 +178,7 @@ class LocalCluster:
         (self.folder / "conf/config.yaml").write_text("\n".join(lines) + "\n")
         (self.folder / "conf/log4j.properties").write_text(_LOGGING)
         try:
-            pool = python_command("-m", "deploy.flink.worker_pool", f"--port={pool_port}")
+            pool = python_command("-m", "beambert.deploy.flink.worker_pool", f"--port={pool_port}")
             self._start("pool", pool)
             self._start("jobmanager", self._jvm(_JOB_MANAGER, "-Xmx512m"))
             # A TaskManager that does not reach the JobManager retries after 10 s.

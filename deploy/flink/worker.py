@@ -1,4 +1,4 @@
-"""Python worker of a Flink TaskManager, started by `deploy.flink.worker_pool`.
+"""Python worker of a Flink TaskManager, started by `beambert.deploy.flink.worker_pool`.
 
 The worker requests the pipeline options from the runner's provisioning service, then runs Beam's SDK harness. Nothing
 is staged: beambert is installed where the pool runs.

@@ -1,4 +1,4 @@
-"""Python worker pool of a Flink TaskManager: run `python -m deploy.flink.worker_pool` next to each TaskManager.
+"""Python worker pool of a Flink TaskManager; run `python -m beambert.deploy.flink.worker_pool` next to each.
 
 TaskManagers run Java and request Python workers from a pool (Beam's environment_type=EXTERNAL). This pool replaces
 Beam's `apache_beam.runners.worker.worker_pool_main`, which has four limitations. It starts the first `python` in PATH.
@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
-from beambert_common.command_line.flags import WholeNumber
-from beambert_common.python_process import python_command, python_environment
-from beambert_common.signals import handled_signals
+from beambert.common.command_line.flags import WholeNumber
+from beambert.common.python_process import python_command, python_environment
+from beambert.common.signals import handled_signals
 
 DEFAULT_PORT = 50000
 _SECONDS_TO_END = 10.0
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Service that starts and stops workers, each a process of `deploy.flink.worker`."""
+    """Service that starts and stops workers, each a process of `beambert.deploy.flink.worker`."""
 
     def __init__(self) -> None:
         # The key includes the peer, since ids repeat between TaskManagers; each has one connection.
@@ -37,7 +37,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     ) -> beam_fn_api_pb2.StartWorkerResponse:
         """Start a worker, which registers with the runner itself."""
         command = python_command(
-            *("-m", "deploy.flink.worker", f"--id={request.worker_id}"),
+            *("-m", "beambert.deploy.flink.worker", f"--id={request.worker_id}"),
             f"--logging_endpoint={request.logging_endpoint.url}",
             f"--provision_endpoint={request.provision_endpoint.url}",
             f"--control_endpoint={request.control_endpoint.url}",

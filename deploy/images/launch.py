@@ -3,6 +3,6 @@
 import os
 import sys
 
-from deploy.dataflow.launcher import main
+from beambert.deploy.dataflow.launcher import main
 
 sys.exit(main(os.environ["BEAMBERT_COMMAND"], sys.argv[1:]))

@@ -13,8 +13,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev &
 COPY deploy/images/build.txt /tmp/build.txt
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/build.txt
 WORKDIR /source
-COPY pyproject.toml setup.py README.md LICENSE beambert.py ./
-COPY beambert_common beambert_common
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY beambert beambert
 COPY tokenizer tokenizer
 COPY bert_model bert_model
 COPY pipelines pipelines
@@ -31,7 +31,7 @@ RUN ln -s /usr/lib/google-cloud-sdk/bin/gcloud /usr/local/bin/gcloud && gcloud s
 COPY deploy/tpu/requirements-jax.lock /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock && rm /tmp/requirements.lock
 COPY --from=build /wheels /tmp/wheels
-RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl && rm -r /tmp/wheels && python -c "import tokenizer._native"
+RUN pip install --no-cache-dir --no-deps /tmp/wheels/*.whl && rm -r /tmp/wheels && python -c "import beambert.tokenizer._native"
 # JAX_PLATFORMS has the value of deploy/tpu/worker.py.
 ENV JAX_PLATFORMS=tpu,cpu \
     PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

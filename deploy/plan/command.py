@@ -2,16 +2,16 @@
 
 import argparse
 
-from bert_model.config import ConfigError, resolve
-from deploy.plan.compilation import compile_steps
-from deploy.plan.compilation_lines import compilation_lines
-from deploy.plan.config import PlanConfig
-from deploy.plan.data import plan_data
-from deploy.plan.dataflow_cost import plan_cloud
-from deploy.plan.plan_flags import DEFAULT_ACCELERATOR, DEFAULT_UTILIZATION, add_arguments
-from deploy.plan.plan_warnings import compilation_warnings, warnings_of
-from deploy.plan.prices import load_prices
-from deploy.plan.table import (
+from beambert.bert_model.config import ConfigError, resolve
+from beambert.deploy.plan.compilation import compile_steps
+from beambert.deploy.plan.compilation_lines import compilation_lines
+from beambert.deploy.plan.config import PlanConfig
+from beambert.deploy.plan.data import plan_data
+from beambert.deploy.plan.dataflow_cost import plan_cloud
+from beambert.deploy.plan.plan_flags import DEFAULT_ACCELERATOR, DEFAULT_UTILIZATION, add_arguments
+from beambert.deploy.plan.plan_warnings import compilation_warnings, warnings_of
+from beambert.deploy.plan.prices import load_prices
+from beambert.deploy.plan.table import (
     Line,
     as_json,
     as_text,
@@ -22,13 +22,13 @@ from deploy.plan.table import (
     text_lines,
     training_lines,
 )
-from deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
-from deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
-from deploy.plan.training import find_accelerator, plan_training
-from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
-from pipelines.errors import SubmitError
-from tokenizer.vocabulary import Vocabulary
-from trainers.optimization.schedule import check_batch_sizes, plan_stages
+from beambert.deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
+from beambert.deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
+from beambert.deploy.plan.training import find_accelerator, plan_training
+from beambert.pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
+from beambert.pipelines.errors import SubmitError
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
 
 DESCRIPTION = """Estimate size, time and cost of a build and a pretraining run.
 
@@ -143,7 +143,7 @@ def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:
 
 def _text(config: PlanConfig, vocab_size: int) -> Text:
     if config.input:
-        from deploy.plan.text_sample import sample_text
+        from beambert.deploy.plan.text_sample import sample_text
 
         return sample_text(
             list(config.input), config.input_format, config.text_field, config.language, vocab_size, config.vocab_file

@@ -4,13 +4,13 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from bert_model.config import BertConfig
-from deploy.plan.tpu_compiler.compiler_process import StepRequest
-from deploy.plan.tpu_compiler.compiler_target import CompilerTarget
-from deploy.plan.tpu_compiler.step_estimate import Compile, StepEstimate, estimate_step
-from pipelines.instances.options import PretrainingDataOptions
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.data.parsing import feature_lengths
+from beambert.bert_model.config import BertConfig
+from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest
+from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
+from beambert.deploy.plan.tpu_compiler.step_estimate import Compile, StepEstimate, estimate_step
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.data.parsing import feature_lengths
 
 
 def compile_steps(

@@ -6,12 +6,12 @@ This file imports neither Beam nor TensorFlow.
 import math
 from collections.abc import Sequence
 
-from beambert_common.quantities import counted
-from bert_model.config import BertConfig
-from bert_model.size import training_flops_per_token
-from deploy.plan.table import Line, count, size
-from deploy.plan.tpu_compiler.compiler_target import CompilerTarget
-from deploy.plan.tpu_compiler.step_estimate import StepEstimate
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.size import training_flops_per_token
+from beambert.common.quantities import counted
+from beambert.deploy.plan.table import Line, count, size
+from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
+from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate
 
 _SECTION = "TPU compiler"
 

@@ -5,14 +5,14 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from beambert_common.command_line.flag_config import FlagConfig, flag_values
-from deploy.plan.dataflow_cost import CPU_FACTOR
-from deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
-from deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
-from pipelines.errors import SubmitError
-from pipelines.instances.options import PretrainingDataOptions
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.optimization.schedule import scheduled_lengths
+from beambert.common.command_line.flag_config import FlagConfig, flag_values
+from beambert.deploy.plan.dataflow_cost import CPU_FACTOR
+from beambert.deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
+from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.optimization.schedule import scheduled_lengths
 
 _MASKED_LM_PROB = 0.15
 

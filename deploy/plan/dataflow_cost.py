@@ -5,7 +5,7 @@ This file imports neither Beam nor TensorFlow.
 
 from typing import NamedTuple
 
-from deploy.plan.data import DataPlan
+from beambert.deploy.plan.data import DataPlan
 
 # Dataflow vCPU seconds per CPU second of the benchmark machine: a vCPU is half a core, and workers wait for storage.
 # An assumption; calibrate --cpu_factor with the first job.

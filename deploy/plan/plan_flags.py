@@ -2,7 +2,7 @@
 
 import argparse
 
-from beambert_common.command_line.flags import (
+from beambert.common.command_line.flags import (
     accept_old_name,
     batch_size,
     copies,
@@ -13,14 +13,14 @@ from beambert_common.command_line.flags import (
     sequence_length,
     vocabulary_size,
 )
-from beambert_common.command_line.path_flags import ANY_PATH, LOCAL_PATH
-from deploy.plan.config import PlanConfig
-from pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
-from pipelines.instances import options as pretraining_options
-from pipelines.instances.options import PretrainingDataOptions
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.optimization.optimizer_options import OPTIMIZERS
-from trainers.training.training_flags import ACTIVATION_CHECKPOINTING, PRECISIONS
+from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_PATH
+from beambert.deploy.plan.config import PlanConfig
+from beambert.pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
+from beambert.pipelines.instances import options as pretraining_options
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.optimization.optimizer_options import OPTIMIZERS
+from beambert.trainers.training.training_flags import ACTIVATION_CHECKPOINTING, PRECISIONS
 
 DEFAULT_ACCELERATOR = "v3-8"
 # Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).

@@ -6,15 +6,15 @@ This file imports neither Beam nor TensorFlow.
 import math
 from collections.abc import Sequence
 
-from bert_model.config import BertConfig
-from deploy.plan.compilation_lines import gibibytes
-from deploy.plan.data import DataPlan
-from deploy.plan.dataflow_cost import MEMORY_GB_A_VCPU, CloudPlan
-from deploy.plan.text_estimate import Text
-from deploy.plan.tpu_compiler.compiler_target import CompilerTarget
-from deploy.plan.tpu_compiler.step_estimate import StepEstimate
-from deploy.plan.training import Accelerator, TrainingPlan
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.bert_model.config import BertConfig
+from beambert.deploy.plan.compilation_lines import gibibytes
+from beambert.deploy.plan.data import DataPlan
+from beambert.deploy.plan.dataflow_cost import MEMORY_GB_A_VCPU, CloudPlan
+from beambert.deploy.plan.text_estimate import Text
+from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
+from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate
+from beambert.deploy.plan.training import Accelerator, TrainingPlan
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 # Mean occurrences of a token, below which many tokens are rare (docs/guides/choose-vocabulary-size.md).
 _TOKEN_OCCURRENCES = 200

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.errors import SubmitError
+from beambert.pipelines.errors import SubmitError
 
 DEFAULT_FILE = Path(__file__).with_name("prices.toml")
 DATAFLOW = ("vcpu_hour", "memory_gb_hour", "disk_gb_hour", "shuffle_gb")

@@ -8,13 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from beambert_common.durations import format_duration
-from beambert_common.quantities import counted
-from deploy.plan.data import DataPlan
-from deploy.plan.dataflow_cost import CloudPlan
-from deploy.plan.prices import Prices
-from deploy.plan.text_estimate import Text
-from deploy.plan.training import Accelerator, TrainingPlan
+from beambert.common.durations import format_duration
+from beambert.common.quantities import counted
+from beambert.deploy.plan.data import DataPlan
+from beambert.deploy.plan.dataflow_cost import CloudPlan
+from beambert.deploy.plan.prices import Prices
+from beambert.deploy.plan.text_estimate import Text
+from beambert.deploy.plan.training import Accelerator, TrainingPlan
 
 # Sections in --json, where programs rely on their spelling, if it differs from that of the text.
 _JSON_SECTIONS = {"Input": "The text", "Data": "The data", "Dataflow": "Building it on Dataflow", "Cost": "The bill"}

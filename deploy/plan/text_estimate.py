@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from pipelines.corpus.partitions import choose_num_partitions
-from pipelines.instances.instances import TokenizedDocuments, from_sentences
+from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.instances.instances import TokenizedDocuments, from_sentences
 
 BYTES_A_WORD = 6.27
 WIKIPEDIA_DOCUMENT_BYTES = 15_462

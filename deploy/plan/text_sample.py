@@ -20,23 +20,23 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from beambert_common.quantities import counted
-from beambert_common.word_rules import WordRules
-from deploy.plan.text_estimate import Text, tokens_per_word
-from pipelines.commands import corpus
-from pipelines.commands.corpus_config import corpus_config
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import Input, to_record
-from pipelines.io.atomic_files import read_bytes
-from pipelines.sources import FORMATS, SourceError, read_file, split_file
-from pipelines.sources.documents import Document
-from pipelines.sources.files import open_stored
-from pipelines.sources.frames import CODECS, FrameError, FrameReader
-from pipelines.sources.kinds import COMPRESSED_SUFFIXES
-from pipelines.sources.wikipedia import dump
-from pipelines.sources.wikipedia.dump_pages import is_dump
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.quantities import counted
+from beambert.common.word_rules import WordRules
+from beambert.deploy.plan.text_estimate import Text, tokens_per_word
+from beambert.pipelines.commands import corpus
+from beambert.pipelines.commands.corpus_config import corpus_config
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.reading import Input, to_record
+from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.sources import FORMATS, SourceError, read_file, split_file
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import open_stored
+from beambert.pipelines.sources.frames import CODECS, FrameError, FrameReader
+from beambert.pipelines.sources.kinds import COMPRESSED_SUFFIXES
+from beambert.pipelines.sources.wikipedia import dump
+from beambert.pipelines.sources.wikipedia.dump_pages import is_dump
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 # Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20

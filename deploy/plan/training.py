@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_model.config import BertConfig
-from pipelines.errors import SubmitError
-from trainers.monitoring.throughput import peak_flops
-from trainers.optimization.schedule import Stage
-from trainers.pretraining.recipes import RunCost, run_cost
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines.errors import SubmitError
+from beambert.trainers.monitoring.throughput import peak_flops
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining.recipes import RunCost, run_cost
 
 # Units in the name of a slice per chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
 _CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1, "tpu7x": 2}

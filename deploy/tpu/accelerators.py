@@ -8,7 +8,7 @@ github.com/AI-Hypercomputer/xpk, src/xpk/core/system_characteristics.py (2026-06
 import re
 from typing import NamedTuple
 
-from pipelines.errors import SubmitError
+from beambert.pipelines.errors import SubmitError
 
 # The default engine of `beambert submit tpu`, and Google Kubernetes Engine.
 CLOUD_TPU, GKE = "cloud-tpu", "gke"

@@ -3,8 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from deploy.tpu.service import LOGGED_OUT, Tpu
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.service import LOGGED_OUT, Tpu
+from beambert.pipelines.errors import SubmitError
 
 # Phrases in errors of gcloud and the service.
 _API_DISABLED = ("SERVICE_DISABLED", "has not been used in project", "it is disabled")

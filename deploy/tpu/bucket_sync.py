@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from beambert_common.run_snapshot import file_states, snapshot
+from beambert.common.run_snapshot import file_states, snapshot
 
 _WILDCARDS = frozenset("*?[]")
 

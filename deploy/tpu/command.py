@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beambert_common.quantities import counted
-from deploy.tpu import flags
-from deploy.tpu.accelerators import GKE, TpuType, tpu_type
-from deploy.tpu.access import require_access, require_ssh_key
-from deploy.tpu.flags import TpuConfig
-from deploy.tpu.gke import write_manifest
-from deploy.tpu.interrupts import print_line
-from deploy.tpu.job import Job, build_wheel, job_content, job_of, python_of, training_config, write_package
-from deploy.tpu.service import FOLDER, Tpu
-from deploy.tpu.session import SessionConfig, run_session
-from pipelines.errors import SubmitError
+from beambert.common.quantities import counted
+from beambert.deploy.tpu import flags
+from beambert.deploy.tpu.accelerators import GKE, TpuType, tpu_type
+from beambert.deploy.tpu.access import require_access, require_ssh_key
+from beambert.deploy.tpu.flags import TpuConfig
+from beambert.deploy.tpu.gke import write_manifest
+from beambert.deploy.tpu.interrupts import print_line
+from beambert.deploy.tpu.job import Job, build_wheel, job_content, job_of, python_of, training_config, write_package
+from beambert.deploy.tpu.service import FOLDER, Tpu
+from beambert.deploy.tpu.session import SessionConfig, run_session
+from beambert.pipelines.errors import SubmitError
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 DESCRIPTION = """Run pretrain, finetune or tune on a Cloud TPU.
 

@@ -4,11 +4,11 @@ import argparse
 import re
 from dataclasses import dataclass
 
-from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import non_negative_int, positive_float, positive_int
-from beambert_common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
-from deploy.tpu.accelerators import CLOUD_TPU, GKE
-from pipelines.errors import SubmitError
+from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import non_negative_int, positive_float, positive_int
+from beambert.common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
+from beambert.deploy.tpu.accelerators import CLOUD_TPU, GKE
+from beambert.pipelines.errors import SubmitError
 
 # As gcloud's zones: a region, a hyphen and a letter.
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")

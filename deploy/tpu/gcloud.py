@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from deploy.tpu.interrupts import print_line
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.interrupts import print_line
+from beambert.pipelines.errors import SubmitError
 
 # Time limit of a call that does not stream a log.
 _CALL_SECONDS = 1800.0

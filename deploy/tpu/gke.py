@@ -1,8 +1,8 @@
 """Write the JobSet manifest that runs a training command on TPU nodes of Google Kubernetes Engine.
 
-The JobSet has one Job per slice and one pod per host. Each pod runs `deploy.tpu.worker`, as TPU VMs do: it copies the
-inputs from the bucket, and the first host of the first slice copies the output to it. When a pod fails, JobSet restarts
-all pods, and the run resumes from the last checkpoint in the bucket.
+The JobSet has one Job per slice and one pod per host. Each pod runs `beambert.deploy.tpu.worker`, as TPU VMs do: it
+copies the inputs from the bucket, and the first host of the first slice copies the output to it. When a pod fails,
+JobSet restarts all pods, and the run resumes from the last checkpoint in the bucket.
 
 GKE sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES in the pods of such a Job, and the MEGASCALE variables where there are
 several slices. Source: "Deploy TPU Multislices in GKE" of cloud.google.com/kubernetes-engine/docs (2025-09).
@@ -13,13 +13,13 @@ import secrets
 import shlex
 from typing import Any
 
-from beambert_common.quantities import counted
-from deploy.tpu.accelerators import TpuType
-from deploy.tpu.flags import TpuConfig
-from deploy.tpu.job import Job, job_content
-from deploy.tpu.manifest_yaml import to_yaml
-from pipelines.errors import SubmitError
-from pipelines.io.output_file import OutputFile, check_output_file
+from beambert.common.quantities import counted
+from beambert.deploy.tpu.accelerators import TpuType
+from beambert.deploy.tpu.flags import TpuConfig
+from beambert.deploy.tpu.job import Job, job_content
+from beambert.deploy.tpu.manifest_yaml import to_yaml
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.io.output_file import OutputFile, check_output_file
 
 _SERVICE_ACCOUNT = "beambert-train"
 _LABELS = {"app.kubernetes.io/name": "beambert"}
@@ -185,7 +185,7 @@ def _container(config: TpuConfig, accelerator: TpuType) -> dict[str, Any]:
     return {
         "name": "beambert",
         "image": config.image,
-        "command": ["python", "-P", "-m", "deploy.tpu.worker", "pod", _JOB_FILE],
+        "command": ["python", "-P", "-m", "beambert.deploy.tpu.worker", "pod", _JOB_FILE],
         "workingDir": _JOB,
         # The root file system is read-only.
         "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108

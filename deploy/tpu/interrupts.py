@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from beambert_common.signals import REPEAT_SECONDS, handled_signals
+from beambert.common.signals import REPEAT_SECONDS, handled_signals
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -9,39 +9,41 @@ import subprocess
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from beambert_common.python_process import python_command
-from deploy.source_copy import SOURCE, copy_source
-from deploy.tpu import worker
-from pipelines.errors import SubmitError
-from trainers.commands.tune import TuneConfig
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.run_config import RunConfig
+from beambert.common.python_process import python_command
+from beambert.deploy.source_copy import SOURCE, copy_source
+from beambert.deploy.tpu import worker
+from beambert.pipelines.errors import SubmitError
+from beambert.trainers.commands.tune import TuneConfig
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.config.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from beambert_common.command_line.command import Command
+    from beambert.common.command_line.command import Command
 
 _BUCKET = "gs://"
 # Name of a checkpoint in TensorFlow's format: the files are NAME.index and NAME.data-*.
 _CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?")
-# Directory of the checkpoints of a run: `bert_model.checkpoints.native.CHECKPOINTS_NAME`, whose import takes seconds.
+# Directory of the checkpoints of a run: `beambert.bert_model.checkpoints.native.CHECKPOINTS_NAME`, whose import takes
+# seconds.
 _CHECKPOINTS = "checkpoints"
 # Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 # Lock files of the packages by backend: the TPU VM gets only the one of its backend.
 REQUIREMENTS = {"jax": "requirements-jax.lock", "tensorflow": "requirements.lock"}
 _BACKEND_FLAG = "--backend"
-# Files that run on the TPU VM, relative to the root of the packages.
+# Files that run on the TPU VM, relative to the package.
 _WORKER_FILES = (
+    "__init__.py",
     *("deploy/__init__.py", "deploy/tpu/__init__.py", "deploy/tpu/worker.py"),
     *("deploy/tpu/bucket_sync.py", "deploy/tpu/job_folder.py"),
-    *("beambert_common/__init__.py", "beambert_common/run_snapshot.py"),
+    *("common/__init__.py", "common/run_snapshot.py"),
 )
-_WORKER_SCRIPT = """\"\"\"Run a step of deploy.tpu.worker in the directory of this file.\"\"\"
+_WORKER_SCRIPT = """\"\"\"Run a step of beambert.deploy.tpu.worker in the directory of this file.\"\"\"
 
 import sys
 from pathlib import Path
 
-from deploy.tpu.worker import main
+from beambert.deploy.tpu.worker import main
 
 sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))
 """
@@ -164,8 +166,9 @@ def write_package(folder: Path, wheel: Path, content: dict[str, Any]) -> None:
     folder.mkdir(parents=True)
     here = Path(__file__).parent
     for name in _WORKER_FILES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(here.parents[1] / name, folder / name)
+        copy = folder / "beambert" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(here.parents[1] / name, copy)
     (folder / worker.SCRIPT).write_text(_WORKER_SCRIPT, encoding="utf-8")
     for file in (here / "installer.lock", here / REQUIREMENTS[content["backend"]], wheel):
         shutil.copy(file, folder / file.name)

@@ -22,7 +22,7 @@ class JobFolder:
 
     Attributes:
         path: the directory.
-        job: content of job.json: see `deploy.tpu.job.write_package`.
+        job: content of job.json: see `beambert.deploy.tpu.job.write_package`.
     """
 
     path: Path

@@ -2,10 +2,10 @@
 
 import time
 
-from deploy.tpu.interrupts import print_line
-from deploy.tpu.job_folder import DIED
-from deploy.tpu.service import Tpu
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.interrupts import print_line
+from beambert.deploy.tpu.job_folder import DIED
+from beambert.deploy.tpu.service import Tpu
+from beambert.pipelines.errors import SubmitError
 
 # Maximum number of consecutive connections that end within a minute while the TPU VM exists.
 _MAX_LOST_CONNECTIONS = 20

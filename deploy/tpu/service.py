@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.tpu.gcloud import Lines, Result, call, reason_of, run_together
-from deploy.tpu.interrupts import print_line
-from deploy.tpu.worker import DONE, SCRIPT
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.gcloud import Lines, Result, call, reason_of, run_together
+from beambert.deploy.tpu.interrupts import print_line
+from beambert.deploy.tpu.worker import DONE, SCRIPT
+from beambert.pipelines.errors import SubmitError
 
 # Directory on the TPU VMs, in the home directory of the ssh user.
 FOLDER = "beambert-job"

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common import terminal
-from deploy.tpu.interrupts import Interrupted, Signals, print_line
-from deploy.tpu.job_folder import DIED
-from deploy.tpu.log import Log
-from deploy.tpu.service import Preempted, Tpu
-from pipelines.errors import SubmitError
+from beambert.common import terminal
+from beambert.deploy.tpu.interrupts import Interrupted, Signals, print_line
+from beambert.deploy.tpu.job_folder import DIED
+from beambert.deploy.tpu.log import Log
+from beambert.deploy.tpu.service import Preempted, Tpu
+from beambert.pipelines.errors import SubmitError
 
 # Time for a stopping run to save a checkpoint and copy its output.
 _STOP_SECONDS = 600.0

@@ -10,8 +10,8 @@ Each step may be repeated after a lost connection. The command's arguments come 
 never pass through a shell. This file needs Python 3.10 and `gcloud storage`, which a TPU VM has, and imports nothing of
 beambert but `bucket_sync.py`, `job_folder.py` and `run_snapshot.py`.
 
-In a container of Google Kubernetes Engine, `python -m deploy.tpu.worker pod FILE` runs the job of a file in the working
-directory and returns the exit code of the command.
+In a container of Google Kubernetes Engine, `python -m beambert.deploy.tpu.worker pod FILE` runs the job of a file in
+the working directory and returns the exit code of the command.
 
 The command reads and writes local files only. Every host copies the inputs from the bucket, and the existing output
 when a run resumes. The chief is the first host of the first slice: it copies the output to the bucket at intervals and
@@ -29,8 +29,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deploy.tpu import bucket_sync
-from deploy.tpu.job_folder import Host, JobFolder, has_started, host, read_exit_code, try_lock
+from beambert.deploy.tpu import bucket_sync
+from beambert.deploy.tpu.job_folder import Host, JobFolder, has_started, host, read_exit_code, try_lock
 
 # Name of the script on the TPU VM that runs this file.
 SCRIPT = "tpu_worker.py"

@@ -11,8 +11,8 @@ but the two ends of a chain of near-duplicates may differ from each other.
 
 import numpy as np
 
-from pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes
-from tokenizer.normalization import prepare_chunks
+from beambert.pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes
+from beambert.tokenizer.normalization import prepare_chunks
 
 SHINGLE_WORDS = 5
 BANDS = 14

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
-from pipelines.cleaning.rules import (
+from beambert.pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
+from beambert.pipelines.cleaning.rules import (
     DIGITS,
     NO_TEXT,
     NON_LETTERS,

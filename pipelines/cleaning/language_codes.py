@@ -3,8 +3,8 @@
 import difflib
 import re
 
-from pipelines.errors import SourceError
-from pipelines.sources.wikipedia.languages import editions
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.wikipedia.languages import editions
 
 _NAMES = (
     "aa=Afar|ab=Abkhazian|ae=Avestan|af=Afrikaans|ak=Akan|am=Amharic|an=Aragonese|ar=Arabic|as=Assamese|"

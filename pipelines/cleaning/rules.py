@@ -13,8 +13,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
-from pipelines.errors import SourceError
+from beambert.pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
+from beambert.pipelines.errors import SourceError
 
 # Paragraph rules, in order of application.
 MOJIBAKE = "mojibake"

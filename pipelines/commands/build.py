@@ -4,13 +4,13 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipelines.commands import corpus as corpus_flags
-from pipelines.commands import example_flags, pretraining_data
-from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
+from beambert.pipelines.commands import corpus as corpus_flags
+from beambert.pipelines.commands import example_flags, pretraining_data
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
-    from pipelines.commands.corpus_config import CorpusConfig
-    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+    from beambert.pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
 DESCRIPTION = """Build pretraining data from raw text.
 
@@ -60,8 +60,8 @@ def configure(args: argparse.Namespace) -> BuildConfig:
         SourceError, DatasetError, VocabularyError: A flag is invalid, or a file is missing.
     """
     # Imported late: `--help` must not wait for Beam.
-    from pipelines.commands.corpus_config import corpus_config
-    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+    from beambert.pipelines.commands.corpus_config import corpus_config
+    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
     # Job 2 first: its flags are checked before the input files are listed, which may take long.
     data = PretrainingDataConfig.from_build_args(args)
@@ -74,12 +74,12 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     Raises:
         SourceError, DatasetError, VocabularyError: The input or a flag is invalid.
     """
-    from pipelines.commands import corpus_run, pretraining_data_run
-    from pipelines.corpus.corpus_manifest import sizes_of_corpus
-    from pipelines.io.written_files import require_written
-    from pipelines.runner import pipeline_runner
-    from pipelines.runner.job_output import absolute
-    from pipelines.runner.output_lock import claim_output
+    from beambert.pipelines.commands import corpus_run, pretraining_data_run
+    from beambert.pipelines.corpus.corpus_manifest import sizes_of_corpus
+    from beambert.pipelines.io.written_files import require_written
+    from beambert.pipelines.runner import pipeline_runner
+    from beambert.pipelines.runner.job_output import absolute
+    from beambert.pipelines.runner.output_lock import claim_output
 
     output = config.corpus.output
     # Each job needs its own options: a runner modifies them.

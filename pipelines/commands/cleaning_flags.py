@@ -3,11 +3,11 @@
 import argparse
 import importlib.util
 
-from beambert_common.command_line.flags import fraction, positive_int
-from beambert_common.command_line.path_flags import ANY_PATH
-from pipelines.cleaning.language_identification import known_languages
-from pipelines.cleaning.rules import SKIPPABLE, CleaningOptions
-from pipelines.errors import SourceError
+from beambert.common.command_line.flags import fraction, positive_int
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.pipelines.cleaning.language_identification import known_languages
+from beambert.pipelines.cleaning.rules import SKIPPABLE, CleaningOptions
+from beambert.pipelines.errors import SourceError
 
 _DEFAULTS = CleaningOptions()
 

@@ -6,14 +6,14 @@ This module does not import Beam, so that `--help` is fast; `corpus_run.py` is i
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.command_line.flags import accept_old_name, fraction, num_partitions, number
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from pipelines.commands import cleaning_flags, vocabulary_flags
-from pipelines.corpus.segmentation import SEGMENTERS
-from pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS, WIKITEXT_EXTRACTORS
+from beambert.common.command_line.flags import accept_old_name, fraction, num_partitions, number
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
+from beambert.pipelines.corpus.segmentation import SEGMENTERS
+from beambert.pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS, WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
-    from pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_config import CorpusConfig
 
 DESCRIPTION = """Build a corpus of clean sentences and a WordPiece vocabulary from raw text.
 
@@ -176,14 +176,14 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def configure(args: argparse.Namespace) -> "CorpusConfig":
-    """Return the configuration. Raise as `pipelines.commands.corpus_config.corpus_config` does."""
-    from pipelines.commands.corpus_config import corpus_config
+    """Return the configuration. Raise as `beambert.pipelines.commands.corpus_config.corpus_config` does."""
+    from beambert.pipelines.commands.corpus_config import corpus_config
 
     return corpus_config(args)
 
 
 def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
-    """Run the command. Raise as `pipelines.commands.corpus_run.run` does."""
-    from pipelines.commands import corpus_run
+    """Run the command. Raise as `beambert.pipelines.commands.corpus_run.run` does."""
+    from beambert.pipelines.commands import corpus_run
 
     return corpus_run.run(config, beam_flags)

@@ -9,23 +9,23 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.quantities import counted
-from pipelines.cleaning.decontamination import load_evaluation
-from pipelines.cleaning.language_codes import require_language
-from pipelines.commands import cleaning_flags, vocabulary_flags
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.own_abbreviations import read_abbreviations
-from pipelines.corpus.partitions import choose_num_partitions
-from pipelines.corpus.reading import Input
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import storage_errors
-from pipelines.runner.job_output import absolute
-from pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
-from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
-from pipelines.sources.kinds import COMPRESSED_SUFFIXES
-from pipelines.sources.readers import WITHOUT_LANGUAGES
-from pipelines.sources.wikipedia.wikiextractor_process import require_package
-from pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
+from beambert.common.quantities import counted
+from beambert.pipelines.cleaning.decontamination import load_evaluation
+from beambert.pipelines.cleaning.language_codes import require_language
+from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
+from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import storage_errors
+from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
+from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
+from beambert.pipelines.sources.kinds import COMPRESSED_SUFFIXES
+from beambert.pipelines.sources.readers import WITHOUT_LANGUAGES
+from beambert.pipelines.sources.wikipedia.wikiextractor_process import require_package
+from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
 _EXPANSION = 4

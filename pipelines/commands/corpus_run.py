@@ -6,29 +6,29 @@ import shlex
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert_common.quantities import counted
-from beambert_common.terminal import print_summary_line
-from beambert_common.word_rules import without_released_rules
-from pipelines import dataset
-from pipelines.build_corpus import build_corpus
-from pipelines.commands import vocabulary_flags
-from pipelines.commands.corpus_config import CorpusConfig
-from pipelines.commands.input_check import check_inputs
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import split_inputs
-from pipelines.corpus.removed_text import loss_warnings
-from pipelines.corpus.source_warnings import source_warnings
-from pipelines.corpus.write_shards import corpus_shard_name
-from pipelines.dataset import SPLITS
-from pipelines.errors import DatasetError
-from pipelines.instances.options import require_documents
-from pipelines.io.atomic_files import delete_matching, list_files
-from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
-from pipelines.io.written_files import require_written
-from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import (
+from beambert.common.quantities import counted
+from beambert.common.terminal import print_summary_line
+from beambert.common.word_rules import without_released_rules
+from beambert.pipelines import dataset
+from beambert.pipelines.build_corpus import build_corpus
+from beambert.pipelines.commands import vocabulary_flags
+from beambert.pipelines.commands.corpus_config import CorpusConfig
+from beambert.pipelines.commands.input_check import check_inputs
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.reading import split_inputs
+from beambert.pipelines.corpus.removed_text import loss_warnings
+from beambert.pipelines.corpus.source_warnings import source_warnings
+from beambert.pipelines.corpus.write_shards import corpus_shard_name
+from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.instances.options import require_documents
+from beambert.pipelines.io.atomic_files import delete_matching, list_files
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
     delete_finished_work,
@@ -39,10 +39,10 @@ from pipelines.runner.job_output import (
     with_defaults,
     work_directory,
 )
-from pipelines.runner.job_progress import Stage, report_progress
-from pipelines.runner.output_lock import claim_output
-from pipelines.sources import is_one_document
-from pipelines.vocabulary.alphabet_warning import alphabet_warnings
+from beambert.pipelines.runner.job_progress import Stage, report_progress
+from beambert.pipelines.runner.output_lock import claim_output
+from beambert.pipelines.sources import is_one_document
+from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25

@@ -3,8 +3,8 @@
 import argparse
 import dataclasses
 
-from beambert_common.command_line.flag_config import flag_values
-from beambert_common.command_line.flags import (
+from beambert.common.command_line.flag_config import flag_values
+from beambert.common.command_line.flags import (
     WholeNumber,
     copies,
     fraction,
@@ -13,9 +13,9 @@ from beambert_common.command_line.flags import (
     shortened,
     whole_number,
 )
-from beambert_common.word_rules import WordRules
-from pipelines.instances import options
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.instances import options
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 _DEFAULTS = PretrainingDataOptions()
 

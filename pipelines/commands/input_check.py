@@ -4,11 +4,11 @@ import sys
 from collections import Counter
 from pathlib import PurePosixPath
 
-from beambert_common.quantities import counted
-from beambert_common.terminal import print_labeled
-from pipelines.corpus.reading import Input
-from pipelines.sources import ReadOptions, SourceError, check_file
-from pipelines.sources.kinds import stem_of
+from beambert.common.quantities import counted
+from beambert.common.terminal import print_labeled
+from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.sources import ReadOptions, SourceError, check_file
+from beambert.pipelines.sources.kinds import stem_of
 
 # Maximum number of files checked. A block of bzip2 takes 0.05 s to decompress, a file in an object store costs a
 # request. The other files are checked when they are read.

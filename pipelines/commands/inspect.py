@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 from rich.text import Text
 
-from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.command_line.flags import non_negative_int, positive_int
-from beambert_common.command_line.path_flags import ANY_PATH
-from beambert_common.console import TextConsole
-from beambert_common.terminal import printable_lines
-from pipelines import dataset
-from pipelines.dataset import Dataset
-from pipelines.errors import DatasetError
-from pipelines.examples import inspection
-from pipelines.examples.inspection import MASK, OTHER, SAME, Example, InstanceText, Span
-from pipelines.examples.statistics import Statistics
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import non_negative_int, positive_int
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.console import TextConsole
+from beambert.common.terminal import printable_lines
+from beambert.pipelines import dataset
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import inspection
+from beambert.pipelines.examples.inspection import MASK, OTHER, SAME, Example, InstanceText, Span
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.tokenizer.vocabulary import Vocabulary
 
 DESCRIPTION = """Print pretraining examples or corpus documents as text.
 
@@ -96,7 +96,7 @@ def run(config: InspectConfig) -> int:
     # Imported late, here and below: `--help` must not wait for Beam.
     from apache_beam.io.filesystems import FileSystems
 
-    from pipelines.commands.inspect_directory import (
+    from beambert.pipelines.commands.inspect_directory import (
         describe_corpus,
         first_corpus_shard,
         first_shard,
@@ -106,7 +106,7 @@ def run(config: InspectConfig) -> int:
         require_file,
         require_vocabulary,
     )
-    from pipelines.runner.job_output import absolute
+    from beambert.pipelines.runner.job_output import absolute
 
     try:
         for path in config.shards:
@@ -152,8 +152,8 @@ def _folders_above(path: str) -> Iterator[str]:
 
 
 def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
-    from pipelines.io.atomic_files import read_bytes
-    from pipelines.runner.job_output import absolute
+    from beambert.pipelines.io.atomic_files import read_bytes
+    from beambert.pipelines.runner.job_output import absolute
 
     if vocab_file:
         candidates = [absolute(vocab_file)]
@@ -173,7 +173,7 @@ def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
 
 def _objective(path: str) -> str:
     """Return the meaning of a shard's labels, from `dataset.json` where it exists."""
-    from pipelines.io.atomic_files import read_bytes
+    from beambert.pipelines.io.atomic_files import read_bytes
 
     for folder in _folders_above(path):
         manifest = f"{folder}/{dataset.FILE_NAME}"
@@ -185,7 +185,7 @@ def _objective(path: str) -> str:
 
 
 def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
-    from pipelines.examples.example_reader import read_examples
+    from beambert.pipelines.examples.example_reader import read_examples
 
     for number, features in enumerate(read_examples(path)):
         try:
@@ -213,7 +213,7 @@ def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> No
 
 
 def _print_documents(path: str, start: int, number: int) -> None:
-    from pipelines.commands.inspect_directory import documents
+    from beambert.pipelines.commands.inspect_directory import documents
 
     _print(_text(path, style="bold"))
     shown = 0
@@ -229,7 +229,7 @@ def _print_documents(path: str, start: int, number: int) -> None:
 
 
 def _print_sizes(path: str) -> None:
-    from pipelines.commands.inspect_directory import sizes_of_corpus_shard
+    from beambert.pipelines.commands.inspect_directory import sizes_of_corpus_shard
 
     num_documents, num_sentences = sizes_of_corpus_shard(path)
     _print(_text(path))

@@ -10,17 +10,17 @@ import pyarrow.parquet
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.quantities import counted
-from bert_model.checkpoints.path_contents import contents_of
-from pipelines import dataset
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus
-from pipelines.corpus.corpus_reader import CorpusReader, require_shards
-from pipelines.dataset import SPLITS, Dataset
-from pipelines.errors import DatasetError
-from pipelines.io.atomic_files import read_bytes
-from pipelines.io.written_files import require_written
-from tokenizer.vocabulary import Vocabulary
+from beambert.bert_model.checkpoints.path_contents import contents_of
+from beambert.common.quantities import counted
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus
+from beambert.pipelines.corpus.corpus_reader import CorpusReader, require_shards
+from beambert.pipelines.dataset import SPLITS, Dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.io.written_files import require_written
+from beambert.tokenizer.vocabulary import Vocabulary
 
 _COLUMNS = ("title", "source", "language", "sentences")
 

@@ -6,11 +6,11 @@ This module does not import Beam, so that `--help` is fast; `pretraining_data_ru
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from pipelines.commands import example_flags
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert.pipelines.commands import example_flags
 
 if TYPE_CHECKING:
-    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
 DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
 
@@ -66,13 +66,13 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
 
 def configure(args: argparse.Namespace) -> "PretrainingDataConfig":
     """Return the configuration. Raise DatasetError for a value that is out of range."""
-    from pipelines.commands.pretraining_data_config import PretrainingDataConfig
+    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
     return PretrainingDataConfig.from_args(args)
 
 
 def run(config: "PretrainingDataConfig", beam_flags: list[str]) -> int:
-    """Run the command. Raise as `pipelines.commands.pretraining_data_run.run` does."""
-    from pipelines.commands import pretraining_data_run
+    """Run the command. Raise as `beambert.pipelines.commands.pretraining_data_run.run` does."""
+    from beambert.pipelines.commands import pretraining_data_run
 
     return pretraining_data_run.run(config, beam_flags)

@@ -3,9 +3,9 @@
 import argparse
 from dataclasses import dataclass
 
-from pipelines.commands.example_flags import example_options
-from pipelines.examples import array_record_files
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.commands.example_flags import example_options
+from beambert.pipelines.examples import array_record_files
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
 @dataclass(frozen=True)

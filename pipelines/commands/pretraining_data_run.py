@@ -8,33 +8,33 @@ from typing import Any, NamedTuple
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert_common.quantities import counted
-from beambert_common.terminal import print_summary_line
-from beambert_common.word_rules import WordRules, rules_of, without_released_rules
-from pipelines import dataset
-from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from pipelines.commands.vocabulary_flags import recorded_rules
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus
-from pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
-from pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
-from pipelines.errors import DatasetError
-from pipelines.examples.work_items import completion_marker_name, deal_work_items
-from pipelines.instances.options import PretrainingDataOptions, require_documents
-from pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
-from pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
-from pipelines.io.versions import require_same_rules
-from pipelines.io.written_files import require_written
-from pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
-from pipelines.reporting.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
-from pipelines.reporting.dataset_descriptions import (
+from beambert.common.quantities import counted
+from beambert.common.terminal import print_summary_line
+from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines import dataset
+from beambert.pipelines.build_pretraining_data import build_pretraining_data
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.vocabulary_flags import recorded_rules
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus
+from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
+from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
+from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
+from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
+from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
+from beambert.pipelines.io.versions import require_same_rules
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
+from beambert.pipelines.reporting.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
+from beambert.pipelines.reporting.dataset_descriptions import (
     delete_own_descriptions,
     foreign_descriptions,
     write_missing_descriptions,
 )
-from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import (
+from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
     delete_temporary,
@@ -45,18 +45,18 @@ from pipelines.runner.job_output import (
     with_defaults,
     work_directory,
 )
-from pipelines.runner.job_progress import Stage, report_progress
-from pipelines.runner.memory import require_memory
-from pipelines.runner.output_lock import claim_output
-from pipelines.runner.repair import (
+from beambert.pipelines.runner.job_progress import Stage, report_progress
+from beambert.pipelines.runner.memory import require_memory
+from beambert.pipelines.runner.output_lock import claim_output
+from beambert.pipelines.runner.repair import (
     items_with_missing_shards,
     missing_shards,
     rebuild_missing_shards,
     restore_vocabulary,
 )
-from pipelines.sources import SourceError
-from pipelines.vocabulary.vocabulary_options import language_factors
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.sources import SourceError
+from beambert.pipelines.vocabulary.vocabulary_options import language_factors
+from beambert.tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64

@@ -6,15 +6,15 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE
-from beambert_common.quantities import counted
-from beambert_common.terminal import print_summary_line
-from pipelines.commands import cleaning_flags, vocabulary_flags
-from pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
-from pipelines.io.output_file import check_output_file
+from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE
+from beambert.common.quantities import counted
+from beambert.common.terminal import print_summary_line
+from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
+from beambert.pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
+from beambert.pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
-    from pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_config import CorpusConfig
 
 DESCRIPTION = """Learn a WordPiece vocabulary from raw text.
 
@@ -67,9 +67,9 @@ class VocabConfig:
 
 
 def configure(args: argparse.Namespace) -> VocabConfig:
-    """Return the configuration. Raise as `pipelines.commands.corpus_config.corpus_config` does."""
+    """Return the configuration. Raise as `beambert.pipelines.commands.corpus_config.corpus_config` does."""
     # Imported late: `--help` must not wait for Beam.
-    from pipelines.commands.corpus_config import corpus_config
+    from beambert.pipelines.commands.corpus_config import corpus_config
 
     return VocabConfig(args.output, args.overwrite, corpus_config(args))
 
@@ -82,17 +82,17 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     """
     from apache_beam.io.filesystems import FileSystems
 
-    from beambert_common.signals import cleanup_on_signals
-    from pipelines.build_corpus import build_vocabulary
-    from pipelines.commands.input_check import check_inputs
-    from pipelines.corpus.reading import split_inputs
-    from pipelines.corpus.source_warnings import mark_warnings
-    from pipelines.io.atomic_files import read_bytes
-    from pipelines.io.written_files import require_written
-    from pipelines.runner import pipeline_runner
-    from pipelines.runner.job_output import absolute, delete_folder, require_writable
-    from pipelines.runner.job_progress import Stage, report_progress
-    from pipelines.vocabulary.alphabet_warning import alphabet_warnings
+    from beambert.common.signals import cleanup_on_signals
+    from beambert.pipelines.build_corpus import build_vocabulary
+    from beambert.pipelines.commands.input_check import check_inputs
+    from beambert.pipelines.corpus.reading import split_inputs
+    from beambert.pipelines.corpus.source_warnings import mark_warnings
+    from beambert.pipelines.io.atomic_files import read_bytes
+    from beambert.pipelines.io.written_files import require_written
+    from beambert.pipelines.runner import pipeline_runner
+    from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
+    from beambert.pipelines.runner.job_progress import Stage, report_progress
+    from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 
     inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)

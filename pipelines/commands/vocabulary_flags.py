@@ -7,18 +7,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from beambert_common.command_line.flag_config import flag_values
-from beambert_common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
-from beambert_common.command_line.path_flags import ANY_PATH
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.terminal import print_summary_line
-from beambert_common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
-from pipelines.errors import SourceError
-from tokenizer.coverage import Coverage
-from tokenizer.lost_marks import default_do_lower_case, loses_mark
-from tokenizer.normalization import CHARACTER_RULES
-from tokenizer.recorded_rules import rules_beside
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.command_line.flag_config import flag_values
+from beambert.common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.terminal import print_summary_line
+from beambert.common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
+from beambert.pipelines.errors import SourceError
+from beambert.tokenizer.coverage import Coverage
+from beambert.tokenizer.lost_marks import default_do_lower_case, loses_mark
+from beambert.tokenizer.normalization import CHARACTER_RULES
+from beambert.tokenizer.recorded_rules import rules_beside
+from beambert.tokenizer.vocabulary import Vocabulary
 
 DEFAULT_VOCAB_SIZE = 30_000
 
@@ -109,7 +109,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
         SourceError, VocabularyError: A file is missing or not a vocabulary, or two flags conflict.
     """
     # Imported late: `--help` must not wait for Beam.
-    from pipelines.vocabulary.vocabulary_options import VocabularyOptions
+    from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
     if args.vocab_file and args.vocab_size:
         raise SourceError(
@@ -159,7 +159,7 @@ def recorded_rules(vocab_file: str) -> WordRules | None:
 
 def _rules_beside(vocab_file: str | None) -> RecordedRules:
     """Return the record beside a local vocabulary; in cloud storage, records are not read."""
-    from pipelines.runner.job_output import absolute
+    from beambert.pipelines.runner.job_output import absolute
 
     if not vocab_file or "://" in vocab_file:
         return RecordedRules()
@@ -187,8 +187,8 @@ def _default_lower_casing(vocab_file: str | None, language: str, keeps_marks: bo
 
 
 def _read_vocabulary(flag: str, path: str) -> Vocabulary:
-    from pipelines.io.atomic_files import read_bytes
-    from pipelines.runner.job_output import absolute
+    from beambert.pipelines.io.atomic_files import read_bytes
+    from beambert.pipelines.runner.job_output import absolute
 
     try:
         return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
@@ -200,7 +200,7 @@ def _read_vocabulary(flag: str, path: str) -> Vocabulary:
 
 def _vocabulary_path(flag: str, path: str | None) -> str:
     """Return the absolute path of a valid vocabulary, or "" if none was requested."""
-    from pipelines.runner.job_output import absolute
+    from beambert.pipelines.runner.job_output import absolute
 
     if not path:
         return ""

@@ -13,8 +13,8 @@ import pyarrow
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.renamed_fields import with_new_names, with_old_names
-from beambert_common.typed_json import (
+from beambert.common.renamed_fields import with_new_names, with_old_names
+from beambert.common.typed_json import (
     Count,
     JsonError,
     NonEmpty,
@@ -28,11 +28,11 @@ from beambert_common.typed_json import (
     require,
     shown,
 )
-from pipelines.corpus.records import Record
-from pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import read_bytes, write_atomically
-from pipelines.io.manifest_schemas import (
+from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
+from beambert.pipelines.io.manifest_schemas import (
     RENAMED_CORPUS_FIELDS,
     CorpusCounts,
     CorpusVocabulary,
@@ -99,7 +99,7 @@ class Corpus:
         counts: documents, sentences, words, characters and bytes, in total, by input and by language. Also documents
             rejected by reason and by input, paragraphs cleaned by rule, and bytes removed by input and rule. Also
             files that lost more than half of their text, and letters of uncased text that lose a mark.
-        vocab: "size" and "sha256" of vocab.txt, and its coverage (`pipelines.vocabulary`).
+        vocab: "size" and "sha256" of vocab.txt, and its coverage (`beambert.pipelines.vocabulary`).
         shards: all Parquet files.
         versions: versions of the packages that built the corpus.
     """

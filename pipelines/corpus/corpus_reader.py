@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 import pyarrow
 import pyarrow.parquet
 
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import list_files, read_bytes
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import list_files, read_bytes
 
 REMEDY = "restore it from a copy, or build the corpus again into another directory"
 _LOCK = threading.Lock()

@@ -11,9 +11,9 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from pipelines.cleaning import deduplication
-from pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
-from pipelines.corpus.records import BlockLocation, Record, read_blocks
+from beambert.pipelines.cleaning import deduplication
+from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
+from beambert.pipelines.corpus.records import BlockLocation, Record, read_blocks
 
 # A partition: its blocks, and the results of deduplication for its documents.
 Grouped = dict[str, Iterable[Any]]

@@ -8,16 +8,16 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from pipelines.cleaning import rules
-from pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
-from pipelines.cleaning.document_rules import rejection_reason
-from pipelines.cleaning.language_identification import is_other_language, main_language
-from pipelines.cleaning.rules import CleaningOptions
-from pipelines.cleaning.tag_density import HTML_TAGS, has_html
-from pipelines.corpus.records import Record
-from pipelines.corpus.segmentation import document_sentences, truncate_sentences
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document, Removed, identity
+from beambert.pipelines.cleaning import rules
+from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
+from beambert.pipelines.cleaning.document_rules import rejection_reason
+from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
+from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.cleaning.tag_density import HTML_TAGS, has_html
+from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.corpus.segmentation import document_sentences, truncate_sentences
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document, Removed, identity
 
 SNIPPET_CHARACTERS = 200
 # Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
@@ -53,7 +53,7 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     Args:
         document: the document.
         language: ISO 639 code, for a document without a language of its own.
-        segmenter: one of `pipelines.corpus.segmentation.SEGMENTERS`.
+        segmenter: one of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
         abbreviations: more abbreviations for the segmenter "rules", as of `split_sentences`.
     """
     if document.rejected:

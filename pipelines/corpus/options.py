@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from pipelines.cleaning.rules import CleaningOptions
-from pipelines.sources import ReadOptions
-from pipelines.sources.documents import is_validation, partition_of
-from pipelines.vocabulary.vocabulary_options import VocabularyOptions
+from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.sources import ReadOptions
+from beambert.pipelines.sources.documents import is_validation, partition_of
+from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +15,7 @@ class CorpusOptions(VocabularyOptions):
     Attributes:
         read: Options for reading input files.
         language: ISO 639 code of the language, for sentence segmentation.
-        segmenter: Sentence segmenter, a key of `pipelines.corpus.segmentation.SEGMENTERS`.
+        segmenter: Sentence segmenter, a key of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
         truncation_noise: Fraction of sentences to truncate at a random word.
         num_partitions: Number of shards of the train split. Each partition is sampled and shuffled in memory.
         validation_fraction: Fraction of documents in the validation split.

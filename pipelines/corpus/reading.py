@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beambert_common.typed_json import Count, JsonError, convert, require
-from pipelines.corpus import document_steps as steps
-from pipelines.corpus.block_buffer import BlockBuffer
-from pipelines.corpus.options import CorpusOptions, Partition
-from pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
-from pipelines.corpus.removed_text import Loss
-from pipelines.errors import DatasetError
-from pipelines.io.live_counts import READING, WorkCounter
-from pipelines.io.manifest_schemas import Split, SplitSummary
-from pipelines.sources import ReadOptions, SourceError, read_file, split_file
-from pipelines.sources.documents import Document
-from pipelines.sources.files import read_position, require_unchanged
-from pipelines.sources.lines import RangeStart
-from pipelines.sources.readers import is_dump_by_name, line_reader_of, read_range
+from beambert.common.typed_json import Count, JsonError, convert, require
+from beambert.pipelines.corpus import document_steps as steps
+from beambert.pipelines.corpus.block_buffer import BlockBuffer
+from beambert.pipelines.corpus.options import CorpusOptions, Partition
+from beambert.pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
+from beambert.pipelines.corpus.removed_text import Loss
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.manifest_schemas import Split, SplitSummary
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file, split_file
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import read_position, require_unchanged
+from beambert.pipelines.sources.lines import RangeStart
+from beambert.pipelines.sources.readers import is_dump_by_name, line_reader_of, read_range
 
 # Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
 _MAX_RANGES = 4096
@@ -48,7 +48,7 @@ class Input(NamedTuple):
 
 
 class FileSplit(NamedTuple):
-    """A file split, read by one worker; `start` and `stop` are from `pipelines.sources.split_file`."""
+    """A file split, read by one worker; `start` and `stop` are from `beambert.pipelines.sources.split_file`."""
 
     input: Input
     start: int

@@ -15,9 +15,9 @@ import pyarrow
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.typed_json import Count, JsonError, decode
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from beambert.common.typed_json import Count, JsonError, decode
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 
 
 class Record(NamedTuple):

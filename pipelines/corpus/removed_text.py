@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipelines.cleaning.rules import SKIPPABLE, utf8_bytes
-from pipelines.corpus.records import Record
-from pipelines.sources.documents import LICENSE
+from beambert.pipelines.cleaning.rules import SKIPPABLE, utf8_bytes
+from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.sources.documents import LICENSE
 
 # Fraction of removed text above which an input gets a warning.
 _WARNING_FRACTION = 0.5

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import sentencex
 
-from pipelines.cleaning.rules import fold_whitespace
-from pipelines.corpus.sentence_boundaries import boundaries
+from beambert.pipelines.cleaning.rules import fold_whitespace
+from beambert.pipelines.corpus.sentence_boundaries import boundaries
 
 # Much longer than a paragraph of prose.
 _WINDOW_CHARACTERS = 1 << 15

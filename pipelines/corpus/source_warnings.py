@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from beambert_common.quantities import counted
-from pipelines.cleaning.tag_density import HTML_TAGS
-from pipelines.sources.structured.fields import BAD_RECORDS
-from pipelines.sources.wikipedia.dump_pages import TRUNCATED
-from tokenizer.lost_marks import is_accent
+from beambert.common.quantities import counted
+from beambert.pipelines.cleaning.tag_density import HTML_TAGS
+from beambert.pipelines.sources.structured.fields import BAD_RECORDS
+from beambert.pipelines.sources.wikipedia.dump_pages import TRUNCATED
+from beambert.tokenizer.lost_marks import is_accent
 
 # Fraction of documents with HTML above which to warn. Wikipedia has 0.05 %, program text 0.6 %.
 _HTML_FRACTION = 0.01
@@ -33,8 +33,8 @@ def mark_warnings(marks: Mapping[str, Any] | None) -> list[str]:
     """Return a warning if text loses a mark on more than 1% of its letters, else an empty list.
 
     Args:
-        marks: the counts of `pipelines.build_corpus.total_marks`. None for text that keeps its marks, and for a corpus
-            of an older version.
+        marks: the counts of `beambert.pipelines.build_corpus.total_marks`. None for text that keeps its marks, and for
+            a corpus of an older version.
     """
     if not marks or marks["lost"] <= _LOST_MARKS_FRACTION * marks["letters"]:
         return []

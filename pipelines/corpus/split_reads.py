@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 
-from pipelines.corpus.reading import BY_ITSELF, WHOLE_FILE, FileSplit, SplitRead
-from pipelines.errors import SourceError
-from pipelines.sources import ReadOptions
-from pipelines.sources.ranges import RangeIndex, index_range, locate_ranges
-from pipelines.sources.readers import LINE_READERS, is_dump_by_name, line_reader_of
+from beambert.pipelines.corpus.reading import BY_ITSELF, WHOLE_FILE, FileSplit, SplitRead
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources import ReadOptions
+from beambert.pipelines.sources.ranges import RangeIndex, index_range, locate_ranges
+from beambert.pipelines.sources.readers import LINE_READERS, is_dump_by_name, line_reader_of
 
 # A range, the name of its reader, and its index; None if the range has none.
 _Indexed = tuple[FileSplit, str, RangeIndex | None]
@@ -24,7 +24,7 @@ def splits_to_read(pipeline: beam.Pipeline, splits: list[FileSplit], options: Re
 
     Args:
         pipeline: The pipeline.
-        splits: File splits from `pipelines.corpus.reading.split_inputs`.
+        splits: File splits from `beambert.pipelines.corpus.reading.split_inputs`.
         options: Options of reading.
     """
     without_index, of_files = _group_splits(splits, options)
@@ -39,7 +39,7 @@ def locate_files(files: beam.PCollection, options: ReadOptions) -> beam.PCollect
     """Return the splits of files as `SplitRead`.
 
     Args:
-        files: lists of the splits of a file, from `pipelines.corpus.reading.split_inputs`.
+        files: lists of the splits of a file, from `beambert.pipelines.corpus.reading.split_inputs`.
         options: options of reading.
     """
     return (

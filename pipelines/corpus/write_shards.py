@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 
-from beambert_common.typed_json import decode, require
-from beambert_common.word_rules import WordRules
-from pipelines.cleaning import rules
-from pipelines.cleaning.rules import utf8_bytes
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.corpus.deduplication_transforms import (
+from beambert.common.typed_json import decode, require
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning import rules
+from beambert.pipelines.cleaning.rules import utf8_bytes
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.corpus.deduplication_transforms import (
     BLOCKS,
     NEAR_DUPLICATE,
     REPEATED_PARAGRAPH,
@@ -25,17 +25,17 @@ from pipelines.corpus.deduplication_transforms import (
     repeated_paragraphs_of,
     without_paragraphs,
 )
-from pipelines.corpus.document_steps import SNIPPET_CHARACTERS
-from pipelines.corpus.options import CorpusOptions, Partition
-from pipelines.corpus.records import Record, read_blocks
-from pipelines.corpus.removed_text import Loss
-from pipelines.io.atomic_files import read_bytes, write_text
-from pipelines.io.live_counts import WRITING, WorkCounter
-from pipelines.io.manifest_schemas import ShardCounts
-from pipelines.io.versions import require_same_rules
-from pipelines.io.written_files import is_written
-from pipelines.vocabulary.word_groups import Batch, Group, num_word_groups, word_batches
-from tokenizer.lost_marks import MarkCounts, count_marks
+from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
+from beambert.pipelines.corpus.options import CorpusOptions, Partition
+from beambert.pipelines.corpus.records import Record, read_blocks
+from beambert.pipelines.corpus.removed_text import Loss
+from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.live_counts import WRITING, WorkCounter
+from beambert.pipelines.io.manifest_schemas import ShardCounts
+from beambert.pipelines.io.versions import require_same_rules
+from beambert.pipelines.io.written_files import is_written
+from beambert.pipelines.vocabulary.word_groups import Batch, Group, num_word_groups, word_batches
+from beambert.tokenizer.lost_marks import MarkCounts, count_marks
 
 _MAX_REJECTED_LISTED = 1000
 
@@ -122,7 +122,7 @@ def deduplicate(grouped: Grouped) -> DeduplicationResult:
 
 
 def count_shard_words(split: str, kept: Iterable[Record], options: CorpusOptions) -> Iterator[Any]:
-    """Yield the word counts of one shard for `pipelines.vocabulary.learn_vocabulary.make_vocabulary`."""
+    """Yield the word counts of one shard for `beambert.pipelines.vocabulary.learn_vocabulary.make_vocabulary`."""
     training = split == "train"
     texts: dict[tuple[str, float], list[str]] = {}
     for record in kept:

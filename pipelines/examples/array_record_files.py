@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from beambert_common.optional_packages import is_installed
-from pipelines.errors import DatasetError
+from beambert.common.optional_packages import is_installed
+from beambert.pipelines.errors import DatasetError
 
 if TYPE_CHECKING:
-    from pipelines.io.atomic_files import HashedFile
+    from beambert.pipelines.io.atomic_files import HashedFile
 
 EXTENSION = ".array_record"
 # The first bytes of a Riegeli file, the container of ArrayRecord.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import google_crc32c
 import numpy as np
 
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
 @dataclasses.dataclass(frozen=True)

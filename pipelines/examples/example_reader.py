@@ -14,11 +14,11 @@ import pyarrow.parquet
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.errors import DatasetError
-from pipelines.examples import array_record_files
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.serialized_example import features_of, floats, integers, lists_of
-from pipelines.io.tfrecord import read_records
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import array_record_files
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.serialized_example import features_of, floats, integers, lists_of
+from beambert.pipelines.io.tfrecord import read_records
 
 _MODEL_GARDEN = PretrainingDataOptions(feature_names="model_garden", pack=True).names_of_features()
 _OUR_NAMES = {theirs: ours for ours, theirs in _MODEL_GARDEN.items()}

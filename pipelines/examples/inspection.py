@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from beambert_common.unicode_text import escape_unprintable
-from pipelines.errors import DatasetError
-from pipelines.examples.statistics import Statistics
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.unicode_text import escape_unprintable
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 # Names of the labels 0 and 1 by objective.
 LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("in order", "swapped")}

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import PartitionOfSplit, Shard
-from pipelines.examples import shard_writer
-from pipelines.examples.pretraining_examples import PretrainingExamples
-from pipelines.examples.statistics import Statistics
-from pipelines.instances.instances import TokenizedDocuments, from_sentences
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.live_counts import WorkCounter
-from tokenizer.tokenizer import Tokenizer
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.dataset import PartitionOfSplit, Shard
+from beambert.pipelines.examples import shard_writer
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.instances.instances import TokenizedDocuments, from_sentences
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.live_counts import WorkCounter
+from beambert.tokenizer.tokenizer import Tokenizer
 
 
 def shard_name(place: PartitionOfSplit, copy: int, row_length: int, options: PretrainingDataOptions) -> str:

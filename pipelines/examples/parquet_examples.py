@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from pipelines.examples.example_encoder import mask_of
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.examples.example_encoder import mask_of
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 # Values are never null, which the schema declares.
 _INT32 = pyarrow.field("element", pyarrow.int32(), nullable=False)
@@ -38,8 +38,8 @@ def table(features: dict[str, np.ndarray], options: PretrainingDataOptions) -> p
     """Return a batch of n rows as a table.
 
     Args:
-        features: as for `pipelines.examples.example_encoder.ExampleEncoder.encode`, including `mask_of` of every
-            feature.
+        features: as for `beambert.pipelines.examples.example_encoder.ExampleEncoder.encode`, including `mask_of` of
+            every feature.
         options: options of the examples.
     """
     columns = []

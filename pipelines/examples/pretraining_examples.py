@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipelines.dataset import SPLITS, PartitionOfSplit
-from pipelines.examples.statistics import Statistics
-from pipelines.instances.instances import Instances, TokenizedDocuments
-from pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
-from pipelines.instances.masking import Masked, MaskingVocabulary, mask_rows
-from pipelines.instances.noise import add_noise
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.instances.packing import pack
-from pipelines.instances.sampling import sample_instances
-from tokenizer.tokenizer import Tokenizer
+from beambert.pipelines.dataset import SPLITS, PartitionOfSplit
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row
+from beambert.pipelines.instances.masking import Masked, MaskingVocabulary, mask_rows
+from beambert.pipelines.instances.noise import add_noise
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.packing import pack
+from beambert.pipelines.instances.sampling import sample_instances
+from beambert.tokenizer.tokenizer import Tokenizer
 
 # Positions per batch, rounded down to whole rows. It limits memory and keeps a batch in the processor cache. The bytes
 # of shards depend on it, because random numbers are drawn by batch.

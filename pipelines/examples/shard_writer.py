@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow.parquet
 
-from pipelines.examples import array_record_files, parquet_examples
-from pipelines.examples.example_encoder import ExampleEncoder
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import HashedFile, write_atomically
+from beambert.pipelines.examples import array_record_files, parquet_examples
+from beambert.pipelines.examples.example_encoder import ExampleEncoder
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import HashedFile, write_atomically
 
 # Level 6 takes more than three times as long and makes files a tenth smaller.
 _GZIP_LEVEL = 1
@@ -28,7 +28,7 @@ class ShardFile:
         """Append a batch of records.
 
         Args:
-            features: arrays by feature, from `pipelines.examples.pretraining_examples.features_of`.
+            features: arrays by feature, from `beambert.pipelines.examples.pretraining_examples.features_of`.
         """
         self._append(features)
         self.examples += len(features["input_ids"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.instances.instances import Instances, TokenizedDocuments
-from pipelines.instances.layout import Rows
-from pipelines.instances.masking import Masked
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.masking import Masked
+from beambert.tokenizer.vocabulary import Vocabulary
 
 # Longer sentences are counted with this length.
 _MAX_SENTENCE_LENGTH = 1024

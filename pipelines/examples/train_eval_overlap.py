@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
 
 # Minimum length of a sentence in characters; shorter ones repeat by chance.
 SENTENCE_CHARACTERS = 40

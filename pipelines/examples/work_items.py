@@ -13,14 +13,14 @@ from typing import NamedTuple
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.typed_json import Count, decode
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.dataset import Shard
-from pipelines.examples.pretraining_examples import copies_of
-from pipelines.examples.statistics import Statistics
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import read_bytes, write_text
-from pipelines.io.manifest_schemas import Split
+from beambert.common.typed_json import Count, decode
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.dataset import Shard
+from beambert.pipelines.examples.pretraining_examples import copies_of
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.manifest_schemas import Split
 
 # Reading and tokenizing a corpus shard takes about as long as writing one copy of it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0

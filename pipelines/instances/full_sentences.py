@@ -7,9 +7,9 @@ import dataclasses
 
 import numpy as np
 
-from pipelines.instances.document_chunks import chunk_starts, target_lengths
-from pipelines.instances.instances import Instances, TokenizedDocuments
-from pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.document_chunks import chunk_starts, target_lengths
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.pipelines.instances.ragged import ranges
 
 
 def full_sentences(

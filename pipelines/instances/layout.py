@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from pipelines.instances.instances import Instances
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.instances.instances import Instances
+from beambert.tokenizer.vocabulary import Vocabulary
 
 
 @dataclasses.dataclass(frozen=True)

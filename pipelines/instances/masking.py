@@ -9,11 +9,11 @@ import functools
 
 import numpy as np
 
-from pipelines.instances import word_masking
-from pipelines.instances.layout import Rows
-from pipelines.instances.options import PretrainingDataOptions
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.pipelines.instances import word_masking
+from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,11 +5,11 @@ import functools
 
 import numpy as np
 
-from pipelines.instances.instances import TokenizedDocuments
-from pipelines.instances.ragged import ranges
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.pipelines.instances.instances import TokenizedDocuments
+from beambert.pipelines.instances.ragged import ranges
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 _MIN_LETTERS = 4
 # Makes the sum negative for every word with such a token.

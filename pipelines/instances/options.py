@@ -3,8 +3,8 @@
 import dataclasses
 import math
 
-from pipelines.errors import DatasetError
-from tokenizer.normalization import CHARACTER_RULES
+from beambert.pipelines.errors import DatasetError
+from beambert.tokenizer.normalization import CHARACTER_RULES
 
 OBJECTIVES = ("nsp", "sop", "mlm")
 MASKINGS = ("token", "whole_word", "span", "dynamic")

@@ -9,7 +9,7 @@ import bisect
 
 import numpy as np
 
-from pipelines.instances.layout import RowPlan
+from beambert.pipelines.instances.layout import RowPlan
 
 
 def pack_lengths(counts: dict[int, int], row_length: int, max_instances: int) -> list[tuple[tuple[int, ...], int]]:

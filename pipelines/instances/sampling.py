@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from pipelines.instances.full_sentences import full_sentences
-from pipelines.instances.instances import Instances, TokenizedDocuments
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.instances.sentence_pairs import next_sentence_pairs, sentence_order_pairs
+from beambert.pipelines.instances.full_sentences import full_sentences
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.sentence_pairs import next_sentence_pairs, sentence_order_pairs
 
 
 def sample_instances(

@@ -7,9 +7,9 @@ represented as two ranges of the flat token array.
 
 import numpy as np
 
-from pipelines.instances.document_chunks import chunk_starts, target_lengths
-from pipelines.instances.instances import Instances, TokenizedDocuments
-from tokenizer.pair_truncation import truncated_lengths
+from beambert.pipelines.instances.document_chunks import chunk_starts, target_lengths
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.tokenizer.pair_truncation import truncated_lengths
 
 # Bisection steps for the probability that balances the labels, to a precision of 1/1024.
 _BISECTION_STEPS = 10

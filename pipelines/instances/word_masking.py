@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.ragged import ranges
 
 # Span lengths in words (Joshi et al., SpanBERT, 2020, section 3.1): geometric with p = 0.2, truncated at 10 and
 # renormalized; the mean is 3.8.

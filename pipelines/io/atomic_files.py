@@ -1,6 +1,6 @@
 """Write files atomically on any Beam filesystem: a file is complete or absent.
 
-`beambert_common.atomic_files` does the same for local files without Beam, and flushes them to disk.
+`beambert.common.atomic_files` does the same for local files without Beam, and flushes them to disk.
 """
 
 import fnmatch

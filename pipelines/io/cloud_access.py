@@ -12,10 +12,10 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipelines.errors import AccessError
-from pipelines.io import google_access
-from pipelines.io.access_errors import reason_of, run_within, shown
-from pipelines.io.google_access import FlagPath
+from beambert.pipelines.errors import AccessError
+from beambert.pipelines.io import google_access
+from beambert.pipelines.io.access_errors import reason_of, run_within, shown
+from beambert.pipelines.io.google_access import FlagPath
 
 # By URL scheme: the module that Beam requires, and the extra of Beam that installs it.
 _PACKAGES = {

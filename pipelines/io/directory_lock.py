@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypedDict
 
-from beambert_common import file_errors
-from beambert_common.signals import clean_up_all, cleanup_on_signals, end_by_signal, watched_signals
-from beambert_common.typed_json import JsonError, decode, shortened
-from pipelines.errors import OutputError
-from pipelines.io.output_directory import LOCK_NAME, is_lock, require_no_links
+from beambert.common import file_errors
+from beambert.common.signals import clean_up_all, cleanup_on_signals, end_by_signal, watched_signals
+from beambert.common.typed_json import JsonError, decode, shortened
+from beambert.pipelines.errors import OutputError
+from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock, require_no_links
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _MAX_LOCK_BYTES = 10_000

@@ -13,8 +13,8 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.errors import AccessError
-from pipelines.io.access_errors import cut, reason_of, run_within, shown
+from beambert.pipelines.errors import AccessError
+from beambert.pipelines.io.access_errors import cut, reason_of, run_within, shown
 
 # Time for the whole check. With the start of the command, the user gets an error within ten seconds.
 SECONDS = 7.0

@@ -8,7 +8,7 @@ from typing import Annotated, NotRequired, Required, TypedDict
 
 from msgspec import Meta
 
-from beambert_common.typed_json import Count, NonNegative, Number, Positive, Sha256
+from beambert.common.typed_json import Count, NonNegative, Number, Positive, Sha256
 
 Split = Annotated[str, Meta(pattern="^(train|validation)$")]
 # [path, bytes, time of last change, weight] of an input file; other files that the corpus depends on have no weight.
@@ -80,7 +80,7 @@ class CorpusCounts(TypedDict, total=False):
 
 
 class DiacriticWords(TypedDict):
-    """`tokenizer.lost_marks.MarkCounts` as JSON."""
+    """`beambert.tokenizer.lost_marks.MarkCounts` as JSON."""
 
     letters: Count
     lost: Count
@@ -88,7 +88,7 @@ class DiacriticWords(TypedDict):
 
 
 class SplitSummary(TypedDict, total=False):
-    """The counts of `pipelines.corpus.reading.ReadSplit` of a split of an input file."""
+    """The counts of `beambert.pipelines.corpus.reading.ReadSplit` of a split of an input file."""
 
     documents: Required[Count]
     bytes_kept: Count
@@ -97,7 +97,7 @@ class SplitSummary(TypedDict, total=False):
 
 
 class ShardCounts(TypedDict):
-    """The counts of `pipelines.corpus.write_shards.count_records` of a shard."""
+    """The counts of `beambert.pipelines.corpus.write_shards.count_records` of a shard."""
 
     inputs: dict[str, dict[str, Count]]
     rejected: dict[str, dict[str, Count]]
@@ -127,7 +127,7 @@ class Alphabet(TypedDict):
 
 
 class ValidationCoverage(TypedDict):
-    """`tokenizer.coverage.Coverage` of a vocabulary."""
+    """`beambert.tokenizer.coverage.Coverage` of a vocabulary."""
 
     words: Count
     unknown: Count
@@ -153,7 +153,7 @@ class CorpusVocabulary(TypedDict, total=False):
 
 
 class RecordedReadOptions(TypedDict, total=False):
-    """`pipelines.sources.ReadOptions` as JSON."""
+    """`beambert.pipelines.sources.ReadOptions` as JSON."""
 
     input_format: str
     encoding: str
@@ -166,7 +166,7 @@ class RecordedReadOptions(TypedDict, total=False):
 
 
 class RecordedCleaningOptions(TypedDict, total=False):
-    """`pipelines.cleaning.rules.CleaningOptions` as JSON."""
+    """`beambert.pipelines.cleaning.rules.CleaningOptions` as JSON."""
 
     skip_rules: str
     fix_mojibake: bool
@@ -182,7 +182,7 @@ class RecordedCleaningOptions(TypedDict, total=False):
 
 
 class RecordedCorpusOptions(TypedDict, total=False):
-    """`pipelines.corpus.options.CorpusOptions` as JSON."""
+    """`beambert.pipelines.corpus.options.CorpusOptions` as JSON."""
 
     do_lower_case: Required[bool]
     strip_accents: bool | None
@@ -211,7 +211,7 @@ class RecordedCorpusOptions(TypedDict, total=False):
 
 
 class ExampleCounts(TypedDict, total=False):
-    """`pipelines.examples.statistics.Statistics.numbers` of a split."""
+    """`beambert.pipelines.examples.statistics.Statistics.numbers` of a split."""
 
     documents: Count
     sentences: Count
@@ -245,7 +245,7 @@ class TrainingCounts(TypedDict):
 
 
 class OverlapCounts(TypedDict):
-    """`pipelines.examples.train_eval_overlap.Overlap`."""
+    """`beambert.pipelines.examples.train_eval_overlap.Overlap`."""
 
     documents: Count
     documents_found: Count
@@ -278,7 +278,7 @@ class DatasetCounts(TypedDict, total=False):
 class RecordedDatasetOptions(TypedDict, total=False):
     """The "options" of `dataset.json` that every version has, and those that identify the corpus.
 
-    The other options are those of `pipelines.instances.options.PretrainingDataOptions`.
+    The other options are those of `beambert.pipelines.instances.options.PretrainingDataOptions`.
     """
 
     objective: Required[str]
@@ -299,7 +299,7 @@ _EXAMPLE_COUNTS = {
     "masked_as_other": "masked_as_random",
     "masked_as_same": "masked_as_original",
 }
-# Old field names by format_version, as tables of `beambert_common.renamed_fields`.
+# Old field names by format_version, as tables of `beambert.common.renamed_fields`.
 RENAMED_CORPUS_FIELDS = {
     2: {
         "parts": "shards",

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from beambert_common import file_errors
-from pipelines.errors import OutputError
+from beambert.common import file_errors
+from beambert.pipelines.errors import OutputError
 
 CORPUS_MANIFEST = "corpus.json"
 DATASET_MANIFEST = "dataset.json"
@@ -40,7 +40,7 @@ _KINDS = (
     ("bert_config.json", "a BERT checkpoint"),
 )
 _ENTRIES_BY_MANIFEST = {CORPUS_MANIFEST: CORPUS_ENTRIES, DATASET_MANIFEST: DATASET_ENTRIES}
-# Of `pipelines.io.directory_lock.lock_content`.
+# Of `beambert.pipelines.io.directory_lock.lock_content`.
 _LOCK_START = re.compile(rb'\{"host": "[^"\n]*", "process": \d+')
 _WORK_FOLDER = re.compile(r"[0-9a-f]{24}")
 _MAX_NAMES = 4

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from beambert_common import file_errors
-from beambert_common.atomic_files import synchronize
-from beambert_common.command_line.path_flags import STREAM_FOLDERS
-from beambert_common.signals import cleanup_on_signals
-from pipelines.errors import OutputFileError
+from beambert.common import file_errors
+from beambert.common.atomic_files import synchronize
+from beambert.common.command_line.path_flags import STREAM_FOLDERS
+from beambert.common.signals import cleanup_on_signals
+from beambert.pipelines.errors import OutputFileError
 
 # (flag, path) of an input: a file, a directory with all its files, the prefix of a checkpoint, a URL, or - for stdin.
 InputPath = tuple[str, str]

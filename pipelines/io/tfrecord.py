@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from beambert_common.checksums import masked_crc
-from pipelines.errors import DatasetError
+from beambert.common.checksums import masked_crc
+from beambert.pipelines.errors import DatasetError
 
 _HEADER = 12
 _FOOTER = 4

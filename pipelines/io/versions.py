@@ -4,8 +4,8 @@ import importlib.metadata
 import platform
 import unicodedata
 
-from pipelines.errors import DatasetError
-from tokenizer.normalization import CHARACTER_RULES
+from beambert.pipelines.errors import DatasetError
+from beambert.tokenizer.normalization import CHARACTER_RULES
 
 
 def versions(file_format: str = "tfrecord") -> dict[str, str]:
@@ -25,7 +25,7 @@ def require_same_rules(character_rules: str, made_by: str) -> None:
     """Raise DatasetError if this Python splits words by other Unicode rules than existing data.
 
     Args:
-        character_rules: Value of `tokenizer.normalization.CHARACTER_RULES` that made the data.
+        character_rules: Value of `beambert.tokenizer.normalization.CHARACTER_RULES` that made the data.
         made_by: Where that value comes from, for the message.
     """
     if character_rules != CHARACTER_RULES:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common.file_errors import AGAIN
-from pipelines.errors import DatasetError
-from pipelines.io.atomic_files import list_files
+from beambert.common.file_errors import AGAIN
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.atomic_files import list_files
 
 
 def is_written(path: str, size: int) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.examples.statistics import document_bin_start
-from pipelines.reporting.figures import figures, histogram, logarithmic_histogram, rank_plot
-from pipelines.reporting.report_content import ROWS_SHOWN, Report
-from pipelines.reporting.tables import quotient, share, table
+from beambert.pipelines.examples.statistics import document_bin_start
+from beambert.pipelines.reporting.figures import figures, histogram, logarithmic_histogram, rank_plot
+from beambert.pipelines.reporting.report_content import ROWS_SHOWN, Report
+from beambert.pipelines.reporting.tables import quotient, share, table
 
 _TOP_TOKENS = 60
 

@@ -6,11 +6,11 @@ The file is self-contained, has no scripts, and is deterministic: it has no date
 import json
 from typing import Any
 
-from pipelines.reporting import corpus_sections, example_sections
-from pipelines.reporting.page import page, tiles, warning_list
-from pipelines.reporting.report_content import ROWS_SHOWN, Report
-from pipelines.reporting.samples import samples_section
-from pipelines.reporting.tables import share, short, table
+from beambert.pipelines.reporting import corpus_sections, example_sections
+from beambert.pipelines.reporting.page import page, tiles, warning_list
+from beambert.pipelines.reporting.report_content import ROWS_SHOWN, Report
+from beambert.pipelines.reporting.samples import samples_section
+from beambert.pipelines.reporting.tables import share, short, table
 
 FILE_NAME = "report.html"
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipelines.corpus.removed_text import loss_warnings
-from pipelines.corpus.source_warnings import source_warnings
-from pipelines.examples.statistics import Statistics
-from pipelines.examples.train_eval_overlap import Overlap
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.corpus.removed_text import loss_warnings
+from beambert.pipelines.corpus.source_warnings import source_warnings
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.examples.train_eval_overlap import Overlap
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 # Maximum difference of the share of label 1 from 0.5. The sampler of google-research/bert gives about 0.55 on running
 # text.
@@ -81,7 +81,7 @@ def warnings_of(
         overlap: overlap of the validation split with the training text.
         options: options of the examples.
         num_replacements: number of tokens of which random replacements are drawn.
-        alphabet: warnings of `pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
+        alphabet: warnings of `beambert.pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
     """
     facts = _Facts(by_split["train"], by_split["validation"], corpus, overlap, options, num_replacements, alphabet)
     return [warning for rule in _RULES for warning in rule(facts)]

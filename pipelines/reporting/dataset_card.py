@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from beambert_common.markdown import table_cell
-from beambert_common.word_rules import WordRules
-from pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
-from pipelines.dataset import SPLITS, Dataset
-from pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.common.markdown import table_cell
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
+from beambert.pipelines.dataset import SPLITS, Dataset
+from beambert.pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
 
 FILE_NAME = "README.md"
 # A card with this line was written by beambert.

@@ -1,11 +1,11 @@
 """Render the sections of the data report about examples: lengths, masking, duplicates and overlap."""
 
-from pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting.data_warnings import expected_actions, expected_masked
-from pipelines.reporting.figures import figures, histogram
-from pipelines.reporting.report_content import Report
-from pipelines.reporting.tables import percent, quotient, share, table
+from beambert.pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.reporting.data_warnings import expected_actions, expected_masked
+from beambert.pipelines.reporting.figures import figures, histogram
+from beambert.pipelines.reporting.report_content import Report
+from beambert.pipelines.reporting.tables import percent, quotient, share, table
 
 # Steps and batch size of the BERT paper, appendix A.2.
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256

@@ -1,6 +1,6 @@
 """Describe the features of a dataset, for the dataset card and the Croissant description."""
 
-from pipelines.dataset import Dataset
+from beambert.pipelines.dataset import Dataset
 
 _DESCRIPTIONS = {
     "input_ids": "token ids, with masked tokens replaced",

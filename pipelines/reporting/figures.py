@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from pipelines.reporting import axes
+from beambert.pipelines.reporting import axes
 
 _MAX_BARS = 44
 

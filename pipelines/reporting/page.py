@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from pipelines.reporting.style import STYLE
+from beambert.pipelines.reporting.style import STYLE
 
 
 def page(title: str, head: str, sections: Sequence[tuple[str, str, str]], style: str = "") -> str:

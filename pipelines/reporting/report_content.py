@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from pipelines.dataset import Dataset
-from pipelines.examples.inspection import InstanceText
-from pipelines.examples.statistics import Statistics
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.examples.inspection import InstanceText
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 # Maximum rows of a table.
 ROWS_SHOWN = 20

@@ -3,11 +3,11 @@
 import itertools
 from html import escape
 
-from pipelines.examples import inspection
-from pipelines.examples.example_reader import read_examples
-from pipelines.examples.inspection import SAME, InstanceText, Span
-from pipelines.instances.options import PretrainingDataOptions
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.examples import inspection
+from beambert.pipelines.examples.example_reader import read_examples
+from beambert.pipelines.examples.inspection import SAME, InstanceText, Span
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.vocabulary import Vocabulary
 
 _SAMPLES = 8
 

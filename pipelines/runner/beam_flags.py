@@ -18,9 +18,9 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Pi
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from beambert_common.command_line.argument_parser import parse_words
-from beambert_common.command_line.flags import WholeNumber, fraction, shortened
-from pipelines.errors import DatasetError, EngineError
+from beambert.common.command_line.argument_parser import parse_words
+from beambert.common.command_line.flags import WholeNumber, fraction, shortened
+from beambert.pipelines.errors import DatasetError, EngineError
 
 # Keep Beam's log off the terminal, where an error is one line; without a handler Python prints it there.
 logging.getLogger("apache_beam").addHandler(logging.NullHandler())
@@ -205,8 +205,7 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
     while trace is not None:
         innermost = trace.tb_frame.f_globals.get("__name__") or ""
         trace = trace.tb_next
-    is_own = innermost.split(".")[0] in ("pipelines", "deploy", "tokenizer")
-    if "Traceback (most recent call last)" in text or is_own:
+    if "Traceback (most recent call last)" in text or innermost.startswith("beambert."):
         return None
     runner = options.view_as(StandardOptions).runner
     details = getattr(error, "details", None)

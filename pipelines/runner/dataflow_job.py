@@ -14,10 +14,10 @@ from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyEx
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
-from beambert_common.durations import format_duration
-from beambert_common.signals import interrupted_by_signals
-from beambert_common.terminal import lossy_stdout
-from pipelines.errors import SubmitError
+from beambert.common.durations import format_duration
+from beambert.common.signals import interrupted_by_signals
+from beambert.common.terminal import lossy_stdout
+from beambert.pipelines.errors import SubmitError
 
 # Polling starts fast, so that mistakes show early, and slows down for long jobs.
 _FIRST_SECONDS = 1.0

@@ -10,10 +10,10 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from pipelines.errors import AccessError
-from pipelines.io.access_errors import run_within
-from pipelines.runner.beam_flags import EMBEDDED_JOB_SERVER
-from pipelines.runner.flink_rest import FlinkCluster, listens
+from beambert.pipelines.errors import AccessError
+from beambert.pipelines.io.access_errors import run_within
+from beambert.pipelines.runner.beam_flags import EMBEDDED_JOB_SERVER
+from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
 _SECONDS = 5.0
 _REMEDY = "start a Beam job server, check its address, or leave out --runner and --job_endpoint to run on this machine"

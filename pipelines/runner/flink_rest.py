@@ -8,7 +8,7 @@ import urllib.request
 from contextlib import suppress
 from typing import Any
 
-from pipelines.errors import SubmitError
+from beambert.pipelines.errors import SubmitError
 
 # States in which a job has ended.
 FINAL = ("FINISHED", "FAILED", "CANCELED")

@@ -14,10 +14,10 @@ from typing import Any, get_type_hints
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from beambert_common import file_errors
-from pipelines.errors import DatasetError, OutputError
-from pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
-from pipelines.io.output_directory import (
+from beambert.common import file_errors
+from beambert.pipelines.errors import DatasetError, OutputError
+from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
+from beambert.pipelines.io.output_directory import (
     LOCK_NAME,
     WORK_FILE_NAME,
     WORK_NAME,
@@ -27,7 +27,7 @@ from pipelines.io.output_directory import (
     require_own,
     visible_names,
 )
-from pipelines.io.versions import versions
+from beambert.pipelines.io.versions import versions
 
 # Directories that the workers of a data job create if they are missing.
 _CREATED_BY_WORKERS = {"corpus", "rejected", "shards", WORK_NAME}
@@ -46,7 +46,7 @@ def require_own_output(output: str, command: str, manifests: Collection[str], wr
 
     Args:
         output: The value of --output.
-        command, manifests, writes: As for `pipelines.io.output_directory.require_own`.
+        command, manifests, writes: As for `beambert.pipelines.io.output_directory.require_own`.
 
     Raises:
         OutputError: It contains other files, is a file, cannot be listed, or its name is a glob pattern to Beam.
@@ -59,7 +59,7 @@ def require_own_output(output: str, command: str, manifests: Collection[str], wr
 
 
 def entries_in(output: str) -> set[str]:
-    """Return the names in a directory, local or remote, as `pipelines.io.output_directory.entries_of` does."""
+    """Return the names in a directory, local or remote, as `beambert.pipelines.io.output_directory.entries_of` does."""
     folder = absolute(output)
     return _remote_entries(folder) if "://" in folder else entries_of(Path(folder))
 

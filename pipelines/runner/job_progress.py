@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from apache_beam.io.filesystem import BeamIOError
 
-from beambert_common.progress import Progress
-from pipelines.io.atomic_files import list_files
-from pipelines.io.live_counts import LiveCounts, collect_counts
+from beambert.common.progress import Progress
+from beambert.pipelines.io.atomic_files import list_files
+from beambert.pipelines.io.live_counts import LiveCounts, collect_counts
 
 _SECONDS_BETWEEN_POLLS = 0.5
 # A listing costs one or more requests; one of many files takes minutes.

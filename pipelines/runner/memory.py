@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beambert_common.quantities import counted
-from pipelines.errors import DatasetError
+from beambert.common.quantities import counted
+from beambert.pipelines.errors import DatasetError
 
 if TYPE_CHECKING:
-    from pipelines.corpus.corpus_manifest import Corpus
+    from beambert.pipelines.corpus.corpus_manifest import Corpus
 
 # Bytes of a worker process without a shard, with its batches of rows.
 _PROCESS = 300_000_000

@@ -1,7 +1,7 @@
 """Lock the output directory of a data job, local or in an object store.
 
-A local directory is locked as by every command (`pipelines.io.directory_lock`). In an object store, the lock file in
-the output is the lock. It outlives a killed process, and must then be removed by hand.
+A local directory is locked as by every command (`beambert.pipelines.io.directory_lock`). In an object store, the lock
+file in the output is the lock. It outlives a killed process, and must then be removed by hand.
 """
 
 import threading
@@ -12,11 +12,11 @@ from pathlib import Path
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.errors import DatasetError
-from pipelines.io.atomic_files import delete_matching, read_bytes, storage_errors, write_text
-from pipelines.io.directory_lock import hold_file, in_use_error, lock_content, released_on_sigterm
-from pipelines.io.output_directory import LOCK_NAME, require_no_links
-from pipelines.runner.job_output import absolute, end_empty_work, require_own_output
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.atomic_files import delete_matching, read_bytes, storage_errors, write_text
+from beambert.pipelines.io.directory_lock import hold_file, in_use_error, lock_content, released_on_sigterm
+from beambert.pipelines.io.output_directory import LOCK_NAME, require_no_links
+from beambert.pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
 FILE_NAME = LOCK_NAME
 # Attempts to lock an output whose lock disappears at each attempt, because other processes take and release it.
@@ -29,7 +29,7 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
 
     Args:
         output: The value of --output.
-        command, manifests, writes: As for `pipelines.io.output_directory.require_own`.
+        command, manifests, writes: As for `beambert.pipelines.io.output_directory.require_own`.
 
     Raises:
         OutputError: It contains other files, or another process has locked it. Its content is unchanged.

@@ -23,14 +23,14 @@ from apache_beam.portability.api import beam_provision_api_pb2
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo, FnApiRunner
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from beambert_common import file_errors
-from beambert_common.process import repeat_lost_interrupt
-from beambert_common.signals import handled_signals
-from pipelines.errors import DatasetError, SubmitError
-from pipelines.runner import beam_flags, worker_services
-from pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
-from pipelines.sources import SourceError
-from tokenizer.vocabulary import VocabularyError
+from beambert.common import file_errors
+from beambert.common.process import repeat_lost_interrupt
+from beambert.common.signals import handled_signals
+from beambert.pipelines.errors import DatasetError, SubmitError
+from beambert.pipelines.runner import beam_flags, worker_services
+from beambert.pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
+from beambert.pipelines.sources import SourceError
+from beambert.tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
 # An exception of a worker: the last line of its traceback, followed by the step's name.
@@ -135,7 +135,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         try:
             if options.view_as(StandardOptions).runner == "DataflowRunner":
                 # This module monitors the job and cancels it on Ctrl-C; it requires the extra [gcp].
-                from pipelines.runner import dataflow_job
+                from beambert.pipelines.runner import dataflow_job
 
                 dataflow_job.run(build, options)
             else:

@@ -7,17 +7,17 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import dataset
-from pipelines.build_pretraining_data import rebuild_shards
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.dataset import Dataset
-from pipelines.examples.make_shards import current_name, shard_name
-from pipelines.examples.work_items import WorkItem
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import list_files, read_bytes, write_atomically
-from pipelines.runner import pipeline_runner
-from pipelines.runner.job_output import absolute, delete_work, work_directory
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines import dataset
+from beambert.pipelines.build_pretraining_data import rebuild_shards
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.examples.make_shards import current_name, shard_name
+from beambert.pipelines.examples.work_items import WorkItem
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
+from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.job_output import absolute, delete_work, work_directory
+from beambert.tokenizer.vocabulary import Vocabulary
 
 
 def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:

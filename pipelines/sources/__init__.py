@@ -6,14 +6,14 @@ CONTRIBUTING.md explains how to add a format. Names are imported on first use, s
 
 from typing import TYPE_CHECKING
 
-from beambert_common.lazy_exports import lazy_exports
+from beambert.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from pipelines.errors import SourceError
-    from pipelines.sources.documents import Document
-    from pipelines.sources.files import ReadOptions
-    from pipelines.sources.input_formats import FORMATS
-    from pipelines.sources.readers import (
+    from beambert.pipelines.errors import SourceError
+    from beambert.pipelines.sources.documents import Document
+    from beambert.pipelines.sources.files import ReadOptions
+    from beambert.pipelines.sources.input_formats import FORMATS
+    from beambert.pipelines.sources.readers import (
         READERS,
         WITHOUT_LANGUAGES,
         check_file,
@@ -26,17 +26,17 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "SourceError": "pipelines.errors",
-            "Document": "pipelines.sources.documents",
-            "ReadOptions": "pipelines.sources.files",
-            "FORMATS": "pipelines.sources.input_formats",
-            "READERS": "pipelines.sources.readers",
-            "WITHOUT_LANGUAGES": "pipelines.sources.readers",
-            "check_file": "pipelines.sources.readers",
-            "is_one_document": "pipelines.sources.readers",
-            "read_file": "pipelines.sources.readers",
-            "recognize_format": "pipelines.sources.readers",
-            "split_file": "pipelines.sources.readers",
+            "SourceError": "beambert.pipelines.errors",
+            "Document": "beambert.pipelines.sources.documents",
+            "ReadOptions": "beambert.pipelines.sources.files",
+            "FORMATS": "beambert.pipelines.sources.input_formats",
+            "READERS": "beambert.pipelines.sources.readers",
+            "WITHOUT_LANGUAGES": "beambert.pipelines.sources.readers",
+            "check_file": "beambert.pipelines.sources.readers",
+            "is_one_document": "beambert.pipelines.sources.readers",
+            "read_file": "beambert.pipelines.sources.readers",
+            "recognize_format": "beambert.pipelines.sources.readers",
+            "split_file": "beambert.pipelines.sources.readers",
         },
     )
 

@@ -17,12 +17,12 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 
-from beambert_common.quantities import counted
-from beambert_common.terminal import printable
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import storage_errors
-from pipelines.sources.frames import CODECS, FrameError, FrameReader
-from pipelines.sources.lines import Chunk, decode_line, lines_of_stream
+from beambert.common.quantities import counted
+from beambert.common.terminal import printable
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import storage_errors
+from beambert.pipelines.sources.frames import CODECS, FrameError, FrameReader
+from beambert.pipelines.sources.lines import Chunk, decode_line, lines_of_stream
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2"}
 # The first bytes of compressed files, by suffix.
@@ -44,16 +44,16 @@ class ReadOptions:
     """The options of reading.
 
     Attributes:
-        input_format: One of `pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
+        input_format: One of `beambert.pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
         encoding: Encoding of text files, an extension of ASCII.
         text_field: Field or column with the text.
         document_unit: Document of a Gutenberg book, "book" or "chapter".
         id_field: Field or column with the user's document ID, or "".
         on_bad_record: Action for a record that cannot be read or has no text, one of
-            `pipelines.sources.input_formats.BAD_RECORD_ACTIONS`.
+            `beambert.pipelines.sources.input_formats.BAD_RECORD_ACTIONS`.
         language_field: Field or column with the language code; "" for "language", if the field exists.
         wikitext_extractor: Extractor of the pages of a Wikipedia dump, one of
-            `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
+            `beambert.pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
     """
 
     input_format: str = "auto"

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 import zstandard
 
-from pipelines.sources.lines import Chunk
+from beambert.pipelines.sources.lines import Chunk
 
 CHUNK_BYTES = 256 << 10
 # `zstd --long=31`. A frame needs memory for its window, and at most for its text.

@@ -3,7 +3,7 @@
 This module imports neither Beam nor pyarrow, so that `--help` is fast.
 """
 
-# Values of --input_format. All but the first are keys of `pipelines.sources.READERS`.
+# Values of --input_format. All but the first are keys of `beambert.pipelines.sources.READERS`.
 FORMATS = (
     "auto",
     "sentences",

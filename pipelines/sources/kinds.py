@@ -8,7 +8,7 @@ import codecs
 import dataclasses
 import re
 
-from pipelines.sources.wide_encodings import wide_encoding
+from beambert.pipelines.sources.wide_encodings import wide_encoding
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
 _HEAD_BYTES = 4096

@@ -8,8 +8,8 @@ import io
 import re
 from collections.abc import Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
 
 # The underline of a heading: one repeated character.
 _UNDERLINE = re.compile(r"^([*=\-~^\"])\1{2,}$")

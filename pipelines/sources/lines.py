@@ -9,8 +9,8 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pipelines.errors import SourceError
-from pipelines.sources.wide_encodings import wide_encoding
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.wide_encodings import wide_encoding
 
 # Bytes from a position in a file, decompressed, and whether they are in the range that is read.
 Chunk = tuple[bytes, bool]
@@ -34,7 +34,7 @@ class RangeStart(NamedTuple):
     """Where and how the reading of a range starts.
 
     Attributes:
-        reader: Name of the reader of its lines, a key of `pipelines.sources.readers.LINE_READERS`.
+        reader: Name of the reader of its lines, a key of `beambert.pipelines.sources.readers.LINE_READERS`.
         offset: Its first byte in the file as stored, the start of a frame in a compressed file.
         line: Number of its first line in the file, from 1.
         run: Number of lines between the last blank line and its first line.

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
-from pipelines.sources.files import not_complete, open_stored
-from pipelines.sources.frames import CHUNK_BYTES, FrameError, FrameReader, codec_of, find_frame, plain_chunks
-from pipelines.sources.lines import Chunk, Line, RangeStart, lines_of_chunks, split_at_cr
+from beambert.pipelines.sources.files import not_complete, open_stored
+from beambert.pipelines.sources.frames import CHUNK_BYTES, FrameError, FrameReader, codec_of, find_frame, plain_chunks
+from beambert.pipelines.sources.lines import Chunk, Line, RangeStart, lines_of_chunks, split_at_cr
 
 # Formats whose documents are runs of lines between blank lines.
 RUN_READERS = ("sentences", "bookcorpus")

@@ -3,17 +3,17 @@
 import io
 from collections.abc import Iterator
 
-from pipelines.errors import SourceError
-from pipelines.sources import language_reference
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, open_decompressed
-from pipelines.sources.kinds import kind_of, stem_of
-from pipelines.sources.lines import RangeStart
-from pipelines.sources.plain_text import bookcorpus, gutenberg, sentences, text
-from pipelines.sources.ranges import has_frames, index_range, lines_of_range
-from pipelines.sources.structured import delimited_text, json_values, jsonl, parquet
-from pipelines.sources.wikipedia import dump, wikiextractor
-from pipelines.sources.wikipedia.dump_pages import is_dump
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources import language_reference
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions, open_decompressed
+from beambert.pipelines.sources.kinds import kind_of, stem_of
+from beambert.pipelines.sources.lines import RangeStart
+from beambert.pipelines.sources.plain_text import bookcorpus, gutenberg, sentences, text
+from beambert.pipelines.sources.ranges import has_frames, index_range, lines_of_range
+from beambert.pipelines.sources.structured import delimited_text, json_values, jsonl, parquet
+from beambert.pipelines.sources.wikipedia import dump, wikiextractor
+from beambert.pipelines.sources.wikipedia.dump_pages import is_dump
 
 READERS = {
     "sentences": sentences.read_documents,
@@ -167,7 +167,7 @@ def read_file(
     """Read the documents of a file, or of one split from `split_file`.
 
     The line numbers of a range of text are found by reading the file up to the range. `index_range` and `locate_ranges`
-    of `pipelines.sources.ranges` find those of all ranges in one reading, for `read_range`.
+    of `beambert.pipelines.sources.ranges` find those of all ranges in one reading, for `read_range`.
 
     Args:
         path: A path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` files are decompressed.
@@ -215,7 +215,7 @@ def read_range(path: str, options: ReadOptions, start: RangeStart, stop: int | N
     Args:
         path: A path on any Beam filesystem.
         options: Format, encoding and field names.
-        start: Start of the range, from `pipelines.sources.ranges.locate_ranges`.
+        start: Start of the range, from `beambert.pipelines.sources.ranges.locate_ranges`.
         stop: End of the range in the file as stored; None is the end of the file.
 
     Raises:

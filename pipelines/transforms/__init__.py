@@ -11,11 +11,16 @@ Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDoc
 end with a manifest. They require bounded collections in the global window.
 """
 
-from pipelines.errors import DatasetError, OutputError, SourceError
-from pipelines.examples.pretraining_examples import PretrainingExamples
-from pipelines.sources.documents import Document
-from pipelines.transforms.corpora import DeduplicateDocuments, LearnWordPieceVocabulary, ReadCorpus, WriteCorpus
-from pipelines.transforms.documents import (
+from beambert.pipelines.errors import DatasetError, OutputError, SourceError
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.transforms.corpora import (
+    DeduplicateDocuments,
+    LearnWordPieceVocabulary,
+    ReadCorpus,
+    WriteCorpus,
+)
+from beambert.pipelines.transforms.documents import (
     CleanDocuments,
     IdentifyLanguage,
     ReadDocuments,
@@ -24,7 +29,7 @@ from pipelines.transforms.documents import (
     SegmentSentences,
     TruncateSentences,
 )
-from pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
 
 __all__ = [
     "CleanDocuments",

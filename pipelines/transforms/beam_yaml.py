@@ -8,29 +8,29 @@ from typing import Any
 
 import apache_beam as beam
 
-from pipelines.cleaning.rules import CleaningOptions
-from pipelines.errors import DatasetError, SourceError
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.transforms import documents, examples
-from pipelines.transforms.corpora import NUM_PARTITIONS, VALIDATION_FRACTION
+from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.errors import DatasetError, SourceError
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.transforms import documents, examples
+from beambert.pipelines.transforms.corpora import NUM_PARTITIONS, VALIDATION_FRACTION
 
 
 class CleanDocuments(documents.CleanDocuments):
-    """As `pipelines.transforms.CleanDocuments`; `rules` has fields of `CleaningOptions`."""
+    """As `beambert.pipelines.transforms.CleanDocuments`; `rules` has fields of `CleaningOptions`."""
 
     def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
         super().__init__(_cleaning_options(rules))
 
 
 class RejectDocuments(documents.RejectDocuments):
-    """As `pipelines.transforms.RejectDocuments`; `rules` has fields of `CleaningOptions`."""
+    """As `beambert.pipelines.transforms.RejectDocuments`; `rules` has fields of `CleaningOptions`."""
 
     def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
         super().__init__(_cleaning_options(rules))
 
 
 class CreatePretrainingExamples(beam.PTransform):
-    """As `pipelines.transforms.CreatePretrainingExamples`; `options` has fields of `PretrainingDataOptions`.
+    """As `beambert.pipelines.transforms.CreatePretrainingExamples`; `options` has fields of `PretrainingDataOptions`.
 
     The inputs are `documents`, and `vocabulary` unless its path is given.
     """
@@ -61,7 +61,7 @@ class CreatePretrainingExamples(beam.PTransform):
 
 
 class WriteShards(beam.PTransform):
-    """As `pipelines.transforms.WriteShards`; None keeps the option of the examples.
+    """As `beambert.pipelines.transforms.WriteShards`; None keeps the option of the examples.
 
     The inputs are `examples`, and `vocabulary` unless its path is given.
     """

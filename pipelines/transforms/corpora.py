@@ -6,24 +6,24 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from beambert_common.word_rules import WordRules
-from pipelines.build_corpus import count_partitions, write_corpus
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus import document_steps as steps
-from pipelines.corpus.block_buffer import ToBlocks
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
-from pipelines.corpus.options import CorpusOptions, Partition
-from pipelines.corpus.write_shards import deduplicate
-from pipelines.errors import SourceError
-from pipelines.io.output_directory import require_own
-from pipelines.runner.job_output import absolute, entries_in
-from pipelines.sources import ReadOptions
-from pipelines.sources.documents import Document
-from pipelines.vocabulary.learn_vocabulary import learn_vocabularies
-from pipelines.vocabulary.word_groups import num_word_groups
-from tokenizer.normalization import CHARACTER_RULES
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.build_corpus import count_partitions, write_corpus
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus import document_steps as steps
+from beambert.pipelines.corpus.block_buffer import ToBlocks
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
+from beambert.pipelines.corpus.options import CorpusOptions, Partition
+from beambert.pipelines.corpus.write_shards import deduplicate
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.output_directory import require_own
+from beambert.pipelines.runner.job_output import absolute, entries_in
+from beambert.pipelines.sources import ReadOptions
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.vocabulary.learn_vocabulary import learn_vocabularies
+from beambert.pipelines.vocabulary.word_groups import num_word_groups
+from beambert.tokenizer.normalization import CHARACTER_RULES
+from beambert.tokenizer.vocabulary import Vocabulary
 
 # As for `beambert corpus`: enough for several workers, and about 1 GiB of text in partitions of 64 MiB.
 NUM_PARTITIONS = 16
@@ -101,7 +101,7 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     Args:
         size: number of tokens.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `tokenizer.Tokenizer`.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `beambert.tokenizer.Tokenizer`.
         num_partitions: number of partitions. Where they have more than 100,000 distinct words each, the vocabulary
             depends on it.
         validation_fraction: fraction of the documents to learn nothing from, as of `CreatePretrainingExamples`.
@@ -134,7 +134,7 @@ class LearnWordPieceVocabulary(beam.PTransform):
         )
 
     def expand(self, documents: PCollection) -> PCollection:
-        """Return one `tokenizer.vocabulary.Vocabulary`."""
+        """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
         blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._options))
         words = count_partitions(blocks, self._options).words
         start = documents.pipeline | "Start" >> beam.Create([None])
@@ -161,7 +161,8 @@ class WriteCorpus(beam.PTransform):
         vocab_size: size of the vocabulary to learn; 0 with vocab_file.
         vocab_file: vocabulary to use instead, or "".
         near_duplicates, repeated_paragraphs: as for `DeduplicateDocuments`, without a second shuffle.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules of the vocabulary, as for `tokenizer.Tokenizer`.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules of the vocabulary, as for
+            `beambert.tokenizer.Tokenizer`.
         language: language to record for rejected documents that state none.
         num_partitions: number of training shards; each must fit in memory.
         validation_fraction: fraction of the documents in the validation split.

@@ -10,14 +10,14 @@ import apache_beam as beam
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
-from pipelines.cleaning.rules import CleaningOptions
-from pipelines.corpus import document_steps as steps
-from pipelines.corpus.own_abbreviations import read_abbreviations
-from pipelines.corpus.reading import FileSplit, Input, SplitRead, documents_of, split_inputs
-from pipelines.corpus.split_reads import locate_files
-from pipelines.sources import ReadOptions, SourceError
-from pipelines.sources.documents import Document, Removed
-from pipelines.sources.files import match_files
+from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.corpus import document_steps as steps
+from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
+from beambert.pipelines.corpus.reading import FileSplit, Input, SplitRead, documents_of, split_inputs
+from beambert.pipelines.corpus.split_reads import locate_files
+from beambert.pipelines.sources import ReadOptions, SourceError
+from beambert.pipelines.sources.documents import Document, Removed
+from beambert.pipelines.sources.files import match_files
 
 _NAMESPACE = "beambert"
 _NAMES = [field.name for field in dataclasses.fields(Document) if field.name != "removed"]
@@ -66,7 +66,7 @@ class ReadDocuments(beam.PTransform):
         weight: sampling weight of the documents.
         line_paragraphs: whether each line of the format "text" is a paragraph, as `beambert corpus --segmenter lines`
             reads it. By default, consecutive lines of a file with empty lines are joined.
-        **options: other fields of `pipelines.sources.ReadOptions`, such as encoding or text_field.
+        **options: other fields of `beambert.pipelines.sources.ReadOptions`, such as encoding or text_field.
 
     Raises:
         SourceError: when the pipeline runs: no file matches, or a file cannot be read or has changed.
@@ -126,7 +126,9 @@ class _Step(beam.DoFn):
     def process(self, document: Document) -> Iterator[Document]:
         """Yield the result."""
         if not isinstance(document, Document):
-            raise SourceError(f"an element is a {type(document).__name__}, not a pipelines.transforms.Document")
+            raise SourceError(
+                f"an element is a {type(document).__name__}, not a beambert.pipelines.transforms.Document"
+            )
         changed = self._step(document, *self._arguments)
         if changed.rejected and not document.rejected:
             Metrics.counter(_NAMESPACE, f"documents_rejected_{changed.rejected}").inc()
@@ -136,7 +138,7 @@ class _Step(beam.DoFn):
 @beam.typehints.with_input_types(Document)
 @beam.typehints.with_output_types(Document)
 class _DocumentTransform(beam.PTransform):
-    """Apply a function of `pipelines.corpus.document_steps` to every document."""
+    """Apply a function of `beambert.pipelines.corpus.document_steps` to every document."""
 
     def __init__(self, step: Callable[..., Document], *arguments: Any) -> None:
         super().__init__()

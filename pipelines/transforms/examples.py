@@ -12,30 +12,30 @@ import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, PCollection
 
-from beambert_common.word_rules import WordRules, without_released_rules
-from pipelines import dataset
-from pipelines.corpus.block_buffer import ToBlocks
-from pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
-from pipelines.corpus.options import Partition
-from pipelines.corpus.write_shards import deduplicate
-from pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
-from pipelines.errors import DatasetError
-from pipelines.examples import array_record_files
-from pipelines.examples.make_shards import tokenize, write_shards
-from pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
-from pipelines.examples.statistics import Statistics, total
-from pipelines.examples.train_eval_overlap import Overlap
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
-from pipelines.io.versions import versions
-from pipelines.io.written_files import require_written
-from pipelines.reporting.data_warnings import warnings_of
-from pipelines.reporting.dataset_descriptions import write_missing_descriptions
-from pipelines.runner.job_output import absolute
-from pipelines.sources.documents import Document
-from pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.word_rules import WordRules, without_released_rules
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus.block_buffer import ToBlocks
+from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
+from beambert.pipelines.corpus.options import Partition
+from beambert.pipelines.corpus.write_shards import deduplicate
+from beambert.pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import array_record_files
+from beambert.pipelines.examples.make_shards import tokenize, write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
+from beambert.pipelines.examples.statistics import Statistics, total
+from beambert.pipelines.examples.train_eval_overlap import Overlap
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from beambert.pipelines.io.versions import versions
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.reporting.data_warnings import warnings_of
+from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
+from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 _warn = logging.getLogger("beambert").warning
 

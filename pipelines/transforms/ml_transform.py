@@ -9,12 +9,12 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.ml.transforms.base import MLTransformProvider
 
-from beambert_common.word_rules import WordRules
-from pipelines.errors import SourceError
-from pipelines.io.atomic_files import read_bytes
-from pipelines.runner.job_output import absolute
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.runner.job_output import absolute
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 FEATURES = ("input_ids", "input_mask", "segment_ids")
 
@@ -38,7 +38,7 @@ class BertTokenize(MLTransformProvider):
     Args:
         columns: name of the column with the text, or of two columns with a text and its pair.
         vocabulary: path of the vocabulary, on any Beam filesystem.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `tokenizer.Tokenizer`.
+        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `beambert.tokenizer.Tokenizer`.
         max_seq_length: number of positions; longer texts are truncated.
 
     Raises:

@@ -25,15 +25,23 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
-from pipelines.dataset import SPLITS
-from pipelines.errors import DatasetError
-from pipelines.io.atomic_files import read_bytes, write_atomically
-from pipelines.sources import SourceError
-from pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
-from pipelines.vocabulary.word_groups import Batch, Group, GroupCounts, MergeWordCounts, WordGroup, prune_group, rounded
-from tokenizer.coverage import Coverage, coverage
-from tokenizer.learner import alphabet_losses, learn_vocabulary
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
+from beambert.pipelines.sources import SourceError
+from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
+from beambert.pipelines.vocabulary.word_groups import (
+    Batch,
+    Group,
+    GroupCounts,
+    MergeWordCounts,
+    WordGroup,
+    prune_group,
+    rounded,
+)
+from beambert.tokenizer.coverage import Coverage, coverage
+from beambert.tokenizer.learner import alphabet_losses, learn_vocabulary
+from beambert.tokenizer.vocabulary import Vocabulary
 
 # The learner takes less than 1 kB of memory per word.
 MAX_LEARNER_WORDS = 2_000_000
@@ -47,7 +55,7 @@ class Vocabularies:
         vocab: the learned or given vocabulary.
         learned_from: word counts for `corpus.json`; None for a given vocabulary.
         compared: the vocabulary to compare with, or None.
-        alphabet: result of `tokenizer.learner.alphabet_losses`; None for a given vocabulary.
+        alphabet: result of `beambert.tokenizer.learner.alphabet_losses`; None for a given vocabulary.
     """
 
     vocab: Vocabulary

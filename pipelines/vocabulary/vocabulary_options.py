@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from pipelines.sources import SourceError
+from beambert.pipelines.sources import SourceError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import beambert
-from bert_model.checkpoints.reader import open_checkpoint
+from beambert import cli
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.tokenizer import Tokenizer
+from beambert.trainers.commands.fill_mask import fill_masks
 from tests.conftest import ROOT
 from tests.converted_models import PIECES, stored_values, write_release
 from tests.tokenizer.reference_tokenizer import published_pieces
-from tokenizer import Tokenizer
-from trainers.commands.fill_mask import fill_masks
 
 FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
 WORDS = "bert/embeddings/word_embeddings"
@@ -29,7 +29,7 @@ def release(tmp_path):
 def extend(capsys, *argv):
     """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
-    code = beambert.main(["extend-vocab", *map(str, argv)])
+    code = cli.main(["extend-vocab", *map(str, argv)])
     return code, *capsys.readouterr()
 
 
@@ -118,7 +118,7 @@ def test_a_hugging_face_model_with_rows_without_tokens(tmp_path, capsys):
         assert sum(filling.probability for filling in best) == pytest.approx(1)
     # `convert` keeps the rows too.
     for source, kind in (("native", "tf1"), ("tf1", "huggingface"), ("huggingface", "native")):
-        assert beambert.main(["convert", str(tmp_path / source), str(tmp_path / f"{kind}2"), "--to", kind]) == 0
+        assert cli.main(["convert", str(tmp_path / source), str(tmp_path / f"{kind}2"), "--to", kind]) == 0
         assert stored(tmp_path / f"{kind}2")[1][WORDS].tobytes() == values[WORDS].tobytes()
 
 

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 
-from bert_model.checkpoints.variable_names import TASKS
-from bert_model.finetuning_models import BertForTask
-from bert_model.heads import cls_embedding, mean_embedding
-from bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
 

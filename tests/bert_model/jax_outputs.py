@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout
-from bert_model.encoder import BertEncoder
-from bert_model.finetuning_models import BertForTask
-from bert_model.jax_dropout import example_seeds
-from bert_model.parameters import layer_norm
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout
+from beambert.bert_model.encoder import BertEncoder
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.jax_dropout import example_seeds
+from beambert.bert_model.parameters import layer_norm
+from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model.every_output import every_output
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 

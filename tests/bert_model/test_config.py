@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from bert_model.config import COMPACT_MODELS, PRESETS, RELEASED_VOCABULARIES, BertConfig, ConfigError, resolve
+from beambert.bert_model.config import COMPACT_MODELS, PRESETS, RELEASED_VOCABULARIES, BertConfig, ConfigError, resolve
 
 
 def test_released_base_config_is_the_base_preset(shared_data):

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.config import BertConfig
-from bert_model.heads import cls_embedding, mean_embedding
-from bert_model.layers import gelu
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.layers import gelu
+from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 

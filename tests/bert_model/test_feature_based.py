@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.checkpoints.variable_names import FEATURE_BASED, variable_names, variables_by_tf1_name
-from bert_model.config import BertConfig
-from bert_model.dropout import dropout, fold_in
-from bert_model.feature_based import BidirectionalLstm
-from bert_model.finetuning_models import BertForTask
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variable_names, variables_by_tf1_name
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.feature_based import BidirectionalLstm
+from beambert.bert_model.finetuning_models import BertForTask
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
 SEED = np.array([5, 0])

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names, variables_by_tf1_name
-from bert_model.config import ConfigError
-from bert_model.dropout import dropout, fold_in
-from bert_model.finetuning_models import BertForTask
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names, variables_by_tf1_name
+from beambert.bert_model.config import ConfigError
+from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.finetuning_models import BertForTask
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from bert_model.checkpoints.variable_names import TASKS
-from bert_model.config import BertConfig
-from bert_model.finetuning_models import BertForTask
-from bert_model.pretraining import BertForPretraining
-from bert_model.size import (
+from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.bert_model.size import (
     forward_flops_per_token,
     parameter_counts,
     skipped_training_flops_per_token,

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from pipelines.io.output_directory import LOCK_NAME
+from beambert.pipelines.io.output_directory import LOCK_NAME
 
 from . import disks, judgement, results
 from .commands import BY_NAME, FOREIGN_HIDDEN_NAME, INPUT_TIME, Command, prepare, write_foreign_files

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 
 from .commands import FOREIGN_FILE, FOREIGN_HIDDEN_NAME, FOREIGN_TEXT, Command
 

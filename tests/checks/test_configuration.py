@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines.instances.options import PretrainingDataOptions
+from beambert import cli
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
 from tests.conftest import ROOT
-from trainers.config.pretrain_config import PretrainConfig
 
 # Functions that convert flags into a frozen dataclass, and the modules that may have them. Modules in folders named
 # `commands` or `config` may have them too.
@@ -19,7 +19,7 @@ RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
 PLACES = ("command.py", "config.py", "demo.py")
 # Functions that read flags before the configuration exists, and `__call__` of an argparse action.
 EXCEPTIONS = {
-    "beambert_common/command_line/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
+    "beambert/common/command_line/path_flags.py": ("empty_path", "bad_path", "path_arguments", "typed_paths"),
     "trainers/pretraining/recipes.py": ("__call__",),
     "pipelines/commands/corpus_config.py": ("corpus_config", "corpus_options"),
     "pipelines/commands/cleaning_flags.py": ("options",),
@@ -29,8 +29,7 @@ EXCEPTIONS = {
 
 
 def product_files() -> Iterator[Path]:
-    yield ROOT / "beambert.py"
-    for package in ("adaptation", "beambert_common", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
+    for package in ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
         yield from sorted((ROOT / package).rglob("*.py"))
 
 
@@ -106,13 +105,13 @@ def test_violations_are_found(code, says):
     assert any(says in line for line in errors("deploy/plan/table.py", code))
 
 
-@pytest.mark.parametrize("name", beambert.COMMANDS)
+@pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_is_configured_by_a_frozen_dataclass(name):
-    module = importlib.import_module(beambert.COMMANDS[name][0])
+    module = importlib.import_module(cli.COMMANDS[name][0])
     returned = module.configure.__annotations__["return"]
     if isinstance(returned, str):
         # Imported when the command runs, because it needs Beam.
-        config_module = f"pipelines.commands.{name.replace('-', '_')}_config"
+        config_module = f"beambert.pipelines.commands.{name.replace('-', '_')}_config"
         returned = getattr(importlib.import_module(config_module), returned)
     assert dataclasses.is_dataclass(returned)
     assert returned.__dataclass_params__.frozen
@@ -120,7 +119,7 @@ def test_every_command_is_configured_by_a_frozen_dataclass(name):
 
 OF_FLAGS = [
     name
-    for name in beambert.COMMANDS
+    for name in cli.COMMANDS
     if name not in ("build", "corpus", "pretraining-data", "vocab", "pretrain", "finetune", "tune")
 ]
 
@@ -128,7 +127,7 @@ OF_FLAGS = [
 @pytest.mark.parametrize("name", OF_FLAGS)
 def test_every_flag_is_a_field_and_every_field_a_flag(name):
     """Compare flags and fields: a field without a flag would silently keep its default."""
-    parser, module = beambert.make_parser(name)
+    parser, module = cli.make_parser(name)
     flags = {action.dest for action in parser._actions} - {"help"}
     config = module.configure.__annotations__["return"]
     nested = {"plan": (PretrainingDataOptions, PretrainConfig)}.get(name, ())

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-import beambert
+from beambert import cli
 from benchmarks.small_bert import __main__ as small_bert
 from tests.conftest import ROOT
 from tests.documented_commands import beambert_commands, commands, parse_problems, parts
@@ -25,7 +25,7 @@ DOCUMENTS = [
 ]
 # Scripts of google-research/bert.
 RELEASED_SCRIPTS = {"create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_squad.py"}
-PACKAGES = ("tokenizer", "pipelines", "bert_model", "trainers")
+PACKAGES = ("beambert.tokenizer", "beambert.pipelines", "beambert.bert_model", "beambert.trainers")
 
 
 def test_readme_quickstart_is_that_of_the_first_tutorial():
@@ -56,7 +56,7 @@ def test_every_command_in_the_documents_parses():
             seen += 1
         for line in re.findall(r"`(beambert [a-z-]+ [^`]*--[^`]+)`", text):
             for name, own in parts(shlex.split(line)[1:]):
-                parser, _ = beambert.make_parser(name)
+                parser, _ = cli.make_parser(name)
                 flags = {word.split("=")[0] for word in own if re.match(r"--\w", word)}
                 unknown = flags - set(parser._option_string_actions) - {"--direct_num_workers", "--runner", "--help"}
                 problems += [f"{document.name}: {line}: {flag}" for flag in unknown]
@@ -82,8 +82,8 @@ def test_every_flag_that_a_sentence_names_exists():
     known = set(
         re.findall(r"""add_argument\(\s*"(--\w+)\"""", "".join(map(Path.read_text, ROOT.glob("deploy/**/*.py"))))
     )
-    for name in beambert.COMMANDS:
-        known |= set(beambert.make_parser(name)[0]._option_string_actions)
+    for name in cli.COMMANDS:
+        known |= set(cli.make_parser(name)[0]._option_string_actions)
     for options in PipelineOptions.__subclasses__():
         parser = argparse.ArgumentParser(conflict_handler="resolve")
         options._add_argparse_args(parser)
@@ -103,7 +103,7 @@ def test_every_command_is_in_the_readme_and_nothing_else_is():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text[text.index("## Commands") : text.index("## Documentation")]
     links = re.findall(r"\[`([a-z -]+)`\]\(docs/reference/cli\.md#beambert-([a-z-]+)\)", table)
-    assert {name for name, _ in links} == set(beambert.COMMANDS)
+    assert {name for name, _ in links} == set(cli.COMMANDS)
     assert all(anchor == name.replace(" ", "-") for name, anchor in links)
 
 
@@ -161,7 +161,7 @@ def test_files_that_the_documents_name_exist():
     """Check files with or without their folders, folders, and modules, whose last part may be a name in the module."""
     folders = (
         "adaptation",
-        "beambert_common",
+        "beambert",
         "benchmarks",
         "bert_model",
         "deploy",
@@ -172,7 +172,7 @@ def test_files_that_the_documents_name_exist():
     )
     roots = "|".join(folders)
     names = {path.name for folder in folders for path in (ROOT / folder).rglob("*.py")}
-    names |= {"beambert.py", "setup.py", *RELEASED_SCRIPTS}
+    names |= {"setup.py", *RELEASED_SCRIPTS}
     missing = set()
     for document in DOCUMENTS:
         text = re.sub(r"\]\([^)]*\)", "]", document.read_text(encoding="utf-8").replace(r"\_", "_"))
@@ -193,7 +193,7 @@ def test_the_cli_reference_is_current(monkeypatch):
     current = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8") == generator["page"]()
     assert current, "run python docs/generate_cli_reference.py"
     text = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
-    assert re.findall(r"^### beambert (.*)$", text, re.MULTILINE) == list(beambert.COMMANDS)
+    assert re.findall(r"^### beambert (.*)$", text, re.MULTILINE) == list(cli.COMMANDS)
 
 
 def test_the_api_reference_lists_every_public_name():
@@ -204,8 +204,8 @@ def test_the_api_reference_lists_every_public_name():
 
 
 def test_examples_in_help_parse():
-    for name in beambert.COMMANDS:
-        for line in beambert.make_parser(name)[1].EXAMPLE.splitlines():
+    for name in cli.COMMANDS:
+        for line in cli.make_parser(name)[1].EXAMPLE.splitlines():
             words = shlex.split(line)
             assert words[: 1 + len(name.split())] == ["beambert", *name.split()]
             assert not parse_problems(words[1:])
@@ -220,7 +220,7 @@ def test_messages_of_training_name_flags_that_exist():
 
     The style sheets of the reports are excluded, because they have custom properties such as --rule.
     """
-    parsers = [beambert.make_parser(name)[0] for name in itertools.chain(*beambert.COMMAND_GROUPS.values())]
+    parsers = [cli.make_parser(name)[0] for name in itertools.chain(*cli.COMMAND_GROUPS.values())]
     actions = itertools.chain.from_iterable(parser._actions for parser in parsers)
     flags = {flag for action in actions for flag in action.option_strings}
     found = []

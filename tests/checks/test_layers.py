@@ -9,7 +9,8 @@ from tests.conftest import ROOT
 # The layers from top to bottom. A file belongs to the longest name that its module's name starts with; an `__init__.py`
 # at a root belongs to that root. Packages on one line do not import each other.
 LAYERS = """
-beambert
+__init__ __main__
+cli
 deploy.__init__ deploy.images
 deploy.dataflow deploy.flink deploy.plan deploy.tpu deploy.demo
 deploy.source_copy deploy.tpu.accelerators
@@ -44,8 +45,8 @@ bert_model
 bert_model.checkpoints
 bert_model.config
 tokenizer
-beambert_common.command_line
-beambert_common
+common.command_line
+common
 """
 _COMPILED = {"tokenizer._native", "trainers.data._examples"}
 RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
@@ -64,14 +65,20 @@ ONLY = {
 @functools.cache
 def imports() -> dict[str, set[str]]:
     """Return each of our modules with those that it imports, including imports in functions and under TYPE_CHECKING."""
-    roots = {name.split(".")[0] for name in RANKS} - {"beambert"}
-    paths = [ROOT / "beambert.py", *(path for root in roots for path in (ROOT / root).rglob("*.py"))]
-    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    roots = {name.split(".")[0] for name in RANKS} - {"__init__", "__main__", "cli"}
+    paths = [path for folder in (ROOT / "beambert", *map(ROOT.joinpath, roots)) for path in folder.rglob("*.py")]
+    names = (path.relative_to(ROOT).with_suffix("").as_posix().removeprefix("beambert/") for path in paths)
+    files = dict(zip((name.replace("/", ".") for name in names), paths, strict=True))
 
     def module_of(name: str, attribute: str) -> str | None:
-        candidates = (f"{name}.{attribute}", f"{name}.{attribute}.__init__", name, f"{name}.__init__")
+        if name.split(".")[0] != "beambert":
+            assert name.split(".")[0] not in roots, f"{name} is imported without beambert"
+            return None
+        name = name.removeprefix("beambert").removeprefix(".")
+        longer = f"{name}.{attribute}".removeprefix(".")
+        candidates = (longer, f"{longer}.__init__", name, f"{name}.__init__")
         module = next((module for module in candidates if module in files), None)
-        assert module or name.split(".")[0] not in roots or name in _COMPILED, f"{name} does not exist"
+        assert module or name in _COMPILED, f"{name} does not exist"
         return module
 
     graph: dict[str, set[str]] = {}
@@ -138,7 +145,7 @@ def test_wrong_imports_are_found():
         "bert_model.config": "tokenizer.vocabulary",
         "deploy.plan.data": "deploy.tpu.job",
         "trainers.data.parsing": "pipelines.build_corpus",
-        "tokenizer.wordpiece": "beambert",
+        "tokenizer.wordpiece": "cli",
     }
     for module, other in upward.items():
         lines = errors({**graph, module: {*graph[module], other}})

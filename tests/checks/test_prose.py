@@ -2,7 +2,7 @@
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests import prose
 
 # A paraphrase of a standard term, formerly the help of a flag.
@@ -14,7 +14,7 @@ def test_documents(path):
     assert not prose.check_markdown(path)
 
 
-@pytest.mark.parametrize("name", beambert.COMMANDS)
+@pytest.mark.parametrize("name", cli.COMMANDS)
 def test_help(name):
     assert not prose.check_help(name)
 
@@ -30,8 +30,8 @@ def test_docstrings_and_comments_of_tests_and_benchmarks():
 
 
 def test_a_paraphrase_in_help_is_found(monkeypatch):
-    parser, module = beambert.make_parser("pretrain")
-    monkeypatch.setattr(beambert, "make_parser", lambda _: (parser, module))
+    parser, module = cli.make_parser("pretrain")
+    monkeypatch.setattr(cli, "make_parser", lambda _: (parser, module))
     assert not prose.check_help("pretrain")
     (action,) = (action for action in parser._actions if action.dest == "clip_norm")
     action.help = PARAPHRASE

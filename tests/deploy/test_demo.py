@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
-import beambert
-from deploy import demo
-from pipelines import dataset
+from beambert import cli
+from beambert.deploy import demo
+from beambert.pipelines import dataset
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
@@ -18,5 +18,5 @@ def test_a_command_is_printed_as_a_shell_reads_it_on_short_lines(words, columns)
 
 
 def test_the_data_of_the_demo_cause_no_warning(tmp_path):
-    assert beambert.main(["build", "--output", str(tmp_path), *demo._BUILD_FLAGS]) == 0
+    assert cli.main(["build", "--output", str(tmp_path), *demo._BUILD_FLAGS]) == 0
     assert dataset.load(tmp_path).counts["warnings"] == []

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from random import Random
 
-import beambert
-from beambert_common.command_line.path_flags import PathType
+from beambert import cli
+from beambert.common.command_line.path_flags import PathType
 from tests.fuzz.base import Base, place
 from tests.fuzz.case import Case
 
@@ -106,7 +106,7 @@ def flag(random: Random, base: Base, folder: Path) -> Case:
 
 @functools.cache
 def _actions(command: str) -> list[argparse.Action]:
-    parser, _ = beambert.make_parser(command)
+    parser, _ = cli.make_parser(command)
     return [action for action in parser._actions if "--help" not in action.option_strings]
 
 

@@ -99,10 +99,10 @@ class Child:
 
 
 def _exit_code(argv: Sequence[str]) -> int:
-    import beambert
+    from beambert import cli
 
     try:
-        return beambert.main(list(argv))
+        return cli.main(list(argv))
     except SystemExit as error:
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)
@@ -116,21 +116,21 @@ def preload() -> None:
     """Import what the commands import, so that a child starts at once."""
     import importlib
 
-    import beambert
+    from beambert import cli
 
     # TensorFlow is imported before any thread starts, and computes nothing here.
-    for module, _ in beambert.COMMANDS.values():
+    for module, _ in cli.COMMANDS.values():
         importlib.import_module(module)
     for name in (
         "apache_beam.runners.portability.fn_api_runner.fn_runner",
-        "pipelines.runner.pipeline_runner",
+        "beambert.pipelines.runner.pipeline_runner",
         "keras",
-        "pipelines.build_corpus",
-        "pipelines.build_pretraining_data",
+        "beambert.pipelines.build_corpus",
+        "beambert.pipelines.build_pretraining_data",
         "pyarrow.parquet",
         "tensorflow",
-        "trainers.finetuning.finetuning_run",
-        "trainers.inference.model_loading",
-        "trainers.pretraining.pretraining_run",
+        "beambert.trainers.finetuning.finetuning_run",
+        "beambert.trainers.inference.model_loading",
+        "beambert.trainers.pretraining.pretraining_run",
     ):
         importlib.import_module(name)

@@ -6,9 +6,9 @@ import torch
 import transformers
 from tiny_models import random_model, write_vocabulary
 
-from tokenizer.tokenizer import Tokenizer
-from trainers.inference.masked_scoring import MaskedScorer
-from trainers.inference.model_loading import load_model
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.inference.masked_scoring import MaskedScorer
+from beambert.trainers.inference.model_loading import load_model
 
 SENTENCES = ["a tin", "ban", "rain is", "q x z", "the", "a tie"]
 

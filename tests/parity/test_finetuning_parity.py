@@ -16,18 +16,18 @@ import torch
 import transformers
 from torch_finetuning import converted_model, prepared, their_trajectory, train
 
-import beambert
-from beambert_common.word_rules import WordRules
+from beambert import cli
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.batches import EpochOrder
+from beambert.trainers.finetuning.finetune_flags import add_arguments
+from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
+from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.monitoring import metrics_jsonl
 from tests.trainers.finetuning.trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.batches import EpochOrder
-from trainers.finetuning.finetune_flags import add_arguments
-from trainers.finetuning.finetuning_task import DEV, TRAIN
-from trainers.finetuning.tasks.task_names import module_of
-from trainers.monitoring import metrics_jsonl
 
 # Tolerances: of the first loss, of all losses and logits, and of the results of the whole command after 40 steps.
 FIRST, LATER, COMMAND = 1e-6, 1e-4, 1e-4
@@ -182,7 +182,7 @@ def test_the_command_trains_and_answers_as_transformers_does(tmp_path, shared_da
     command += ["--max_train_samples", str(trained), "--max_eval_samples", str(scored)]
     command += ["--max_predict_samples", str(scored), "--max_seq_length", str(length), "--train_batch_size", "8"]
     command += ["--num_train_epochs", "5", "--learning_rate", "1e-3", "--warmup_proportion", "0"]
-    assert beambert.main([*command, "--optimizer", "adamw"]) == 0
+    assert cli.main([*command, "--optimizer", "adamw"]) == 0
 
     def encoded(some, with_labels=True):
         batch = tokenizer(

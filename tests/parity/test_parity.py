@@ -12,15 +12,15 @@ import torch
 import transformers
 from tiny_models import LENGTH, MODELS, PIECES, outputs, random_inputs, random_model, write_vocabulary
 
-import beambert
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import tf1
-from bert_model.checkpoints.variable_names import variable_names
-from bert_model.config import BertConfig
+from beambert import cli
+from beambert.bert_model.checkpoints import tf1
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.config import BertConfig
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.converted_models import assert_same_bytes, our_outputs, stored_values
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(
     vocab_size=len(PIECES),
@@ -41,7 +41,7 @@ TASKS = {
 
 
 def convert(source, destination, kind, *flags):
-    assert beambert.main(["convert", str(source), str(destination), "--to", kind, *flags]) == 0
+    assert cli.main(["convert", str(source), str(destination), "--to", kind, *flags]) == 0
 
 
 def assert_close(what, ours, theirs):
@@ -181,7 +181,7 @@ def test_auto_classes_find_model_and_tokenizer(tmp_path, do_lower_case):
     )
     fill = transformers.pipeline("fill-mask", model=str(tmp_path / "model"), top_k=3)
     theirs = [(answer["token_str"], answer["score"]) for answer in fill("b [MASK] c")]
-    from trainers.commands.fill_mask import fill_masks
+    from beambert.trainers.commands.fill_mask import fill_masks
 
     ours = [(filling.token, filling.probability) for filling in fill_masks(tmp_path / "model", ["b [MASK] c"], 3)[0][0]]
     assert [piece for piece, _ in ours] == [piece for piece, _ in theirs]

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 import transformers
 
-import beambert
+from beambert import cli
+from beambert.trainers.finetuning.batches import EpochOrder
+from beambert.trainers.finetuning.finetuning_task import Rows
 from tests.trainers.finetuning.trajectories import Case, Course, Trajectory
-from trainers.finetuning.batches import EpochOrder
-from trainers.finetuning.finetuning_task import Rows
 
 KINDS = {
     "classification": "BertForSequenceClassification",
@@ -37,7 +37,7 @@ def converted_model(native: Path, directory: Path, case: Case) -> transformers.B
         directory: new directory for the files that transformers reads.
         case: case of the model.
     """
-    assert beambert.main(["convert", str(native), str(directory), "--to", "huggingface"]) == 0
+    assert cli.main(["convert", str(native), str(directory), "--to", "huggingface"]) == 0
     model = getattr(transformers, KINDS[case.head]).from_pretrained(directory)
     problem = {"classification": "single_label_classification", "regression": "regression"}.get(case.head)
     assert model.config.problem_type == ("multi_label_classification" if case.multi_label else problem)

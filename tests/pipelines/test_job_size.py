@@ -4,14 +4,14 @@ import hashlib
 
 import apache_beam as beam
 
-from pipelines.build_corpus import build_corpus
-from pipelines.build_pretraining_data import build_pretraining_data
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.reading import FileSplit, Input
-from pipelines.examples.work_items import deal_work_items
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.sources import ReadOptions
+from beambert.pipelines.build_corpus import build_corpus
+from beambert.pipelines.build_pretraining_data import build_pretraining_data
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.reading import FileSplit, Input
+from beambert.pipelines.examples.work_items import deal_work_items
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.sources import ReadOptions
 
 OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
 NUMBER = 400

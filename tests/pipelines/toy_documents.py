@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from pipelines.instances.instances import TokenizedDocuments
+from beambert.pipelines.instances.instances import TokenizedDocuments
 
 # Lengths of sentences, by document.
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=2, max_size=8)

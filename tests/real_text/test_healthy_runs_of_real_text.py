@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from bert_model.config import BertConfig
+from beambert import cli
+from beambert.bert_model.config import BertConfig
 from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
 from tests.trainers.pretraining.test_healthy_runs import assert_healthy
 
@@ -40,7 +40,7 @@ def built_of(tmp_path_factory, shared_data):
                 *flags,
             ]
             argv += ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
-            assert beambert.main(argv) == 0
+            assert cli.main(argv) == 0
             datasets[files, flags] = folder
         return datasets[files, flags]
 

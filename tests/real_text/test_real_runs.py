@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_model.config import BertConfig
-from trainers.finetuning.tasks.text.glue import TASKS
-from trainers.finetuning.tasks.text.glue_files import TsvFile
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.finetuning.tasks.text.glue import TASKS
+from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile
 
 # The minimum gain in accuracy by pretraining on SST-2 after 3 epochs of 1,000 rows; docs/benchmarks/fine-tuning.md
 # reports 0.130 and 0.149.

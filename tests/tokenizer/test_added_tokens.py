@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.word_rules import WordRules
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.common.added_tokens import AddedToken
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 
 BASE = (
     *(*SPECIAL_TOKENS, "[unused1]", "[", "]", "e", "##1", "1", "co", "##vid", "##19", "covid", "##84", "new", "york"),

@@ -1,4 +1,4 @@
-from tokenizer.coverage import Coverage, coverage
+from beambert.tokenizer.coverage import Coverage, coverage
 
 
 def test_by_hand() -> None:

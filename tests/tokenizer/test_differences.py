@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from beambert_common.word_rules import WordRules
-from tokenizer.differences import Encode, character_vocabulary, find_differences
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.differences import Encode, character_vocabulary, find_differences
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 # NFD swaps the two marks, which have the combining classes 224 and 216.
 MARKS = "\u302e\U0001d165"

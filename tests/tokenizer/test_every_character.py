@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert_common.word_rules import WordRules
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import is_cjk, split_words, split_words_with_sources
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.tokenizer.reference_tokenizer import published_pieces, published_words
-from tokenizer.normalization import is_cjk, split_words, split_words_with_sources
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 RULES = {
     "uncased": WordRules(),

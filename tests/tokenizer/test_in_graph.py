@@ -10,12 +10,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert_common.word_rules import WordRules
-from tokenizer.in_graph import InGraphTokenizer
-from tokenizer.normalization import is_cjk, split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.in_graph import InGraphTokenizer
+from beambert.tokenizer.normalization import is_cjk, split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 CASES = pytest.mark.parametrize("do_lower_case", [True, False], ids=["uncased", "cased"])
 # Cased text has the same graph without lower-casing and NFD.

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert_common.word_rules import WordRules
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.coverage import coverage
+from beambert.tokenizer.learner import learn_vocabulary, reserved_tokens
+from beambert.tokenizer.merging import merge_pairs
+from beambert.tokenizer.pruning import prune_tokens
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.tokenizer.word_counts import count_words
+from beambert.tokenizer.wordpiece import split_word
 from tests import cpu_time
-from tokenizer.coverage import coverage
-from tokenizer.learner import learn_vocabulary, reserved_tokens
-from tokenizer.merging import merge_pairs
-from tokenizer.pruning import prune_tokens
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from tokenizer.word_counts import count_words
-from tokenizer.wordpiece import split_word
 
 
 def recounted_merges(word_counts: dict[str, int]) -> list[str]:

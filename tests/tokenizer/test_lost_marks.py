@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert_common.word_rules import WordRules
-from tokenizer.lost_marks import MarkCounts, count_marks, default_do_lower_case, loses_mark
-from tokenizer.normalization import split_words
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.lost_marks import MarkCounts, count_marks, default_do_lower_case, loses_mark
+from beambert.tokenizer.normalization import split_words
 
 
 @given(st.lists(st.text(max_size=40)))

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.tokenizer.new_words import NewWord, compare_tokenization, select_words, split_token
 from tests.tokenizer.reference_tokenizer import published_pieces
-from tokenizer.new_words import NewWord, compare_tokenization, select_words, split_token
 
 LETTERS = ["a", "b", "c", "##a", "##b", "##c"]
 

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import (
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import (
     CHARACTER_RULES,
     is_cjk,
     prepare_chunks,

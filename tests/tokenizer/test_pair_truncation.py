@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.pair_truncation import truncated_lengths
+from beambert.tokenizer.pair_truncation import truncated_lengths
 
 
 def one_token_at_a_time(first, second, room):

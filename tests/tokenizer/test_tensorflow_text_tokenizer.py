@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
-from beambert_common.word_rules import WordRules
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.differences import TokenizerDifferences, find_differences
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, PIECES, vocabulary_of
-from tokenizer.differences import TokenizerDifferences, find_differences
-from tokenizer.normalization import split_words
-from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 
 # The differences of cased text are fewer: it is not converted to NFD.
 CASES = pytest.mark.parametrize(

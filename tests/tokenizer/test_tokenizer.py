@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tokenizer.python_encoder
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from tokenizer.wordpiece import split_word
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer import python_encoder
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.tokenizer.wordpiece import split_word
 
 SMALL = Vocabulary((*SPECIAL_TOKENS, "want", "##want", "##ed", "wa", "un", "runn", "##ing", ",", "low", "##est"))
 
@@ -44,7 +44,7 @@ def rows(ids: np.ndarray, row_splits: np.ndarray) -> list[list[int]]:
 def compiled(request: pytest.FixtureRequest, encoders: list[bool]) -> bool:
     """Whether a test uses the compiled encoder; such tests are skipped if it was not built."""
     if request.param not in encoders:
-        pytest.skip("tokenizer._native was not built: no C compiler when beambert was installed")
+        pytest.skip("beambert.tokenizer._native was not built: no C compiler when beambert was installed")
     return request.param
 
 
@@ -77,7 +77,7 @@ def test_cache_is_bounded_and_has_no_effect(
     released: Vocabulary, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Tokenizer(released).encode_batch(sentences)
-    monkeypatch.setattr(tokenizer.python_encoder, "MAX_CHUNKS", 1000)
+    monkeypatch.setattr(python_encoder, "MAX_CHUNKS", 1000)
     bounded = Tokenizer(released, compiled=False)
     memory = bounded._encoder.chunks
     parts = []
@@ -272,7 +272,7 @@ def test_decode() -> None:
 
 
 def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tokenizer.tokenizer._native", None)
+    monkeypatch.setattr("beambert.tokenizer.tokenizer._native", None)
     assert not Tokenizer(SMALL).compiled
     assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
     with pytest.raises(ImportError, match="C compiler"):

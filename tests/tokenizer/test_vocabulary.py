@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 
 PLAIN = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##s\n"
 

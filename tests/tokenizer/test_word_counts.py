@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tokenizer.word_counts
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import split_words
-from tokenizer.word_counts import count_words, most_frequent
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer import word_counts
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.word_counts import count_words, most_frequent
 
 TEXTS = st.lists(st.text(st.sampled_from("aB\u00e9\u535a.,' \n\x0b\x85\u2028\u0301"), max_size=30))
 
@@ -23,7 +23,7 @@ def test_count_words(do_lower_case: bool, texts: list[str]) -> None:
 def test_count_words_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{i % 7}, {i}." for i in range(100)]
     expected = Counter(word for text in texts for word in split_words(text, WordRules()))
-    monkeypatch.setattr(tokenizer.word_counts, "_MAX_CHUNKS", 10)
+    monkeypatch.setattr(word_counts, "_MAX_CHUNKS", 10)
     assert count_words(texts, WordRules()) == expected
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from beambert_common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.tokenizer.in_graph import InGraphTokenizer
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, SIGMAS, assert_same_offsets, vocabulary_of
 from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
-from tokenizer.in_graph import InGraphTokenizer
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 
 KEPT = WordRules(strip_accents=False)
 STRIPPED = WordRules(do_lower_case=False, strip_accents=True)
@@ -174,7 +174,7 @@ def test_the_configuration_has_precedence_over_tokenizer_json(tmp_path: Path) ->
 
 def test_tensorflow_text_refuses_other_rules() -> None:
     pytest.importorskip("tensorflow_text", exc_type=ImportError)
-    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+    from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"))
     for rules in RULES.values():

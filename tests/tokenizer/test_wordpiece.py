@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beambert.tokenizer.wordpiece import split_word
 from tests.tokenizer.reference_tokenizer import published_pieces
-from tokenizer.wordpiece import split_word
 
 PIECES = dict.fromkeys(["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing"])
 TOKENS = st.sets(st.text("abc", min_size=1, max_size=3))

@@ -5,23 +5,23 @@ import os
 
 import numpy as np
 
-from deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT
+from beambert.deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT
 
 os.environ.update(ENVIRONMENT)
 
 import keras
 
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.deploy.plan.tpu_compiler import steps
+from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.jax.evaluation import evaluation_step
+from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.objective import Objective
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from benchmarks.random_rows import random_features
-from bert_model.config import BertConfig
-from bert_model.finetuning_models import BertForTask
-from bert_model.pretraining import BertForPretraining
-from deploy.plan.tpu_compiler import steps
-from deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
-from trainers.backends.backend import TrainConfig
-from trainers.backends.jax.evaluation import evaluation_step
-from trainers.finetuning.finetuning_objectives import finetuning_objective
-from trainers.objective import Objective
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 VOCAB_SIZE = 30_522
 

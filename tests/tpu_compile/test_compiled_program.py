@@ -10,8 +10,15 @@ import pytest
 from jax.experimental import io_callback
 from jax.sharding import PartitionSpec
 
-from deploy.plan.tpu_compiler.compiled_program import bytes_of, collectives, compile_program, instructions, total_cycles
-from deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.deploy.plan.tpu_compiler.compiled_program import (
+    bytes_of,
+    collectives,
+    compile_program,
+    instructions,
+    total_cycles,
+)
+from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.trainers.monitoring.throughput import peak_flops
 from tests.tpu_compile.compiled_program import (
     dynamic_shapes,
     float32_products,
@@ -20,7 +27,6 @@ from tests.tpu_compile.compiled_program import (
     random_draws,
 )
 from tests.tpu_compile.steps import distribution_of
-from trainers.monitoring.throughput import peak_flops
 
 SIZE, ROWS, CHIPS = 256, 512, 4
 WEIGHT_BYTES = 4 * SIZE * SIZE

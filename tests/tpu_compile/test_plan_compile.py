@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-import beambert
-from deploy.plan.compilation import features_of
-from deploy.plan.tpu_compiler.compiled_program import compile_program
-from deploy.plan.tpu_compiler.compiler_process import StepRequest, compile_step
-from pipelines.errors import SubmitError
-from pipelines.instances.options import PretrainingDataOptions
+from beambert import cli
+from beambert.deploy.plan.compilation import features_of
+from beambert.deploy.plan.tpu_compiler.compiled_program import compile_program
+from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest, compile_step
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.steps import (
     bert_config,
@@ -18,7 +19,6 @@ from tests.tpu_compile.steps import (
     pretraining_objective,
     train_step,
 )
-from trainers.config.pretrain_config import PretrainConfig
 
 TINY = StepRequest(
     topology="v5e:2x2",
@@ -71,7 +71,7 @@ def test_a_failure_of_the_compiler_is_one_line():
 def test_the_command_prints_what_fits_on_a_chip(capsys):
     flags = ["--words", "1e9", "--vocab_size", "8000", "--model", "L-2_H-128", "--max_seq_length", "64"]
     flags += ["--compile", "v6e-1", "--train_batch_size", "256", "--precision", "bfloat16", "--json"]
-    assert beambert.main(["plan", *flags]) == 0
+    assert cli.main(["plan", *flags]) == 0
     output = capsys.readouterr()
     section = json.loads(output.out)["TPU compiler"]
     assert section["examples per device"] == 256

@@ -9,8 +9,10 @@ import jax
 import keras
 import pytest
 
-from bert_model.pretraining import BertForPretraining
-from deploy.plan.tpu_compiler.compiled_program import collectives, compile_program
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.deploy.plan.tpu_compiler.compiled_program import collectives, compile_program
+from beambert.trainers.backends.jax.memory_errors import memory_error
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.step_faults import faults
 from tests.tpu_compile.steps import (
@@ -22,8 +24,6 @@ from tests.tpu_compile.steps import (
     pretraining_objective,
     train_step,
 )
-from trainers.backends.jax.memory_errors import memory_error
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 TOPOLOGY = "v5e:4x4"
 GIB = 2**30

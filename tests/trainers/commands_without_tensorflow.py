@@ -32,8 +32,8 @@ def main() -> int:
     sys.meta_path[places.index(True)] = InstalledPackages
     import jax
 
-    import beambert
-    from trainers.commands.fill_mask import fill_masks
+    from beambert import cli
+    from beambert.trainers.commands.fill_mask import fill_masks
 
     compiled: list[str] = []
     jax.monitoring.register_event_duration_secs_listener(
@@ -49,7 +49,7 @@ def main() -> int:
             json.dump(fill_masks(Path(argv[1]), argv[2:], top_k=4), printed)
         else:
             with contextlib.redirect_stdout(printed):
-                code = beambert.main(argv)
+                code = cli.main(argv)
         # The compiled function of a forward pass is named `step`.
         result = {"code": code, "printed": printed.getvalue(), "programs": compiled.count("jit(step)")}
         print(json.dumps(result), flush=True)

@@ -2,10 +2,10 @@ from argparse import ArgumentParser
 
 import pytest
 
-from bert_model.config import BertConfig
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.pretraining.pretrain_flags import add_arguments
 
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY),
@@ -20,7 +20,7 @@ CONFIG = BertConfig(
 @pytest.fixture(scope="session", autouse=True)
 def _started() -> None:
     """Start TensorFlow before the first test, and not earlier: `tests.forked` forks this process first."""
-    from trainers.backends.tensorflow.startup import start_tensorflow
+    from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
     start_tensorflow()
 

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 from keras import ops
 
-from trainers.backends.backend import MakeBatches, RunSteps, StepResults
-from trainers.backends.tensorflow import evaluation
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.data.batches import InputShard
-from trainers.objective import NOT_FINITE, divided
-from trainers.optimization.optimizers import Optimizer, learning_rate_at
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
+from beambert.trainers.backends.tensorflow import evaluation
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.data.batches import InputShard
+from beambert.trainers.objective import NOT_FINITE, divided
+from beambert.trainers.optimization.optimizers import Optimizer, learning_rate_at
 
 MASKED_LM, NEXT_SENTENCE = "cls/predictions/output_bias", "cls/seq_relationship/output_bias"
 HEADS = ("output_bias", "cls/squad/output_bias")
 
 
 class FakeTrainer:
-    """An implementation of `trainers.backends.backend.Trainer`.
+    """An implementation of `beambert.trainers.backends.backend.Trainer`.
 
     Attributes:
         nonfinite_steps: steps with a non-finite loss.
@@ -155,4 +155,4 @@ make_trainer = FakeTrainer
 
 def install(patch: pytest.MonkeyPatch) -> None:
     """Train with this backend in place of TensorFlow until the patch is undone."""
-    patch.setitem(sys.modules, "trainers.backends.tensorflow.runtime", sys.modules[__name__])
+    patch.setitem(sys.modules, "beambert.trainers.backends.tensorflow.runtime", sys.modules[__name__])

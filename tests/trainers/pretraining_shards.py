@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from pipelines.dataset import FILE_NAME, Dataset, Shard
-from pipelines.instances.options import PretrainingDataOptions
-from tokenizer.vocabulary import Vocabulary
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines.dataset import FILE_NAME, Dataset, Shard
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.vocabulary import Vocabulary
 
 LENGTH = 32
 PREDICTIONS = 4

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native, tf1
-from bert_model.checkpoints.stored_tensors import StoredTensor
-from bert_model.checkpoints.variable_names import variable_names
-from bert_model.config import BertConfig
+from beambert.bert_model.checkpoints import native, tf1
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.config import BertConfig
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 from tests.tokenizer.mixed_scripts import ARTICLE_1
-from tokenizer.normalization import split_words
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tokenizer.wordpiece import CONTINUATION
 
 TEXTS = list(ARTICLE_1.values())
 _CHARACTERS = sorted({c for text in TEXTS for word in split_words(text, WordRules()) for c in word} - set("qz"))

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from trainers.backends.backend import TrainConfig
-from trainers.backends.tensorflow.evaluation import evaluation_of
-from trainers.backends.tensorflow.train_step import Trainer
-from trainers.data.batches import Batches, InputShard
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import TrainingMonitor
-from trainers.objective import Objective
-from trainers.optimization.schedule import Stage
-from trainers.training.loop import LoopConfig, TrainData, train
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.tensorflow.evaluation import evaluation_of
+from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.training.loop import LoopConfig, TrainData, train
 
 Elements = Sequence[dict[str, np.ndarray]]
 # More batches than any test reads.

@@ -9,15 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-import beambert
-from bert_model.checkpoints import reader
+from beambert import cli
+from beambert.bert_model.checkpoints import reader
+from beambert.trainers.commands.fill_mask import fill_masks
+from beambert.trainers.inference.forward import padded_batch_size, padded_length
 from tests.conftest import ROOT
 from tests.trainers.conftest import CONFIG as RUN_CONFIG
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.pretraining_shards import write_dataset
 from tests.trainers.random_models import TEXTS, write_model
-from trainers.commands.fill_mask import fill_masks
-from trainers.inference.forward import padded_batch_size, padded_length
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
 
@@ -123,7 +123,7 @@ def assert_close(found, wanted, place=""):
 @pytest.mark.parametrize("name", HEADS)
 def test_predictions_of_every_head(results, folder, capsys, name):
     assert results[name]["code"] == 0
-    assert beambert.main(predict(folder, name)) == 0
+    assert cli.main(predict(folder, name)) == 0
     found = [json.loads(line) for line in results[name]["printed"].splitlines()]
     wanted = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(found) == len(INPUTS.get(name, SINGLE))
@@ -135,7 +135,7 @@ def test_predictions_of_every_head(results, folder, capsys, name):
 @pytest.mark.slow
 def test_evaluation(results, folder):
     assert results["evaluate"]["code"] == 0
-    assert beambert.main(evaluate(folder, "tensorflow")) == 0
+    assert cli.main(evaluate(folder, "tensorflow")) == 0
     found, wanted = (
         json.loads((folder / f"{backend}-evaluation.json").read_text(encoding="utf-8"))
         for backend in ("jax", "tensorflow")
@@ -148,7 +148,7 @@ def test_evaluation(results, folder):
 @pytest.mark.slow
 def test_features_of_all_lengths(results, folder):
     assert results["features"]["code"] == 0
-    assert beambert.main(features(folder, "tensorflow")) == 0
+    assert cli.main(features(folder, "tensorflow")) == 0
     found, wanted = (np.load(folder / f"{backend}-features.npz") for backend in ("jax", "tensorflow"))
     assert found.files == wanted.files
     assert {"layer_-1", "input_ids"} <= set(found.files)
@@ -179,7 +179,7 @@ def test_pretraining_resumes_and_fills_masks(results, folder):
 @pytest.mark.slow
 def test_fine_tuning_and_conversion(results, folder, capsys):
     assert [results[name]["code"] for name in ("finetune", "fine-tuned", "convert")] == [0, 0, 0]
-    assert beambert.main(["predict", f"{folder}/rte-model", "a b ||| c", "--json"]) == 0
+    assert cli.main(["predict", f"{folder}/rte-model", "a b ||| c", "--json"]) == 0
     wanted = json.loads(capsys.readouterr().out)
     assert_close(json.loads(results["fine-tuned"]["printed"]), wanted)
     assert [entry["label"] for entry in wanted["labels"]]

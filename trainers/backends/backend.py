@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
-from trainers.data.batches import Batches, InputShard
-from trainers.objective import Features, Objective, Ratios, Tensor
-from trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from trainers.optimization.optimizer_options import OptimizerOptions
-from trainers.optimization.optimizers import Optimizer
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.objective import Features, Objective, Ratios, Tensor
+from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.optimization.optimizers import Optimizer
 
 # The input pipelines of the processes that train together, each of which reads its part of every batch.
 MakeBatches = Callable[[InputShard], Batches]
@@ -179,6 +179,6 @@ def active_backend() -> Backend:
 
 
 def load(name: str) -> Backend:
-    """Return a backend whose library was started (`trainers.backends.startup`)."""
-    backend: Backend = importlib.import_module(f"trainers.backends.{name}.runtime")
+    """Return a backend whose library was started (`beambert.trainers.backends.startup`)."""
+    backend: Backend = importlib.import_module(f"beambert.trainers.backends.{name}.runtime")
     return backend

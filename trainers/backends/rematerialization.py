@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from bert_model.encoder import BertEncoder
+from beambert.bert_model.encoder import BertEncoder
 
 
 def set_activation_checkpointing(encoder: BertEncoder, scope: str) -> None:

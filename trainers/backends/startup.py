@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainers.config.process_group import ProcessGroup
-from trainers.errors import TrainingError
+from beambert.trainers.config.process_group import ProcessGroup
+from beambert.trainers.errors import TrainingError
 
 # Devices that the drivers of GPUs and TPUs create.
 _NVIDIA_DEVICES = ("/dev/nvidia0",)
@@ -74,11 +74,11 @@ def start_backend(
         TrainingError: the processes cannot be connected.
     """
     if name == "jax":
-        from trainers.backends.jax.startup import start_jax
+        from beambert.trainers.backends.jax.startup import start_jax
 
         start_jax(cpu_devices, deterministic, processes)
     else:
-        from trainers.backends.tensorflow.startup import start_tensorflow
+        from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
         start_tensorflow(cpu_devices, deterministic)
 

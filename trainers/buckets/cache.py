@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from beambert_common.cache import cache_directory
-from trainers.buckets import objects
-from trainers.errors import StorageError
+from beambert.common.cache import cache_directory
+from beambert.trainers.buckets import objects
+from beambert.trainers.errors import StorageError
 
 _DEFAULT_GIGABYTES = 50.0
 # More than any disk has.

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.typed_json import JsonError, read
-from pipelines import dataset
-from pipelines.io.output_directory import DATASET_MANIFEST
-from trainers.buckets import cache, file_copies
-from trainers.buckets.objects import BucketObject
-from trainers.errors import StorageError
+from beambert.common.atomic_files import write_atomic
+from beambert.common.typed_json import JsonError, read
+from beambert.pipelines import dataset
+from beambert.pipelines.io.output_directory import DATASET_MANIFEST
+from beambert.trainers.buckets import cache, file_copies
+from beambert.trainers.buckets.objects import BucketObject
+from beambert.trainers.errors import StorageError
 
 MANIFEST = DATASET_MANIFEST
 _ATTEMPTS = 3

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from trainers.buckets import objects
-from trainers.buckets.objects import BucketObject
+from beambert.trainers.buckets import objects
+from beambert.trainers.buckets.objects import BucketObject
 
 
 def copy_object(found: BucketObject, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Copy inputs from buckets to the cache directory: files, directories, checkpoints and the manifests of datasets.
 
-The shards of a dataset are copied when they are read (`trainers.buckets.dataset_copies`).
+The shards of a dataset are copied when they are read (`beambert.trainers.buckets.dataset_copies`).
 """
 
 import re
@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from beambert_common.typed_json import JsonError, decode
-from bert_model.checkpoints import native
-from pipelines.io.output_directory import RUN_MANIFEST
-from trainers.buckets import cache, dataset_copies, file_copies, objects
-from trainers.buckets.objects import BucketObject
-from trainers.errors import StorageError
+from beambert.bert_model.checkpoints import native
+from beambert.common.typed_json import JsonError, decode
+from beambert.pipelines.io.output_directory import RUN_MANIFEST
+from beambert.trainers.buckets import cache, dataset_copies, file_copies, objects
+from beambert.trainers.buckets.objects import BucketObject
+from beambert.trainers.errors import StorageError
 
 _DOWNLOADS = 4
 _CHECKPOINT = re.compile(r"((?:.*/)?model\.ckpt)-(\d+)\.(?:index|data-\d{5}-of-\d{5}|state\.json)")

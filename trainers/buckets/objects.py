@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common import file_errors
-from trainers.errors import StorageError
+from beambert.common import file_errors
+from beambert.trainers.errors import StorageError
 
 SCHEME = "gs://"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]*")

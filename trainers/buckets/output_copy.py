@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import NamedTuple, TypedDict
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.run_snapshot import is_excluded, snapshot
-from beambert_common.typed_json import JsonError, read
-from pipelines.io.output_directory import MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
-from trainers.buckets import cache, file_copies, objects
-from trainers.buckets.objects import BucketObject, ChangedError
-from trainers.errors import StorageError
+from beambert.common.atomic_files import write_atomic
+from beambert.common.run_snapshot import is_excluded, snapshot
+from beambert.common.typed_json import JsonError, read
+from beambert.pipelines.io.output_directory import MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
+from beambert.trainers.buckets import cache, file_copies, objects
+from beambert.trainers.buckets.objects import BucketObject, ChangedError
+from beambert.trainers.errors import StorageError
 
 _DOWNLOADS = 4
 _POLL_SECONDS = 2.0

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error, released_on_sigterm
-from pipelines.io.output_directory import LOCK_NAME, is_lock
-from trainers.buckets import objects
-from trainers.buckets.objects import ChangedError
-from trainers.errors import StorageError
+from beambert.pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error, released_on_sigterm
+from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock
+from beambert.trainers.buckets import objects
+from beambert.trainers.buckets.objects import ChangedError
+from beambert.trainers.errors import StorageError
 
 # Interval of the writes, and the time without one after which a lock counts as abandoned.
 HEARTBEAT_SECONDS = 10.0

@@ -8,10 +8,10 @@ import math
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, read
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.errors import TrainingError
+from beambert.common.atomic_files import write_atomic
+from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, read
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.errors import TrainingError
 
 FILE_NAME = "best.json"
 # The name of a metric is one of these words, or ends with an underscore and one of them.

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.atomic_files import synchronize
-from beambert_common.renamed_fields import with_new_names, with_old_names
-from beambert_common.typed_json import JsonError, NonNegative, read, require
-from bert_model.checkpoints import tensor_bundle
-from bert_model.checkpoints.bundle_index import numpy_dtype
-from bert_model.vocabulary_padding import is_padded, with_padding, without_padding
-from trainers.errors import StorageError, TrainingError
+from beambert.bert_model.checkpoints import tensor_bundle
+from beambert.bert_model.checkpoints.bundle_index import numpy_dtype
+from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
+from beambert.common import file_errors
+from beambert.common.atomic_files import synchronize
+from beambert.common.renamed_fields import with_new_names, with_old_names
+from beambert.common.typed_json import JsonError, NonNegative, read, require
+from beambert.trainers.errors import StorageError, TrainingError
 
 GLOBAL_STEP = "global_step"
 

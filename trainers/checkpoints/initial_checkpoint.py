@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_model.checkpoints.reader import Checkpoint
-from bert_model.config import BertConfig
-from bert_model.vocabulary_padding import with_padding
-from trainers.errors import TrainingError
+from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.vocabulary_padding import with_padding
+from beambert.trainers.errors import TrainingError
 
 # Fields that may differ: dropout and weight initialization affect training only.
 _FREE = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")

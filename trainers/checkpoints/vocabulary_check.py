@@ -6,15 +6,15 @@ This file imports neither Keras nor TensorFlow.
 from collections.abc import Callable
 from pathlib import Path
 
-from beambert_common.added_tokens import AddedToken
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints.checkpoint_files import CheckpointFiles
-from bert_model.checkpoints.embedding_rows import with_first_rows
-from bert_model.checkpoints.reader import Checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.config import is_rounded_up
-from tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.bert_model.checkpoints.checkpoint_files import CheckpointFiles
+from beambert.bert_model.checkpoints.embedding_rows import with_first_rows
+from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.config import is_rounded_up
+from beambert.common.added_tokens import AddedToken
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
 
 
 def vocabulary_of(

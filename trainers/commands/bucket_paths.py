@@ -12,17 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from beambert_common.command_line.command import Command
-from beambert_common.command_line.path_flags import PathType
-from trainers.backends.startup import choose_backend
-from trainers.buckets import cache, file_copies, input_copies, objects
-from trainers.buckets.output_copy import BackgroundUploads, OutputCopy
-from trainers.buckets.output_lock import lock_output
-from trainers.commands.tune import TuneConfig
-from trainers.config.run_config import RunConfig
-from trainers.errors import StorageError
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.training.run_lock import is_chief
+from beambert.common.command_line.command import Command
+from beambert.common.command_line.path_flags import PathType
+from beambert.trainers.backends.startup import choose_backend
+from beambert.trainers.buckets import cache, file_copies, input_copies, objects
+from beambert.trainers.buckets.output_copy import BackgroundUploads, OutputCopy
+from beambert.trainers.buckets.output_lock import lock_output
+from beambert.trainers.commands.tune import TuneConfig
+from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.errors import StorageError
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.training.run_lock import is_chief
 
 _UPLOAD_SECONDS = 60.0
 

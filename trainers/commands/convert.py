@@ -4,23 +4,23 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common.command_line.flags import WholeNumber, sequence_length
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import hugging_face_config, reader, writer
-from bert_model.checkpoints.averaging import averaged
-from bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import PRETRAINING, TASKS
-from bert_model.config import BertConfig
-from pipelines.io.directory_lock import lock_destination
-from tokenizer.vocabulary import Vocabulary
-from trainers.checkpoints.initial_checkpoint import listed
-from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.inference import model_loading
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.training.averaged_checkpoints import last_checkpoints
+from beambert.bert_model.checkpoints import hugging_face_config, reader, writer
+from beambert.bert_model.checkpoints.averaging import averaged
+from beambert.bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.bert_model.config import BertConfig
+from beambert.common.command_line.flags import WholeNumber, sequence_length
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.checkpoints.initial_checkpoint import listed
+from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.inference import model_loading
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.training.averaged_checkpoints import last_checkpoints
 
 DESCRIPTION = """Convert a model between TF1 checkpoints, Hugging Face directories and native directories.
 

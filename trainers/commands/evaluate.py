@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert_common import file_errors
-from beambert_common.command_line.flags import batch_size, positive_int, sequence_length
-from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
-from pipelines.io.output_file import OutputFile, check_output_file
-from trainers.backends.startup import choose_backend, start_backend
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.data.unknown_tokens import UnknownTokens
-from trainers.errors import TrainingError
-from trainers.evaluation.input_files import find_files
-from trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
-from trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
-from trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
-from trainers.monitoring.training_progress import warn
-from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.common import file_errors
+from beambert.common.command_line.flags import batch_size, positive_int, sequence_length
+from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
+from beambert.pipelines.io.output_file import OutputFile, check_output_file
+from beambert.trainers.backends.startup import choose_backend, start_backend
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.evaluation.input_files import find_files
+from beambert.trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
+from beambert.trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
+from beambert.trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Evaluate a pretrained model without training.
 
@@ -163,10 +163,10 @@ def run(config: EvaluateConfig) -> int:
         raise TrainingError(f"{config.directory} has no masked-LM head; give a pretrained model")
     limit = inference_model.max_seq_length if config.max_seq_length is None else config.max_seq_length
     check_max_seq_length(limit, inference_model.config, _LEAST_LENGTH)
-    from trainers.evaluation.evaluation_results import EvaluationResults
-    from trainers.evaluation.evaluation_run import encode_pairs, evaluate_pairs, evaluate_text
-    from trainers.evaluation.evaluation_tables import results_lines, results_page
-    from trainers.inference.masked_scoring import MaskedScorer
+    from beambert.trainers.evaluation.evaluation_results import EvaluationResults
+    from beambert.trainers.evaluation.evaluation_run import encode_pairs, evaluate_pairs, evaluate_text
+    from beambert.trainers.evaluation.evaluation_tables import results_lines, results_page
+    from beambert.trainers.inference.masked_scoring import MaskedScorer
 
     tokenizer = inference_model.tokenizer()
     # Both inputs are encoded first: a mistake in one of them is reported before hours of computation.

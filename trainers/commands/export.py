@@ -4,19 +4,19 @@ import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from beambert_common import file_errors
-from beambert_common.command_line.flags import sequence_length, vocabulary_size
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
-from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
-from bert_model.checkpoints.writer import check_destination, new_directory, require_files
-from pipelines.io.directory_lock import lock_destination
-from tokenizer.differences import TokenizerDifferences, find_differences
-from trainers.backends.tensorflow.startup import start_tensorflow
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.errors import TrainingError
-from trainers.inference import model_loading
-from trainers.inference.export_record import (
+from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
+from beambert.bert_model.checkpoints.writer import check_destination, new_directory, require_files
+from beambert.common import file_errors
+from beambert.common.command_line.flags import sequence_length, vocabulary_size
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.tokenizer.differences import TokenizerDifferences, find_differences
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference import model_loading
+from beambert.trainers.inference.export_record import (
     EXACT,
     RECORD_NAME,
     TENSORFLOW_TEXT,
@@ -24,7 +24,7 @@ from trainers.inference.export_record import (
     difference_lines,
     write_export_record,
 )
-from trainers.inference.export_writers import (
+from beambert.trainers.inference.export_writers import (
     LABELS_NAME,
     MODEL_NAMES,
     VOCABULARY_NAME,
@@ -33,8 +33,8 @@ from trainers.inference.export_writers import (
     write_ids_model,
     write_saved_model,
 )
-from trainers.inference.model_loading import InferenceModel, load_model
-from trainers.monitoring.training_progress import print_status
+from beambert.trainers.inference.model_loading import InferenceModel, load_model
+from beambert.trainers.monitoring.training_progress import print_status
 
 DESCRIPTION = """Export a model for serving, by default as a TensorFlow SavedModel that takes raw text.
 
@@ -201,7 +201,7 @@ def _import_tensorflow_text() -> None:
 
 def _differences(inference_model: InferenceModel) -> TokenizerDifferences:
     """Return the differences between the tokenizer of tensorflow_text and that of the training."""
-    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+    from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
     print_status("Comparing the tokenizer of tensorflow_text on all Unicode code points")
     rules = inference_model.word_rules

@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.command_line.flags import batch_size, sequence_length, shortened, whole_number
-from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
-from beambert_common.progress import TextProgress
-from pipelines.io.output_file import check_output_file
-from trainers.backends.startup import choose_backend, start_backend
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.data.text_encoding import encode_texts
-from trainers.data.unknown_tokens import UnknownTokens
-from trainers.errors import TrainingError
-from trainers.inference import model_loading
-from trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
-from trainers.inference.model_loading import check_model, load_model
-from trainers.inference.tokenization import (
+from beambert.common.command_line.flags import batch_size, sequence_length, shortened, whole_number
+from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
+from beambert.common.progress import TextProgress
+from beambert.pipelines.io.output_file import check_output_file
+from beambert.trainers.backends.startup import choose_backend, start_backend
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.data.text_encoding import encode_texts
+from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference import model_loading
+from beambert.trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
+from beambert.trainers.inference.model_loading import check_model, load_model
+from beambert.trainers.inference.tokenization import (
     LINES_A_CHUNK,
     TextLines,
     open_texts,
     split_pair,
 )
-from trainers.monitoring.training_progress import warn
-from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
 
@@ -224,7 +224,7 @@ class FeatureExtractor:
         batch_size: int | None = None,
         **options: Any,
     ) -> None:
-        from trainers.inference.forward import TextForward
+        from beambert.trainers.inference.forward import TextForward
 
         if layers is None:
             inference_model = load_model(path, **options)
@@ -288,7 +288,7 @@ def _layers_text(layers: Sequence[int]) -> str:
 
 def hidden_states(model: Any, layers: Sequence[int], pooling: str) -> Callable[[dict[str, Any]], list[Any]]:
     """Return a function of features [B, S] to the hidden states of layers, [B, S, H] each, or pooled [B, 1, H]."""
-    from bert_model.heads import mean_embedding
+    from beambert.bert_model.heads import mean_embedding
 
     def states_of(features: dict[str, Any]) -> list[Any]:
         input_mask = features["input_mask"]

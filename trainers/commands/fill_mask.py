@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert_common.command_line.flags import vocabulary_size
-from beambert_common.command_line.path_flags import ANY_PATH
-from beambert_common.terminal import printable
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.backends.startup import choose_backend
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.data.unknown_tokens import UnknownTokens
-from trainers.errors import TrainingError
-from trainers.inference.model_loading import MASKED_LM, check_model, load_model
-from trainers.monitoring.training_progress import warn
-from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.common.command_line.flags import vocabulary_size
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.terminal import printable
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.backends.startup import choose_backend
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference.model_loading import MASKED_LM, check_model, load_model
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
 
@@ -132,7 +132,7 @@ def fill_masks(
     unknown.add(rows, texts)
     if (line := unknown.warning("the texts")) is not None:
         warn(line)
-    from trainers.inference.forward import TextForward
+    from beambert.trainers.inference.forward import TextForward
 
     masks = [np.flatnonzero(row == vocabulary.mask_id) for row in rows]
     model = inference_model.model

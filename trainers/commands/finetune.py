@@ -5,9 +5,9 @@ TensorFlow is imported after the flags and the files are checked, so that errors
 
 import argparse
 
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.finetune_flags import add_arguments
-from trainers.finetuning.prepare import run_once
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.finetune_flags import add_arguments
+from beambert.trainers.finetuning.prepare import run_once
 
 DESCRIPTION = """Fine-tune a pretrained BERT on a task: GLUE, SQuAD, NER, SWAG or your own table.
 
@@ -48,7 +48,7 @@ def run(config: FinetuneConfig) -> int:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: a one-line message.
     """
     if config.seeds > 1:
-        from trainers.finetuning.sweep import run_seeds
+        from beambert.trainers.finetuning.sweep import run_seeds
 
         return run_seeds(config)
     return run_once(config)

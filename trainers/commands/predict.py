@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from beambert_common import file_errors
-from beambert_common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
-from beambert_common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
-from beambert_common.progress import TextProgress
-from bert_model.checkpoints.variable_names import TASKS
-from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
-from trainers.backends.startup import choose_backend, start_backend
-from trainers.commands.model_flags import ModelConfig, add_model_arguments
-from trainers.errors import TrainingError
-from trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
-from trainers.inference.model_loading import check_model, load_model
-from trainers.inference.predictor import THRESHOLD, WORDS_AT, Answer, Predictor
-from trainers.inference.spans import max_query_length
-from trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
-from trainers.monitoring.training_progress import warn
-from trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.common import file_errors
+from beambert.common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
+from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
+from beambert.common.progress import TextProgress
+from beambert.pipelines.io.output_file import OutputFile, check_output_file, check_stdout
+from beambert.trainers.backends.startup import choose_backend, start_backend
+from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
+from beambert.trainers.inference.model_loading import check_model, load_model
+from beambert.trainers.inference.predictor import THRESHOLD, WORDS_AT, Answer, Predictor
+from beambert.trainers.inference.spans import max_query_length
+from beambert.trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 
 DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
 

@@ -5,10 +5,10 @@ TensorFlow is imported after the flags are checked, so that `--help` and errors 
 
 import argparse
 
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.pretraining.prepare import run_pretraining
-from trainers.pretraining.pretrain_flags import add_arguments
-from trainers.pretraining.recipes import with_recipe as complete_arguments
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.prepare import run_pretraining
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.pretraining.recipes import with_recipe as complete_arguments
 
 DESCRIPTION = """Pretrain BERT on shards written by `beambert build`.
 
@@ -36,5 +36,5 @@ def configure(args: argparse.Namespace) -> PretrainConfig:
 
 
 def run(config: PretrainConfig) -> int:
-    """Train and evaluate; return the exit code. See `trainers.pretraining.prepare.run_pretraining`."""
+    """Train and evaluate; return the exit code. See `beambert.trainers.pretraining.prepare.run_pretraining`."""
     return run_pretraining(config)

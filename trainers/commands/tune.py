@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from beambert_common.command_line.flag_config import flag_values
-from beambert_common.command_line.flags import batch_size, positive_float
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
+from beambert.common.command_line.flag_config import flag_values
+from beambert.common.command_line.flags import batch_size, positive_float
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
 
 DESCRIPTION = """Search batch size, learning rate and number of epochs for fine-tuning, and report the best run.
 
@@ -107,12 +107,12 @@ def run(config: TuneConfig) -> int:
     """Run the grid.
 
     Returns:
-        The exit code of `trainers.finetuning.sweep.run_several`.
+        The exit code of `beambert.trainers.finetuning.sweep.run_several`.
 
     Raises:
-        as `trainers.commands.finetune.run`.
+        as `beambert.trainers.commands.finetune.run`.
     """
-    from trainers.finetuning.sweep import run_several
+    from beambert.trainers.finetuning.sweep import run_several
 
     return run_several(config.finetuning, config.grid(), config.keep_runs)
 

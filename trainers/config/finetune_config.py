@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.typed_json import NonNegative, Number, Positive
-from trainers.config.run_config import RunConfig
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.typed_json import NonNegative, Number, Positive
+from beambert.trainers.config.run_config import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +95,6 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRu
 
     @property
     def data_directory(self) -> Path:
-        """Return --data_dir, required for all tasks except squad, as `trainers.finetuning.prepare` checks."""
+        """Return --data_dir, required for all tasks except squad, as `beambert.trainers.finetuning.prepare` checks."""
         assert self.data_dir is not None
         return Path(self.data_dir)

@@ -3,9 +3,9 @@
 import dataclasses
 from dataclasses import dataclass
 
-from beambert_common.typed_json import NonNegative, Positive
-from bert_model.config import BertConfig
-from trainers.config.run_config import RunConfig
+from beambert.bert_model.config import BertConfig
+from beambert.common.typed_json import NonNegative, Positive
+from beambert.trainers.config.run_config import RunConfig
 
 DEFAULT_TRAIN_STEPS = 100_000
 LEAST_WARMUP_STEPS = 1000

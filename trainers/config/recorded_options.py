@@ -6,9 +6,9 @@ Older files lack some options; unknown options are allowed.
 from collections.abc import Mapping
 from typing import Any, TypedDict, get_type_hints
 
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.config.run_config import RunConfig
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.config.run_config import RunConfig
 
 _TYPES = {**get_type_hints(PretrainConfig, include_extras=True), **get_type_hints(FinetuneConfig, include_extras=True)}
 del _TYPES["given_options"]

@@ -9,13 +9,13 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from beambert_common.command_line.flag_config import FlagConfig
-from beambert_common.typed_json import Count, NonNegative, Number, Positive
-from trainers.buckets import cache
-from trainers.config.process_group import ProcessGroup, runs_several_processes
-from trainers.errors import TrainingError
-from trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.typed_json import Count, NonNegative, Number, Positive
+from beambert.trainers.buckets import cache
+from beambert.trainers.config.process_group import ProcessGroup, runs_several_processes
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
 
 _TPU_FLAGS = ("tpu_name", "tpu_zone", "gcp_project")
 _PROCESS_FLAGS = ("coordinator_address", "num_processes", "process_id")

@@ -6,11 +6,11 @@ TensorFlow.
 
 from typing import TYPE_CHECKING
 
-from beambert_common.lazy_exports import lazy_exports
+from beambert.common.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from trainers.data.tf_dataset import as_tf_dataset
+    from beambert.trainers.data.tf_dataset import as_tf_dataset
 else:
-    __getattr__ = lazy_exports(__name__, {"as_tf_dataset": "trainers.data.tf_dataset"})
+    __getattr__ = lazy_exports(__name__, {"as_tf_dataset": "beambert.trainers.data.tf_dataset"})
 
 __all__ = ["as_tf_dataset"]

@@ -276,7 +276,7 @@ static int set_feature(PyObject *item, Py_ssize_t record_count, Feature *feature
 
 PyDoc_STRVAR(parse_doc,
              "parse(records, features, ragged)\n--\n\n"
-             "Parse records into arrays of zeros, as `trainers.data.parsing.parse_in_python`.");
+             "Parse records into arrays of zeros, as `beambert.trainers.data.parsing.parse_in_python`.");
 
 static PyObject *parse(PyObject *self, PyObject *arguments)
 {
@@ -336,7 +336,7 @@ static PyMethodDef methods[] = {{"parse", parse, METH_VARARGS, parse_doc}, {NULL
 
 static PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "trainers.data._examples",
+    .m_name = "beambert.trainers.data._examples",
     .m_doc = "Parse serialized tf.train.Example messages into arrays.",
     .m_size = 0,
     .m_methods = methods,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.dataset import VOCAB_FILE_NAME, Dataset
-from pipelines.errors import DatasetError
-from tokenizer.vocabulary import Vocabulary
-from trainers.data.stateless_random import extend_hash
+from beambert.pipelines.dataset import VOCAB_FILE_NAME, Dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.data.stateless_random import extend_hash
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +75,8 @@ def mask_batch(
         features: input_ids and input_mask, int32 [B, L], and others, which are unchanged.
         masking: rates and vocabulary.
         predictions: P, at most L.
-        keys: uint64 [B], hash keys (`trainers.data.stateless_random.stateless_hash`); the masks of a row depend only
-            on its key.
+        keys: uint64 [B], hash keys (`beambert.trainers.data.stateless_random.stateless_hash`); the masks of a row
+            depend only on its key.
 
     Returns:
         The features with masked input_ids, and with masked_lm_positions (ascending, padded with 0) and masked_lm_ids,

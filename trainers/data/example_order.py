@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.dataset import Shard
-from trainers.data.stateless_random import permutation, stateless_hash
-from trainers.optimization.schedule import Stage, stages_before
+from beambert.pipelines.dataset import Shard
+from beambert.trainers.data.stateless_random import permutation, stateless_hash
+from beambert.trainers.optimization.schedule import Stage, stages_before
 
 # Maximum size of a block in tokens of padded rows, about 180 MB of records; a larger shard is a block of its own.
 BLOCK_POSITIONS = 1 << 25

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beambert_common.command_line.flags import real_number, shortened, whole_number
-from pipelines.dataset import Dataset
-from trainers.errors import TrainingError
+from beambert.common.command_line.flags import real_number, shortened, whole_number
+from beambert.pipelines.dataset import Dataset
+from beambert.trainers.errors import TrainingError
 
 
 class MaskRatePhase(NamedTuple):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pipelines.dataset import Dataset
-from pipelines.io.serialized_example import features_of, floats, integers, lists_of
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.io.serialized_example import features_of, floats, integers, lists_of
 
 try:
-    import trainers.data._examples as _examples
+    import beambert.trainers.data._examples as _examples
 except ImportError:  # Installed on a machine without a C compiler.
     _examples = None  # type: ignore[assignment]
 

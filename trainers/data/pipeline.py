@@ -10,11 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from pipelines.dataset import Dataset, Shard
-from pipelines.errors import DatasetError
-from trainers.data.batches import Batches
-from trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from trainers.data.example_order import (
+from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from beambert.trainers.data.example_order import (
     TRAIN_MASKS,
     VALIDATION_MASKS,
     Block,
@@ -22,11 +22,11 @@ from trainers.data.example_order import (
     step_examples,
     train_blocks,
 )
-from trainers.data.parsing import InvalidExampleError, feature_lengths, parser
-from trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from trainers.data.stateless_random import stateless_hash
-from trainers.data.verification import check_sizes
-from trainers.optimization.schedule import Stage
+from beambert.trainers.data.parsing import InvalidExampleError, feature_lengths, parser
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
+from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.data.verification import check_sizes
+from beambert.trainers.optimization.schedule import Stage
 
 _Features = dict[str, np.ndarray]
 
@@ -57,8 +57,8 @@ def train_batches(
 ) -> Batches:
     """Return the batches of the training split from a step to the end of its stage.
 
-    The examples of a step and their order depend only on seed and stages (`trainers.data.example_order`). So do dynamic
-    masks (`--masking dynamic`), which are drawn for every position of the order and every epoch.
+    The examples of a step and their order depend only on seed and stages (`beambert.trainers.data.example_order`). So
+    do dynamic masks (`--masking dynamic`), which are drawn for every position of the order and every epoch.
 
     Args:
         directory: dataset directory.
@@ -74,7 +74,7 @@ def train_batches(
             the dataset.
 
     Returns:
-        Dicts of features (`trainers.data.parsing.parser`), always with masked_lm_*: for each step, an element
+        Dicts of features (`beambert.trainers.data.parsing.parser`), always with masked_lm_*: for each step, an element
         [batch_size / replicas, ...] per local replica. Sequence length and number of predictions may differ by step.
         Reading raises DatasetError at a corrupt record or an invalid example.
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from pipelines.dataset import Dataset, Shard
-from pipelines.errors import DatasetError
-from pipelines.io.tfrecord import content_at, find_records
-from trainers.buckets.dataset_copies import shard_path
-from trainers.data.example_order import Block
+from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.tfrecord import content_at, find_records
+from beambert.trainers.buckets.dataset_copies import shard_path
+from beambert.trainers.data.example_order import Block
 
 _CHUNK = 1 << 20
 

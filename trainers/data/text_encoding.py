@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.instances.ragged import ranges
-from tokenizer.pair_truncation import truncated_lengths
-from tokenizer.tokenizer import Tokenizer
-from trainers.errors import TaskDataError
+from beambert.pipelines.instances.ragged import ranges
+from beambert.tokenizer.pair_truncation import truncated_lengths
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TaskDataError
 
 
 class TextRows(NamedTuple):

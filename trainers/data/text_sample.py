@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.dataset import Dataset, Shard
-from pipelines.errors import DatasetError
-from pipelines.io.tfrecord import read_records
-from trainers.buckets.dataset_copies import shard_path
-from trainers.data.example_order import BASELINE_MASKS
-from trainers.data.parsing import InvalidExampleError
-from trainers.data.pipeline import by_row_length, records_to_features
-from trainers.data.stateless_random import stateless_hash
-from trainers.metrics.ngram_baselines import MaskedText
+from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.tfrecord import read_records
+from beambert.trainers.buckets.dataset_copies import shard_path
+from beambert.trainers.data.example_order import BASELINE_MASKS
+from beambert.trainers.data.parsing import InvalidExampleError
+from beambert.trainers.data.pipeline import by_row_length, records_to_features
+from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.metrics.ngram_baselines import MaskedText
 
 # Size of the sample: token positions to count, and predictions to evaluate.
 COUNTED_POSITIONS = 1 << 20

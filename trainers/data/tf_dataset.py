@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipelines import dataset as manifest
-from pipelines.dataset import Shard
-from pipelines.errors import DatasetError
-from trainers.data.example_order import (
+from beambert.pipelines import dataset as manifest
+from beambert.pipelines.dataset import Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.trainers.data.example_order import (
     TRAIN_MASKS,
     VALIDATION_MASKS,
     Block,
@@ -21,17 +21,17 @@ from trainers.data.example_order import (
     length_of_step,
     train_blocks,
 )
-from trainers.data.parsing import InvalidExampleError
-from trainers.data.pipeline import (
+from beambert.trainers.data.parsing import InvalidExampleError
+from beambert.trainers.data.pipeline import (
     by_row_length,
     interleaved_batches,
     invalid_example,
     records_to_features,
     shapes_of,
 )
-from trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from trainers.data.stateless_random import stateless_hash
-from trainers.data.verification import check_sizes
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
+from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.data.verification import check_sizes
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from beambert_common.command_line.flags import shortened
-from tokenizer.tokenizer import Tokenizer
+from beambert.common.command_line.flags import shortened
+from beambert.tokenizer.tokenizer import Tokenizer
 
 # Fraction of the tokens above which to warn. Text of the vocabulary's language has less than 1 %.
 _MOST_UNKNOWN = 0.05

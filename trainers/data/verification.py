@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pipelines.dataset import Dataset, Shard
-from pipelines.errors import DatasetError
-from trainers.buckets.dataset_copies import shard_path, shard_size
+from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.trainers.buckets.dataset_copies import shard_path, shard_size
 
 _CHUNK = 1 << 22
 

@@ -4,10 +4,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from beambert_common.word_rules import WordRules, without_released_rules
-from trainers.evaluation.pair_scores import PairScores
-from trainers.evaluation.published_pair_scores import published_accuracies
-from trainers.evaluation.text_scores import MaskedLmScores, MeanScore
+from beambert.common.word_rules import WordRules, without_released_rules
+from beambert.trainers.evaluation.pair_scores import PairScores
+from beambert.trainers.evaluation.published_pair_scores import published_accuracies
+from beambert.trainers.evaluation.text_scores import MaskedLmScores, MeanScore
 
 FORMAT, FORMAT_VERSION = "beambert-evaluation", 1
 

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert_common.progress import TextProgress
-from tokenizer.tokenizer import Tokenizer
-from trainers.data.unknown_tokens import example_and_remedy
-from trainers.errors import TrainingError
-from trainers.evaluation.evaluation_results import PairResults, TextResults
-from trainers.evaluation.minimal_pairs import MinimalPair
-from trainers.evaluation.pair_scores import pair_scores
-from trainers.evaluation.text_scores import masked_lm_scores, pseudo_log_likelihood
-from trainers.evaluation.text_windows import Windows, sample_windows
-from trainers.inference.masked_scoring import MaskedScorer, Report, computed_positions
-from trainers.monitoring.training_progress import warn
+from beambert.common.progress import TextProgress
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.data.unknown_tokens import example_and_remedy
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.evaluation.evaluation_results import PairResults, TextResults
+from beambert.trainers.evaluation.minimal_pairs import MinimalPair
+from beambert.trainers.evaluation.pair_scores import pair_scores
+from beambert.trainers.evaluation.text_scores import masked_lm_scores, pseudo_log_likelihood
+from beambert.trainers.evaluation.text_windows import Windows, sample_windows
+from beambert.trainers.inference.masked_scoring import MaskedScorer, Report, computed_positions
+from beambert.trainers.monitoring.training_progress import warn
 
 # Fraction of pairs with [UNK], or with equal tokens, above which scores say little.
 _MOST_PAIRS = 0.05

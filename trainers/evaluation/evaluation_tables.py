@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from html import escape
 
-from beambert_common.terminal import printable, without_middle
-from pipelines.reporting.page import page, tiles
-from pipelines.reporting.tables import table
-from trainers.evaluation.evaluation_results import EvaluationResults, PairResults, TextResults
-from trainers.evaluation.pair_scores import Accuracy
-from trainers.evaluation.published_pair_scores import PublishedAccuracy, published_accuracies
-from trainers.evaluation.text_scores import MeanScore
+from beambert.common.terminal import printable, without_middle
+from beambert.pipelines.reporting.page import page, tiles
+from beambert.pipelines.reporting.tables import table
+from beambert.trainers.evaluation.evaluation_results import EvaluationResults, PairResults, TextResults
+from beambert.trainers.evaluation.pair_scores import Accuracy
+from beambert.trainers.evaluation.published_pair_scores import PublishedAccuracy, published_accuracies
+from beambert.trainers.evaluation.text_scores import MeanScore
 
 # Columns of an accuracy, its standard error and a number of pairs.
 _NUMBERS = "{:>8}{:>7}{:>9}"

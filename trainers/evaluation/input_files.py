@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_model.checkpoints.path_contents import contents_of
-from trainers.errors import TaskDataError
+from beambert.bert_model.checkpoints.path_contents import contents_of
+from beambert.trainers.errors import TaskDataError
 
 # Directory of a macOS archive, with files that are no data.
 _NO_DATA = "__MACOSX"

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Required, TypedDict
 
-from beambert_common.typed_json import JsonError, decode
-from trainers.errors import TaskDataError
-from trainers.evaluation.input_files import find_files
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.common.typed_json import JsonError, decode
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.evaluation.input_files import find_files
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 LAYOUTS = ("blimp", "zorro", "tsv")
 _LAYOUT_OF_SUFFIX = {".jsonl": "blimp", ".txt": "zorro", ".tsv": "tsv"}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainers.evaluation.minimal_pairs import MinimalPair
+from beambert.trainers.evaluation.minimal_pairs import MinimalPair
 
 
 class Accuracy(NamedTuple):

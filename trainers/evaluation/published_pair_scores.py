@@ -1,6 +1,6 @@
 """List published accuracies on minimal pairs, for comparison with those of a model; in percent, as published.
 
-`trainers.run_report.published_scores` has the published scores of fine-tuning tasks.
+`beambert.trainers.run_report.published_scores` has the published scores of fine-tuning tasks.
 """
 
 from collections.abc import Collection

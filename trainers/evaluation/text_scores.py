@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenizer.vocabulary import Vocabulary
-from trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from trainers.evaluation.text_windows import Windows, content_keys
-from trainers.inference.forward import padded
-from trainers.inference.masked_scoring import MaskedScorer, Report
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from beambert.trainers.evaluation.text_windows import Windows, content_keys
+from beambert.trainers.inference.forward import padded
+from beambert.trainers.inference.masked_scoring import MaskedScorer, Report
 
 # Masking of the paper (section 3.1, task 1) and of `beambert pretraining-data` by default.
 MASKED_LM_PROB, MASK_RATE, RANDOM_RATE = 0.15, 0.8, 0.1

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.tasks.utf8_files import read_text
-from trainers.inference.tokenization import LINES_A_CHUNK
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
+from beambert.trainers.inference.tokenization import LINES_A_CHUNK
 
 TEXT_UNITS = ("line", "document")
 

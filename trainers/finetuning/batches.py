@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainers.data.batches import Batches, InputShard
-from trainers.data.stateless_random import permutation, stateless_hash
-from trainers.finetuning.finetuning_task import Rows
-from trainers.optimization.schedule import Stage
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.stateless_random import permutation, stateless_hash
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.optimization.schedule import Stage
 
 # Widths are rounded up to a multiple: for faster matrix products on accelerators, and for few distinct shapes with JAX,
 # which compiles each of them. On a CPU the time of a step is linear in the width.

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from beambert_common.command_line.flags import real_number, shortened
-from trainers.errors import TrainingError
-from trainers.finetuning.finetuning_task import FinetuningTask, Rows
+from beambert.common.command_line.flags import real_number, shortened
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 BALANCED = "balanced"
 

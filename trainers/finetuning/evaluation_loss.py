@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainers.finetuning.finetuning_task import Logits, Rows
+from beambert.trainers.finetuning.finetuning_task import Logits, Rows
 
 
 def evaluation_loss(head: str, multi_label: bool, rows: Rows, logits: Logits) -> float | None:

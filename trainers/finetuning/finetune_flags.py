@@ -2,7 +2,7 @@
 
 import argparse
 
-from beambert_common.command_line.flags import (
+from beambert.common.command_line.flags import (
     WholeNumber,
     batch_size,
     boolean,
@@ -12,12 +12,12 @@ from beambert_common.command_line.flags import (
     seed,
     sequence_length,
 )
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
-from beambert_common.command_line.word_rule_flags import add_added_tokens_argument, add_word_rule_arguments
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
-from trainers.training.optimizer_flags import add_optimizer_arguments
-from trainers.training.training_flags import add_training_arguments
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
+from beambert.common.command_line.word_rule_flags import add_added_tokens_argument, add_word_rule_arguments
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
+from beambert.trainers.training.optimizer_flags import add_optimizer_arguments
+from beambert.trainers.training.training_flags import add_training_arguments
 
 
 def add_task_and_model_arguments(parser: argparse.ArgumentParser) -> None:

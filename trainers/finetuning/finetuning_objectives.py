@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
-from bert_model.checkpoints.variable_names import variables_by_tf1_name
-from bert_model.finetuning_models import BertForTask
-from trainers.objective import Features, Objective, Sums, Tensor
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.trainers.objective import Features, Objective, Sums, Tensor
 
 # Metrics of the progress line, with their labels.
 SHOWN_METRICS = {"loss": "loss", "accuracy": "accuracy"}

@@ -12,21 +12,21 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.unicode_text import replace_surrogates
-from bert_model.checkpoints import native
-from bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
-from bert_model.finetuning_models import BertForTask
-from bert_model.parameters import seeded_initialization
-from bert_model.size import training_flops_per_token
-from trainers.backends.backend import Distribution, active_backend
-from trainers.backends.rematerialization import set_activation_checkpointing
-from trainers.checkpoints import best_checkpoint, checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
-from trainers.data.batches import Batches, InputShard
-from trainers.errors import TrainingError
-from trainers.finetuning.batches import (
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.size import training_flops_per_token
+from beambert.common.atomic_files import write_atomic
+from beambert.common.unicode_text import replace_surrogates
+from beambert.trainers.backends.backend import Distribution, active_backend
+from beambert.trainers.backends.rematerialization import set_activation_checkpointing
+from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.batches import (
     ACCELERATOR_WIDTH_MULTIPLE,
     STATIC_WIDTH_MULTIPLE,
     Width,
@@ -35,24 +35,24 @@ from trainers.finetuning.batches import (
     mean_width,
     train_batches,
 )
-from trainers.finetuning.evaluation_loss import evaluation_loss
-from trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
-from trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
-from trainers.finetuning.outputs import print_summary, require_outputs, write_model
-from trainers.finetuning.plan import FinetuningPlan
-from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
-from trainers.monitoring.training_progress import print_status
-from trainers.objective import Features, Tensor
-from trainers.optimization.schedule import Stage, check_batch_sizes
-from trainers.run_report.run_report import write_report
-from trainers.run_report.run_warnings import EVALUATION_NAME
-from trainers.training import run_manifest
-from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore, send
-from trainers.training.loop import TrainData, record_evaluation, train
-from trainers.training.process_agreement import check_agreement
-from trainers.training.run_files import (
+from beambert.trainers.finetuning.evaluation_loss import evaluation_loss
+from beambert.trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
+from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
+from beambert.trainers.finetuning.outputs import print_summary, require_outputs, write_model
+from beambert.trainers.finetuning.plan import FinetuningPlan
+from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from beambert.trainers.monitoring.training_progress import print_status
+from beambert.trainers.objective import Features, Tensor
+from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
+from beambert.trainers.run_report.run_report import write_report
+from beambert.trainers.run_report.run_warnings import EVALUATION_NAME
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore, send
+from beambert.trainers.training.loop import TrainData, record_evaluation, train
+from beambert.trainers.training.process_agreement import check_agreement
+from beambert.trainers.training.run_files import (
     directory_errors,
     first_files,
     require_best,
@@ -60,7 +60,7 @@ from trainers.training.run_files import (
     stale_best,
     write_first_files,
 )
-from trainers.training.run_setup import (
+from beambert.trainers.training.run_setup import (
     eval_batch_size_of,
     loop_config_of,
     open_devices,

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tokenizer.tokenizer import Tokenizer
-from trainers.metrics.score_warnings import label_warnings
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.metrics.score_warnings import label_warnings
 
 TRAIN, DEV, TEST = "train", "dev", "test"
 
-# Type by the head of the task (`bert_model.checkpoints.variable_names.TASKS`):
+# Type by the head of the task (`beambert.bert_model.checkpoints.variable_names.TASKS`):
 #   classification        float32 [N, n]
 #   regression            float32 [N]
 #   multiple_choice       float32 [N, C]
@@ -69,7 +69,7 @@ class FinetuningTask(Protocol):
 
     Attributes:
         name: name of the task, such as "mrpc".
-        head: one of `bert_model.checkpoints.variable_names.TASKS`.
+        head: one of `beambert.bert_model.checkpoints.variable_names.TASKS`.
         labels: names of the classes in the order of the logits; None for regression, multiple_choice and span.
         multi_label: whether an example may have several labels, with a sigmoid per label instead of the softmax.
         best_metric: default metric that selects the best checkpoint.
@@ -154,7 +154,8 @@ class FinetuningTask(Protocol):
             rows: rows of the split.
 
         Returns:
-            Values by the name of the metric followed by one of `trainers.metrics.chance_levels.LEVELS`, such as
+            Values by the name of the metric followed by one of `beambert.trainers.metrics.chance_levels.LEVELS`, such
+            as
             "eval_accuracy_majority_class".
         """
 
@@ -172,7 +173,7 @@ class FinetuningTask(Protocol):
         """
 
     def details(self, split: str, rows: Rows, logits: Logits) -> dict[str, Any]:
-        """Return the JSON-serializable report details of a split; see `trainers.run_report.task_sections`.
+        """Return the JSON-serializable report details of a split; see `beambert.trainers.run_report.task_sections`.
 
         Args:
             split: one of `eval_splits`.
@@ -181,7 +182,7 @@ class FinetuningTask(Protocol):
 
         Returns:
             Details by section. "warnings" are lines about the metrics, which are printed too. Warnings about single
-            classes are derived from "confusion" (`trainers.metrics.score_warnings`).
+            classes are derived from "confusion" (`beambert.trainers.metrics.score_warnings`).
         """
 
 

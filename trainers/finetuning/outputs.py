@@ -6,26 +6,26 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.terminal import print_labeled
-from bert_model.checkpoints import native
-from bert_model.checkpoints.model_card import model_card
-from bert_model.size import parameter_counts
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.finetuning.finetuning_task import TRAIN
-from trainers.finetuning.plan import FinetuningPlan
-from trainers.finetuning.text_pairs import HEADS, pairs_in
-from trainers.metrics.chance_levels import is_level, with_level
-from trainers.monitoring.goodput import GoodputSeconds, summary
-from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
-from trainers.run_report.run_warnings import EVALUATION_NAME, score_warnings_in
-from trainers.training.run_files import (
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.model_card import model_card
+from beambert.bert_model.size import parameter_counts
+from beambert.common.atomic_files import write_atomic
+from beambert.common.terminal import print_labeled
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.finetuning.finetuning_task import TRAIN
+from beambert.trainers.finetuning.plan import FinetuningPlan
+from beambert.trainers.finetuning.text_pairs import HEADS, pairs_in
+from beambert.trainers.metrics.chance_levels import is_level, with_level
+from beambert.trainers.monitoring.goodput import GoodputSeconds, summary
+from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.run_report.run_report import FILE_NAME as REPORT_NAME
+from beambert.trainers.run_report.run_warnings import EVALUATION_NAME, score_warnings_in
+from beambert.trainers.training.run_files import (
     first_files,
     require_files,
 )
-from trainers.training.run_setup import (
+from beambert.trainers.training.run_setup import (
     RESULTS_JSON_NAME,
     RESULTS_TEXT_NAME,
 )

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.config import BertConfig
-from tokenizer.vocabulary import Vocabulary
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.finetuning_task import FinetuningTask, Rows
-from trainers.optimization.schedule import Stage
-from trainers.training.run_manifest import RunRecord
+from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
+from beambert.bert_model.config import BertConfig
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.training.run_manifest import RunRecord
 
 FEATURES_NAME = "features"
 

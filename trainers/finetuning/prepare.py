@@ -9,38 +9,38 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.word_rules import RecordedRules, WordRules
-from bert_model.checkpoints import native
-from bert_model.checkpoints.checkpoint_files import find_files
-from bert_model.checkpoints.path_contents import contents_of, has_other_files
-from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.config import BertConfig, ConfigError, resolve
-from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.backends.startup import choose_backend, start_backend
-from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.checkpoints.vocabulary_check import (
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.checkpoint_files import find_files
+from beambert.bert_model.checkpoints.path_contents import contents_of, has_other_files
+from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.config import BertConfig, ConfigError, resolve
+from beambert.common.word_rules import RecordedRules, WordRules
+from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.backends.startup import choose_backend, start_backend
+from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     vocabulary_of,
     with_added_tokens,
     word_rules_of,
 )
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.data.unknown_tokens import UnknownTokens
-from trainers.errors import TaskDataError, TrainingError
-from trainers.finetuning.class_weights import class_weights_of
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
-from trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
-from trainers.finetuning.row_cache import encode_cached, fingerprint
-from trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.optimization.schedule import Stage
-from trainers.training import run_manifest
-from trainers.training.run_files import model_of_run
-from trainers.training.run_lock import run_lock
-from trainers.training.run_manifest import RunRecord
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.errors import TaskDataError, TrainingError
+from beambert.trainers.finetuning.class_weights import class_weights_of
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
+from beambert.trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
+from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
+from beambert.trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_files import model_of_run
+from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.training.run_manifest import RunRecord
 
 # Minimum --max_seq_length, with room for tokens between [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
@@ -162,7 +162,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         )
         _check_old_run(plan, recorded)
         start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from trainers.finetuning.finetuning_run import train_evaluate_predict
+        from beambert.trainers.finetuning.finetuning_run import train_evaluate_predict
 
         return train_evaluate_predict(plan)
 

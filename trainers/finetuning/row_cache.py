@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.atomic_files import open_atomic, remove_unfinished
-from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.finetuning_task import FinetuningTask, Rows
+from beambert.common import file_errors
+from beambert.common.atomic_files import open_atomic, remove_unfinished
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
 
 # Increment when the encoding of rows changes.
 _FORMAT = 3

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from bert_model.checkpoints import native
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TRAIN
-from trainers.finetuning.tasks.task_names import module_of
+from beambert.bert_model.checkpoints import native
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
+from beambert.trainers.finetuning.tasks.task_names import module_of
 
 # Options without effect on metrics.
 _FREE = frozenset(

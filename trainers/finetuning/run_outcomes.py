@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.renamed_fields import with_new_names
-from beambert_common.typed_json import JsonError, Number, read, require, shortened
-from pipelines.io.output_directory import RUNS_MANIFEST
-from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
-from trainers.errors import TrainingError
+from beambert.common.atomic_files import write_atomic
+from beambert.common.renamed_fields import with_new_names
+from beambert.common.typed_json import JsonError, Number, read, require, shortened
+from beambert.pipelines.io.output_directory import RUNS_MANIFEST
+from beambert.trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
+from beambert.trainers.errors import TrainingError
 
 
 class Grid(TypedDict):

@@ -13,27 +13,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_model.checkpoints import native
-from pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
-from trainers.backends.startup import choose_backend, freed_graphs
-from trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
-from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import DivergenceError, StorageError, TrainingError
-from trainers.finetuning.plan import FEATURES_NAME
-from trainers.finetuning.prepare import require_data_directory, run_once
-from trainers.finetuning.run_comparison import (
+from beambert.bert_model.checkpoints import native
+from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
+from beambert.trainers.backends.startup import choose_backend, freed_graphs
+from beambert.trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
+from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import DivergenceError, StorageError, TrainingError
+from beambert.trainers.finetuning.plan import FEATURES_NAME
+from beambert.trainers.finetuning.prepare import require_data_directory, run_once
+from beambert.trainers.finetuning.run_comparison import (
     contents_of,
     differences,
     differences_now,
     option_differences,
     rounding_differences,
 )
-from trainers.finetuning.run_outcomes import recorded_outcomes, results_of, write_outcomes
-from trainers.finetuning.tasks.task_names import check_task_options
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
-from trainers.run_report.sweep_report import (
+from beambert.trainers.finetuning.run_outcomes import recorded_outcomes, results_of, write_outcomes
+from beambert.trainers.finetuning.tasks.task_names import check_task_options
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
+from beambert.trainers.run_report.sweep_report import (
     RunOutcome,
     shown,
     summary,
@@ -41,8 +41,8 @@ from trainers.run_report.sweep_report import (
     warnings_of_runs,
     write_runs_report,
 )
-from trainers.training import run_manifest
-from trainers.training.run_lock import run_lock
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_lock import run_lock
 
 _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 

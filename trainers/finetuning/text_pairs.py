@@ -5,11 +5,11 @@ This file imports neither Keras nor TensorFlow.
 
 import numpy as np
 
-from bert_model.checkpoints.reader import Checkpoint
-from trainers.errors import TrainingError
-from trainers.finetuning.finetuning_task import Rows
-from trainers.finetuning.tasks.text.glue import TASKS as GLUE_TASKS
-from trainers.training import run_manifest
+from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.finetuning.tasks.text.glue import TASKS as GLUE_TASKS
+from beambert.trainers.training import run_manifest
 
 # Heads whose input is a text or a pair of texts.
 HEADS = ("classification", "regression")

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.optional_packages import version
-from beambert_common.word_rules import without_released_rules
-from bert_model.checkpoints.model_card import model_card
-from bert_model.checkpoints.native import MODEL_CARD_FILE_NAME, ModelRecord
-from bert_model.size import parameter_counts
-from tokenizer.differences import CONTEXTS, SCALAR_VALUES, TokenizerDifferences
-from tokenizer.wordpiece import MAX_WORD_CHARACTERS
-from trainers.inference.model_loading import InferenceModel
+from beambert.bert_model.checkpoints.model_card import model_card
+from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME, ModelRecord
+from beambert.bert_model.size import parameter_counts
+from beambert.common.optional_packages import version
+from beambert.common.word_rules import without_released_rules
+from beambert.tokenizer.differences import CONTEXTS, SCALAR_VALUES, TokenizerDifferences
+from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
+from beambert.trainers.inference.model_loading import InferenceModel
 
 RECORD_NAME = "export.json"
 FORMAT = "beambert-export"
@@ -69,7 +69,7 @@ def export_record(
         "unicode_version": unicodedata.unidata_version,
     }
     if differences is not None:
-        from tokenizer.tensorflow_text_tokenizer import MAX_WORD_BYTES, VERSION
+        from beambert.tokenizer.tensorflow_text_tokenizer import MAX_WORD_BYTES, VERSION
 
         versions["tensorflow-text"] = VERSION
         tokenizer |= {
@@ -159,7 +159,7 @@ _EXACT_TOKENIZER = (
 
 
 def _tensorflow_text_lines(differences: TokenizerDifferences) -> list[str]:
-    from tokenizer.tensorflow_text_tokenizer import MAX_WORD_BYTES, VERSION
+    from beambert.tokenizer.tensorflow_text_tokenizer import MAX_WORD_BYTES, VERSION
 
     return [
         f"The graph contains the tokenizer in operations of tensorflow_text {VERSION}. Run `import tensorflow_text`",
@@ -168,7 +168,7 @@ def _tensorflow_text_lines(differences: TokenizerDifferences) -> list[str]:
         "Some text has other ids than in training:",
         "",
         *(f"- {line}" for line in difference_lines(differences)),
-        f"- `{RECORD_NAME}` lists the code points in `tokenizer.differences`.",
+        f"- `{RECORD_NAME}` lists the code points in `beambert.tokenizer.differences`.",
         f"- Words of more than {MAX_WORD_CHARACTERS} characters and at most {MAX_WORD_BYTES} bytes have tokens instead "
         "of `[UNK]`.",
         "- A word with bytes that are not UTF-8 becomes `[UNK]`; in training, these bytes are removed.",

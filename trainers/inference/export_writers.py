@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from beambert_common import file_errors
-from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from beambert_common.quantities import counted
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import hugging_face_config
-from trainers.errors import TrainingError
-from trainers.inference.export_record import EXACT, TENSORFLOW_TEXT
-from trainers.inference.model_loading import InferenceModel
+from beambert.bert_model.checkpoints import hugging_face_config
+from beambert.common import file_errors
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.quantities import counted
+from beambert.common.word_rules import WordRules
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference.export_record import EXACT, TENSORFLOW_TEXT
+from beambert.trainers.inference.model_loading import InferenceModel
 
 MODEL_NAMES = {"onnx": "model.onnx", "litert": "model.tflite"}
 VOCABULARY_NAME = "vocab.txt"
@@ -46,7 +46,7 @@ def write_saved_model(
     """
     import tensorflow as tf
 
-    from trainers.inference.signatures import served_model
+    from beambert.trainers.inference.signatures import served_model
 
     text_tokenizer = graph_tokenizer(inference_model, tokenizer)
     module, signatures = served_model(inference_model, text_tokenizer, max_seq_length, top_k)
@@ -86,7 +86,7 @@ def write_ids_model(inference_model: InferenceModel, directory: Path, kind: str,
     """
     import tensorflow as tf
 
-    from trainers.inference.signatures import ids_function, plain_forward
+    from beambert.trainers.inference.signatures import ids_function, plain_forward
 
     function = ids_function(inference_model, plain_forward(inference_model)).get_concrete_function()
     directory.mkdir(parents=True, exist_ok=True)
@@ -165,12 +165,12 @@ def graph_tokenizer(inference_model: InferenceModel, tokenizer: str) -> Any:
         raise TrainingError(
             f"--to savedmodel: the tokenizer in the graph cannot keep {counted(len(added), 'added token')} of "
             f"{inference_model.path} whole, such as {added[0].content!r}; export token ids with --to onnx or --to "
-            "litert, and tokenize with `tokenizer.Tokenizer`"
+            "litert, and tokenize with `beambert.tokenizer.Tokenizer`"
         )
     if tokenizer == TENSORFLOW_TEXT:
-        from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+        from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
         return TensorFlowTextTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))
-    from tokenizer.in_graph import InGraphTokenizer
+    from beambert.tokenizer.in_graph import InGraphTokenizer
 
     return InGraphTokenizer(inference_model.vocabulary, **asdict(inference_model.word_rules))

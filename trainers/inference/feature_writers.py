@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.signals import cleanup_on_signals
-from pipelines.io.output_file import OutputFile
-from trainers.errors import TrainingError
+from beambert.common import file_errors
+from beambert.common.signals import cleanup_on_signals
+from beambert.pipelines.io.output_file import OutputFile
+from beambert.trainers.errors import TrainingError
 
 FORMATS = ("jsonl", "parquet", "npz")
 

@@ -13,11 +13,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_model.checkpoints.variable_names import variables_by_tf1_name
-from bert_model.layers import library_activation
-from trainers.backends.backend import active_backend
-from trainers.errors import TrainingError
-from trainers.inference.model_loading import InferenceModel
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.bert_model.layers import library_activation
+from beambert.trainers.backends.backend import active_backend
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference.model_loading import InferenceModel
 
 # Default size of a batch in tokens on a CPU: its tensors stay in the cache, and a matrix product has enough rows.
 TOKENS_A_BATCH = 2048

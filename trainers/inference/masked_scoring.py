@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from tokenizer.wordpiece import CONTINUATION
-from trainers.inference.forward import TextForward
-from trainers.inference.model_loading import InferenceModel
+from beambert.tokenizer.wordpiece import CONTINUATION
+from beambert.trainers.inference.forward import TextForward
+from beambert.trainers.inference.model_loading import InferenceModel
 
 # Maximum size of the masked copies that are prepared together, in tokens; texts with equal copies are close together.
 TOKENS_A_CHUNK = 2**21

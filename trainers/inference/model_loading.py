@@ -9,20 +9,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import reader
-from bert_model.checkpoints.checkpoint_files import find_files
-from bert_model.checkpoints.reader import Checkpoint
-from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
-from bert_model.config import BertConfig
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.backends.startup import ensure_backend
-from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
-from trainers.errors import TrainingError
-from trainers.finetuning.text_pairs import likely_pairs
+from beambert.bert_model.checkpoints import reader
+from beambert.bert_model.checkpoints.checkpoint_files import find_files
+from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
+from beambert.bert_model.config import BertConfig
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.backends.startup import ensure_backend
+from beambert.trainers.checkpoints.initial_checkpoint import load_weights
+from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.text_pairs import likely_pairs
 
 POOLER = "bert/pooler/"
 MASKED_LM = "cls/predictions/"
@@ -75,7 +75,7 @@ class InferenceModel:
         """Return the tokenizer of the model.
 
         Args:
-            never_split: tokens that are kept whole, as for `tokenizer.Tokenizer`.
+            never_split: tokens that are kept whole, as for `beambert.tokenizer.Tokenizer`.
         """
         return Tokenizer(self.vocabulary, never_split=never_split, **dataclasses.asdict(self.word_rules))
 
@@ -135,7 +135,7 @@ def load_model(
         do_lower_case, strip_accents, tokenize_chinese_chars: values of `WordRuleFlags`; None for the recorded values.
         bert_config_file: configuration of a TF1 checkpoint without bert_config.json.
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
-        backend: "tensorflow", "jax" or "auto", as for `trainers.backends.startup.choose_backend`.
+        backend: "tensorflow", "jax" or "auto", as for `beambert.trainers.backends.startup.choose_backend`.
         precision: "float32" or "bfloat16", the dtype of dense layers and their weights. Embeddings, softmax, layer
             normalization and the heads of tasks are float32 in both.
 
@@ -149,8 +149,8 @@ def load_model(
             is not installed, or this process has started the other one.
     """
     ensure_backend(backend)
-    from bert_model.finetuning_models import BertForTask
-    from bert_model.pretraining import BertForPretraining
+    from beambert.bert_model.finetuning_models import BertForTask
+    from beambert.bert_model.pretraining import BertForPretraining
 
     flags = WordRuleFlags(
         do_lower_case=do_lower_case, strip_accents=strip_accents, tokenize_chinese_chars=tokenize_chinese_chars
@@ -195,7 +195,7 @@ def _weights_for_loading(precision: str) -> Iterator[None]:
     """Create the weights of the body's layers in a precision, and with zeros."""
     import keras
 
-    from bert_model.parameters import zero_initialization
+    from beambert.bert_model.parameters import zero_initialization
 
     policy = keras.config.dtype_policy()
     # Unlike mixed_bfloat16, which casts the weights in every batch.

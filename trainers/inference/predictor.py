@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
-from tokenizer.normalization import is_whitespace
-from tokenizer.wordpiece import CONTINUATION
-from trainers.data.text_encoding import encode_texts
-from trainers.data.unknown_tokens import UnknownTokens
-from trainers.errors import TrainingError
-from trainers.finetuning.tasks.spans.squad_answers import Answers
-from trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
-from trainers.inference.model_loading import InferenceModel, text_length
-from trainers.inference.spans import answer_questions
-from trainers.inference.tokenization import PAIR_SEPARATOR, split_pair, split_texts
-from trainers.metrics.task_metrics import sigmoid, softmax
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
+from beambert.tokenizer.normalization import is_whitespace
+from beambert.tokenizer.wordpiece import CONTINUATION
+from beambert.trainers.data.text_encoding import encode_texts
+from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers
+from beambert.trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
+from beambert.trainers.inference.model_loading import InferenceModel, text_length
+from beambert.trainers.inference.spans import answer_questions
+from beambert.trainers.inference.tokenization import PAIR_SEPARATOR, split_pair, split_texts
+from beambert.trainers.metrics.task_metrics import sigmoid, softmax
 
 Answer = dict[str, Any]
 WORDS_AT = ("punctuation", "whitespace")
@@ -66,7 +66,7 @@ class Predictor:
         threshold: float | None = None,
         words_at: str | None = None,
     ) -> None:
-        from trainers.inference.forward import TextForward
+        from beambert.trainers.inference.forward import TextForward
 
         if inference_model.task == PRETRAINING:
             raise TrainingError(

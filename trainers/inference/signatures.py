@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from bert_model.checkpoints.variable_names import PRETRAINING, variables_by_tf1_name
-from bert_model.heads import cls_embedding, mean_embedding
-from tokenizer.in_graph import InGraphTokenizer
-from trainers.inference.model_loading import MASKED_LM, POOLER, InferenceModel
-from trainers.inference.span_signatures import answer_spans
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, variables_by_tf1_name
+from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.tokenizer.in_graph import InGraphTokenizer
+from beambert.trainers.inference.model_loading import MASKED_LM, POOLER, InferenceModel
+from beambert.trainers.inference.span_signatures import answer_spans
 
 if TYPE_CHECKING:
-    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+    from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
 Features = dict[str, tf.Tensor]
 # Function from features to logits, or to (hidden, pooled) for a pretrained model.

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from tokenizer.in_graph import InGraphTokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
+from beambert.tokenizer.in_graph import InGraphTokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
 
 if TYPE_CHECKING:
-    from tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
+    from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
 
 # Score of positions that are not an answer.
 _IMPOSSIBLE = -1e30

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers
-from trainers.finetuning.tasks.spans.squad_files import Question, SquadFile
-from trainers.finetuning.tasks.spans.squad_windows import window_rows
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers
+from beambert.trainers.finetuning.tasks.spans.squad_files import Question, SquadFile
+from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
 
 DOC_STRIDE = 128
 MAX_QUERY_LENGTH = 64

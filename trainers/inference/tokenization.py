@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from bert_model.checkpoints.path_contents import contents_of
-from trainers.errors import TrainingError
+from beambert.bert_model.checkpoints.path_contents import contents_of
+from beambert.trainers.errors import TrainingError
 
 PAIR_SEPARATOR = " ||| "
 # Number of lines that are sorted by length together.

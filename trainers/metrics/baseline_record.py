@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.typed_json import JsonError, NonNegative, decode, header_of
-from trainers.metrics.ngram_baselines import Level
-from trainers.metrics.text_measures import TextMeasures
+from beambert.common.atomic_files import write_atomic
+from beambert.common.typed_json import JsonError, NonNegative, decode, header_of
+from beambert.trainers.metrics.ngram_baselines import Level
+from beambert.trainers.metrics.text_measures import TextMeasures
 
 FILE_NAME = "baselines.json"
 FORMAT = "beambert-baselines"
@@ -31,7 +31,7 @@ class BaselineRecord:
     """The content of `baselines.json`.
 
     Attributes:
-        levels: masked-LM levels by name, as of `trainers.metrics.ngram_baselines`; empty without predictions.
+        levels: masked-LM levels by name, as of `beambert.trainers.metrics.ngram_baselines`; empty without predictions.
         text: measures of the training text.
     """
 

@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
-from trainers.metrics.text_measures import TextMeasures
+from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
+from beambert.trainers.metrics.text_measures import TextMeasures
 
 # Metrics of training lines: update-to-weight ratio, and root mean square of the weights.
 UPDATE_RATIO, WEIGHT_RMS = "update_ratio", "weight_rms"
@@ -33,7 +33,7 @@ _MOST_FREQUENT_LABEL = 0.5
 # in runs whose rate or warm-up keeps them on the plateau.
 _HIGHEST_UPDATE = 0.12
 # The same, relative to the learning rate. Adam's steps are 0.2 to 0.3 of the rate after their first hundreds, and
-# without bias correction several times longer before (`trainers.optimization.optimizers`).
+# without bias correction several times longer before (`beambert.trainers.optimization.optimizers`).
 _LONGEST_STEP = 0.6
 _USUAL_STEP = 0.3
 # The median of the second half, relative to the learning rate: at least 0.2 in runs that learn or are too short, and at

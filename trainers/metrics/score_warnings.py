@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trainers.metrics.chance_levels import LEAST_GAIN, is_near, standard_error
-from trainers.metrics.task_metrics import best_constant_micro_f1, micro_f1
+from beambert.trainers.metrics.chance_levels import LEAST_GAIN, is_near, standard_error
+from beambert.trainers.metrics.task_metrics import best_constant_micro_f1, micro_f1
 
 _REMEDY = (
     "Small training sets are unstable: train with another --seed, for more epochs, or with a lower --learning_rate."

@@ -6,7 +6,7 @@ A level is passed where masked_lm_loss is below the loss of the level. This file
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
+from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
 
 LOSS = "masked_lm_loss"
 # Sentences for the terminal: what the model does after it has passed each level.

@@ -7,8 +7,8 @@ import dataclasses
 
 import numpy as np
 
-from beambert_common.typed_json import Count
-from trainers.metrics.ngram_baselines import MaskedText
+from beambert.common.typed_json import Count
+from beambert.trainers.metrics.ngram_baselines import MaskedText
 
 # A line that occurs this often in the sample is repeated; shorter windows occur often in any text.
 WINDOW_TOKENS = 12

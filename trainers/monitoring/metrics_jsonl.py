@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Required, TextIO, TypedDict
 
-from beambert_common import file_errors
-from beambert_common.atomic_files import write_atomic
-from beambert_common.renamed_fields import with_new_names
-from beambert_common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
-from trainers.errors import StorageError, TrainingError
-from trainers.monitoring.goodput import GOODPUT, GoodputSeconds
+from beambert.common import file_errors
+from beambert.common.atomic_files import write_atomic
+from beambert.common.renamed_fields import with_new_names
+from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
+from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.monitoring.goodput import GOODPUT, GoodputSeconds
 
 FILE_NAME = "metrics.jsonl"
 # Fields that depend on the machine.

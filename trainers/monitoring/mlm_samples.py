@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from beambert_common.unicode_text import escape_unprintable
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION
+from beambert.common.unicode_text import escape_unprintable
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
 
 # Punctuation without a space before it, or after it.
 _CLOSING = frozenset(",.;:!?)]}%'’”-–/")

@@ -15,10 +15,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from beambert_common import file_errors
-from beambert_common.protobuf_wire import bytes_field, double_field, varint_field
-from pipelines.io.tfrecord import framed
-from trainers.errors import StorageError
+from beambert.common import file_errors
+from beambert.common.protobuf_wire import bytes_field, double_field, varint_field
+from beambert.pipelines.io.tfrecord import framed
+from beambert.trainers.errors import StorageError
 
 # Values of enums: DataType, DataClass and SessionLog.SessionStatus.
 _DT_FLOAT, _DT_STRING = 1, 7

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_model.config import BertConfig
-from bert_model.size import training_flops_per_token
-from pipelines.dataset import Dataset
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.size import training_flops_per_token
+from beambert.pipelines.dataset import Dataset
 
 
 class StepCost(NamedTuple):
@@ -20,8 +20,9 @@ class StepCost(NamedTuple):
         sequences: number of sequences in the batch.
         tokens: number of tokens in the batch, including padding, which is computed too; the mean over the data if
             sequence lengths differ.
-        flops: floating-point operations of the forward and backward pass (`bert_model.size`), without activation
-            checkpointing and the optimizer, as usual for MFU; the mean over the data if sequence lengths differ.
+        flops: floating-point operations of the forward and backward pass (`beambert.bert_model.size`), without
+            activation checkpointing and the optimizer, as usual for MFU; the mean over the data if sequence lengths
+            differ.
         label: label of the stage in the progress line, such as "length 512"; "" with a single data directory.
         unpadded_tokens: number of tokens in the batch without padding, the mean over the data; 0 if unknown.
     """

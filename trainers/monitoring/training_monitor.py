@@ -8,20 +8,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict
 
-from beambert_common.progress import Progress
-from beambert_common.terminal import MAX_COLUMNS, wrapped
-from beambert_common.typed_json import Count, NonNegative, Number
-from pipelines.dataset import SPLITS
-from trainers.errors import TrainingError
-from trainers.metrics.baseline_record import LevelFields
-from trainers.metrics.chance_levels import with_level
-from trainers.metrics.standing import MEANINGS, passed_at, passed_levels
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, latest_seconds, resumed_seconds
-from trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
-from trainers.monitoring.tensorboard import EventLog
-from trainers.monitoring.throughput import StepCost, TimedSteps, rates_of
-from trainers.monitoring.training_progress import print_status, steps_a_report
+from beambert.common.progress import Progress
+from beambert.common.terminal import MAX_COLUMNS, wrapped
+from beambert.common.typed_json import Count, NonNegative, Number
+from beambert.pipelines.dataset import SPLITS
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.metrics.baseline_record import LevelFields
+from beambert.trainers.metrics.chance_levels import with_level
+from beambert.trainers.metrics.standing import MEANINGS, passed_at, passed_levels
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, latest_seconds, resumed_seconds
+from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog
+from beambert.trainers.monitoring.tensorboard import EventLog
+from beambert.trainers.monitoring.throughput import StepCost, TimedSteps, rates_of
+from beambert.trainers.monitoring.training_progress import print_status, steps_a_report
 
 LOGS_NAME = "logs"
 # Metrics of a progress line: the loss and an accuracy.

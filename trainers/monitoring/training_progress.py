@@ -2,7 +2,7 @@
 
 import sys
 
-from beambert_common import terminal
+from beambert.common import terminal
 
 # A run writes to its log and to TensorBoard at least LEAST_REPORTS times, at intervals of at most MOST_STEPS_A_REPORT.
 LEAST_REPORTS = 20

@@ -6,7 +6,7 @@
 import math
 from dataclasses import dataclass
 
-from trainers.errors import TrainingError
+from beambert.trainers.errors import TrainingError
 
 LR_SCHEDULES = ("linear", "cosine", "constant", "wsd")
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainers.errors import TrainingError
+from beambert.trainers.errors import TrainingError
 
 OPTIMIZERS = ("bert_adam", "adamw", "lamb")
 CLIPPING = ("global", "per_shard")

@@ -21,9 +21,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_model.vocabulary_padding import is_padded, without_padding
-from trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
+from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
 Tensor = Any
 SLOTS = ("adam_m", "adam_v")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from beambert_common.command_line.flags import shortened, whole_number
-from trainers.errors import TrainingError
+from beambert.common.command_line.flags import shortened, whole_number
+from beambert.trainers.errors import TrainingError
 
 # A fraction of the steps in decimal notation or as a quotient. Fraction itself would expand any exponent.
 _FRACTION = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?|[0-9]+/0*[1-9][0-9]*", re.ASCII)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from trainers.optimization.optimizers import Optimizer, OptimizerState
+from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState
 
 # Two matrices represent a layer. Only the first and the last layer are read, to copy little from an accelerator.
 _MATRICES = re.compile(r"bert/encoder/layer_(\d+)/(attention/output/dense|intermediate/dense)/kernel")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.dataset import Dataset
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import CONTINUATION
-from trainers.data.text_sample import EVALUATED_PREDICTIONS, TextSample, read_sample
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.ngram_baselines import MaskRates, NgramModel
-from trainers.metrics.text_measures import TextMeasures, label_fractions, rare_fraction, repeated_fraction
+from beambert.pipelines.dataset import Dataset
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import CONTINUATION
+from beambert.trainers.data.text_sample import EVALUATED_PREDICTIONS, TextSample, read_sample
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.ngram_baselines import MaskRates, NgramModel
+from beambert.trainers.metrics.text_measures import TextMeasures, label_fractions, rare_fraction, repeated_fraction
 
 
 def baselines_of(

@@ -6,26 +6,26 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.terminal import print_labeled
-from bert_model.checkpoints import native
-from bert_model.checkpoints.model_card import model_card
-from bert_model.size import parameter_counts
-from pipelines import dataset as manifest
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.metrics.chance_levels import with_level
-from trainers.metrics.standing import passed_at
-from trainers.monitoring.goodput import GoodputSeconds, summary
-from trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.run_report.finished_run import read_run
-from trainers.run_report.run_facts import findings_of
-from trainers.run_report.run_report import FILE_NAME as REPORT_NAME
-from trainers.run_report.run_warnings import score_warnings
-from trainers.training import run_manifest
-from trainers.training.run_files import first_files, require_files
-from trainers.training.run_setup import RESULTS_JSON_NAME, RESULTS_TEXT_NAME
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.model_card import model_card
+from beambert.bert_model.size import parameter_counts
+from beambert.common.atomic_files import write_atomic
+from beambert.common.terminal import print_labeled
+from beambert.pipelines import dataset as manifest
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.metrics.chance_levels import with_level
+from beambert.trainers.metrics.standing import passed_at
+from beambert.trainers.monitoring.goodput import GoodputSeconds, summary
+from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.run_report.finished_run import read_run
+from beambert.trainers.run_report.run_facts import findings_of
+from beambert.trainers.run_report.run_report import FILE_NAME as REPORT_NAME
+from beambert.trainers.run_report.run_warnings import score_warnings
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_files import first_files, require_files
+from beambert.trainers.training.run_setup import RESULTS_JSON_NAME, RESULTS_TEXT_NAME
 
 
 def write_model(plan: PretrainingPlan, model: native.ModelRecord) -> None:

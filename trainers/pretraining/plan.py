@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.config import BertConfig
-from pipelines.dataset import Dataset
-from tokenizer.vocabulary import Vocabulary
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.data.mask_rate_schedule import MaskRatePhase
-from trainers.optimization.schedule import Stage, plan_stages
-from trainers.training.run_manifest import RunRecord
+from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines.dataset import Dataset
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
+from beambert.trainers.optimization.schedule import Stage, plan_stages
+from beambert.trainers.training.run_manifest import RunRecord
 
 
 class PretrainingPlan(NamedTuple):

@@ -9,36 +9,36 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from beambert_common.quantities import counted
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native
-from bert_model.checkpoints.checkpoint_files import find_files
-from bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.config import BertConfig, ConfigError, resolve
-from pipelines import dataset as manifest
-from pipelines.dataset import Dataset
-from pipelines.errors import DatasetError
-from pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
-from tokenizer.vocabulary import Vocabulary
-from trainers.backends.startup import choose_backend, start_backend
-from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.checkpoints.initial_checkpoint import check_same_model
-from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
-from trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
-from trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
-from trainers.data.verification import verify
-from trainers.errors import TrainingError
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from trainers.optimization.schedule import plan_stages
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.pretraining.pretrain_flags import DEFAULT_MODEL
-from trainers.training import run_manifest
-from trainers.training.run_files import model_of_run
-from trainers.training.run_lock import is_chief, run_lock
-from trainers.training.run_manifest import RunRecord
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.checkpoint_files import find_files
+from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.config import BertConfig, ConfigError, resolve
+from beambert.common.quantities import counted
+from beambert.common.word_rules import WordRules
+from beambert.pipelines import dataset as manifest
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.backends.startup import choose_backend, start_backend
+from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.checkpoints.initial_checkpoint import check_same_model
+from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
+from beambert.trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
+from beambert.trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
+from beambert.trainers.data.verification import verify
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from beambert.trainers.optimization.schedule import plan_stages
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.pretraining.pretrain_flags import DEFAULT_MODEL
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_files import model_of_run
+from beambert.trainers.training.run_lock import is_chief, run_lock
+from beambert.trainers.training.run_manifest import RunRecord
 
 # Number of steps of a plan before the speed is measured; its stages are the inputs of the measurement.
 _PROVISIONAL_STEPS = 1_000_000
@@ -149,7 +149,7 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
                 print_status(f"Verifying the SHA-256 of {len(dataset.shards)} shards in {directory}")
                 verify(directory, dataset)
         start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from trainers.pretraining.pretraining_run import train_and_evaluate
+        from beambert.trainers.pretraining.pretraining_run import train_and_evaluate
 
         return train_and_evaluate(plan)
 

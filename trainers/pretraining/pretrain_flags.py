@@ -5,7 +5,8 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.command_line.flags import (
+from beambert.bert_model.config import PRESETS
+from beambert.common.command_line.flags import (
     accept_old_name,
     batch_size,
     duration,
@@ -14,12 +15,16 @@ from beambert_common.command_line.flags import (
     positive_int,
     seed,
 )
-from beambert_common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, MODEL_NAME_OR_PATH
-from bert_model.config import PRESETS
-from trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, LEAST_WARMUP_STEPS, MOST_WARMUP_STEPS, PretrainConfig
-from trainers.pretraining.recipes import add_recipe_argument
-from trainers.training.optimizer_flags import add_optimizer_arguments
-from trainers.training.training_flags import add_training_arguments
+from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, MODEL_NAME_OR_PATH
+from beambert.trainers.config.pretrain_config import (
+    DEFAULT_TRAIN_STEPS,
+    LEAST_WARMUP_STEPS,
+    MOST_WARMUP_STEPS,
+    PretrainConfig,
+)
+from beambert.trainers.pretraining.recipes import add_recipe_argument
+from beambert.trainers.training.optimizer_flags import add_optimizer_arguments
+from beambert.trainers.training.training_flags import add_training_arguments
 
 DEFAULT_MODEL = "tiny"
 

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from bert_model.checkpoints.variable_names import variables_by_tf1_name
-from bert_model.pretraining import BertForPretraining, pretraining_losses
-from trainers.objective import Features, Objective, Sums, Tensor
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.trainers.objective import Features, Objective, Sums, Tensor
 
 # Metrics of the progress line, with their labels.
 SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM accuracy", "next_sentence_accuracy": "NSP accuracy"}

@@ -5,48 +5,48 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native
-from bert_model.checkpoints.variable_names import PRETRAINING
-from bert_model.parameters import seeded_initialization
-from bert_model.pretraining import BertForPretraining
-from trainers.backends.backend import Distribution, Trainer, active_backend
-from trainers.backends.rematerialization import set_activation_checkpointing
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.data.batches import Batches, InputShard
-from trainers.data.mask_rate_schedule import mask_rate_at
-from trainers.data.pipeline import train_batches
-from trainers.data.shard_reader import CorruptRecordPolicy
-from trainers.errors import TrainingError
-from trainers.metrics import baseline_record
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
-from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.objective import Objective
-from trainers.optimization.schedule import Stage, check_batch_sizes
-from trainers.pretraining.baselines import baselines_of
-from trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
-from trainers.pretraining.run_observer import RunObserver
-from trainers.pretraining.time_budget import print_time_left, with_measured_steps
-from trainers.pretraining.validation import Validation
-from trainers.run_report.run_report import write_report
-from trainers.training import run_manifest
-from trainers.training.chief_checkpoints import last_checkpoint, restore, send
-from trainers.training.loop import TrainData, record_evaluation, train
-from trainers.training.process_agreement import check_agreement
-from trainers.training.run_files import (
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.common.atomic_files import write_atomic
+from beambert.common.word_rules import WordRules
+from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
+from beambert.trainers.backends.rematerialization import set_activation_checkpointing
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.checkpoints.initial_checkpoint import load_weights
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.mask_rate_schedule import mask_rate_at
+from beambert.trainers.data.pipeline import train_batches
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.metrics import baseline_record
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
+from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
+from beambert.trainers.pretraining.baselines import baselines_of
+from beambert.trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
+from beambert.trainers.pretraining.run_observer import RunObserver
+from beambert.trainers.pretraining.time_budget import print_time_left, with_measured_steps
+from beambert.trainers.pretraining.validation import Validation
+from beambert.trainers.run_report.run_report import write_report
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.chief_checkpoints import last_checkpoint, restore, send
+from beambert.trainers.training.loop import TrainData, record_evaluation, train
+from beambert.trainers.training.process_agreement import check_agreement
+from beambert.trainers.training.run_files import (
     directory_errors,
     first_files,
     require_checkpoint,
     write_first_files,
 )
-from trainers.training.run_setup import (
+from beambert.trainers.training.run_setup import (
     loop_config_of,
     open_devices,
     peak_flops_of,
@@ -147,7 +147,7 @@ class PretrainingRun:
         # XLA compiles each sequence length separately, and a TPU gets a single length.
         if uses_xla(self.config, self.distribution) or self.distribution.is_tpu:
             return self.task
-        from trainers.backends.tensorflow.static_lengths import with_static_lengths
+        from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
 
         return with_static_lengths(self.task, self.plan.datasets[index])
 

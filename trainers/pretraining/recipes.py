@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from beambert_common.durations import format_duration
-from bert_model.config import RELEASED_VOCABULARIES, BertConfig
-from bert_model.size import training_flops_per_token
-from trainers.optimization.schedule import Stage, plan_stages
+from beambert.bert_model.config import RELEASED_VOCABULARIES, BertConfig
+from beambert.bert_model.size import training_flops_per_token
+from beambert.common.durations import format_duration
+from beambert.trainers.optimization.schedule import Stage, plan_stages
 
 
 class Hardware(NamedTuple):

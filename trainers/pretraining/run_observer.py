@@ -4,16 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bert_model.size import parameter_counts
-from trainers.backends.backend import Trainer
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.training_progress import warn
-from trainers.optimization.optimizers import learning_rate_at
-from trainers.optimization.update_measures import update_measures
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.run_report.run_facts import facts_of
+from beambert.bert_model.size import parameter_counts
+from beambert.trainers.backends.backend import Trainer
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.optimization.optimizers import learning_rate_at
+from beambert.trainers.optimization.update_measures import update_measures
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.run_report.run_facts import facts_of
 
 
 class RunObserver:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common.durations import format_duration
-from trainers.backends.backend import Trainer
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.errors import TrainingError
-from trainers.monitoring.training_progress import print_status
-from trainers.optimization.schedule import Stage
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.training.chief_checkpoints import decided_by_chief, restore
-from trainers.training.loop import LoopConfig, TrainData
+from beambert.common.durations import format_duration
+from beambert.trainers.backends.backend import Trainer
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.monitoring.training_progress import print_status
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.training.chief_checkpoints import decided_by_chief, restore
+from beambert.trainers.training.loop import LoopConfig, TrainData
 
 # Measured time of all stages together, as a fraction of the time budget, and its maximum per stage in seconds.
 _MEASURED_FRACTION, _MOST_MEASURED_SECONDS = 0.02, 60.0

@@ -3,18 +3,18 @@
 import sys
 from collections.abc import Sequence
 
-from bert_model.pretraining import BertForPretraining
-from trainers.backends.backend import Distribution, active_backend
-from trainers.data.batches import Batches, InputShard
-from trainers.data.pipeline import validation_batches
-from trainers.data.shard_reader import CorruptRecordPolicy
-from trainers.metrics.chance_levels import pretraining_levels
-from trainers.monitoring.mlm_samples import mlm_samples
-from trainers.monitoring.training_progress import warn
-from trainers.objective import Objective
-from trainers.optimization.schedule import Stage
-from trainers.pretraining.plan import PretrainingPlan
-from trainers.training.run_setup import eval_batch_size_of
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.backends.backend import Distribution, active_backend
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import validation_batches
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy
+from beambert.trainers.metrics.chance_levels import pretraining_levels
+from beambert.trainers.monitoring.mlm_samples import mlm_samples
+from beambert.trainers.monitoring.training_progress import warn
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining.plan import PretrainingPlan
+from beambert.trainers.training.run_setup import eval_batch_size_of
 
 # Validation examples that are considered for the masked-LM samples.
 _SAMPLE_ROWS = 8

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.reporting import axes
+from beambert.pipelines.reporting import axes
 
 MOST_POINTS = 152  # Two SVG units per point.
 # Rules of the horizontal lines of levels, for the page.

@@ -5,13 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_model.checkpoints import native
-from trainers.checkpoints import best_checkpoint, checkpoint_manager
-from trainers.metrics import baseline_record
-from trainers.metrics.baseline_record import BaselineRecord, LevelFields
-from trainers.monitoring import metrics_jsonl
-from trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
-from trainers.training import run_manifest
+from beambert.bert_model.checkpoints import native
+from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.metrics import baseline_record
+from beambert.trainers.metrics.baseline_record import BaselineRecord, LevelFields
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
+from beambert.trainers.training import run_manifest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pipelines.reporting.tables import percent, short, table
-from trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
-from trainers.metrics.reference_curves import reference_at, reference_of
-from trainers.metrics.standing import in_order, passed_at, standing
-from trainers.run_report.finished_run import Run
+from beambert.pipelines.reporting.tables import percent, short, table
+from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
+from beambert.trainers.metrics.reference_curves import reference_at, reference_of
+from beambert.trainers.metrics.standing import in_order, passed_at, standing
+from beambert.trainers.run_report.finished_run import Run
 
 _MEANINGS = {
     UNIGRAM: "token frequencies",

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_model.config import BertConfig, ConfigError
-from bert_model.size import parameter_counts
-from trainers.errors import TrainingError
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
-from trainers.metrics.standing import LOSS
-from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from trainers.run_report.finished_run import Run
+from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.size import parameter_counts
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
+from beambert.trainers.metrics.standing import LOSS
+from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
+from beambert.trainers.run_report.finished_run import Run
 
 _INITIALIZER_RANGE = 0.02
 
@@ -65,7 +65,7 @@ def facts_of(
 
 
 def findings_of(run: Run) -> list[str]:
-    """Return the findings of `trainers.metrics.diagnosis` about a pretraining run, one line each."""
+    """Return the findings of `beambert.trainers.metrics.diagnosis` about a pretraining run, one line each."""
     if run.task is not None:
         return []
     facts = facts_of(run.options, run.config, run.baselines, run.train, _parameters(run.config))

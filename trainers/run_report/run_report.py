@@ -1,6 +1,6 @@
 """Render `report.html` of a run from the files in its directory.
 
-The report shows all metrics in `metrics.jsonl`, of any task. `trainers.run_report.task_sections` shows
+The report shows all metrics in `metrics.jsonl`, of any task. `beambert.trainers.run_report.task_sections` shows
 `evaluation.json` of a fine-tuning run.
 """
 
@@ -11,26 +11,26 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.durations import format_duration
-from bert_model.checkpoints.variable_names import PRETRAINING
-from bert_model.config import BertConfig, ConfigError
-from bert_model.size import parameter_counts
-from pipelines.reporting.page import page, tiles, warning_list
-from pipelines.reporting.tables import percent, short, table
-from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
-from trainers.metrics.standing import LOSS as MASKED_LM_LOSS
-from trainers.monitoring.goodput import LABELS, latest_seconds
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
-from trainers.monitoring.mlm_samples import FILLED
-from trainers.run_report import curves, task_sections
-from trainers.run_report.curves import curve
-from trainers.run_report.finished_run import Run, read_run
-from trainers.run_report.levels_section import levels_section
-from trainers.run_report.published_scores import IN_PERCENT
-from trainers.run_report.run_facts import findings_of
-from trainers.run_report.run_warnings import score_warnings, warnings_of
-from trainers.run_report.task_style import STYLE
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.size import parameter_counts
+from beambert.common.atomic_files import write_atomic
+from beambert.common.durations import format_duration
+from beambert.pipelines.reporting.page import page, tiles, warning_list
+from beambert.pipelines.reporting.tables import percent, short, table
+from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
+from beambert.trainers.metrics.standing import LOSS as MASKED_LM_LOSS
+from beambert.trainers.monitoring.goodput import LABELS, latest_seconds
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+from beambert.trainers.monitoring.mlm_samples import FILLED
+from beambert.trainers.run_report import curves, task_sections
+from beambert.trainers.run_report.curves import curve
+from beambert.trainers.run_report.finished_run import Run, read_run
+from beambert.trainers.run_report.levels_section import levels_section
+from beambert.trainers.run_report.published_scores import IN_PERCENT
+from beambert.trainers.run_report.run_facts import findings_of
+from beambert.trainers.run_report.run_warnings import score_warnings, warnings_of
+from beambert.trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
 _SPEEDS = (

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.renamed_fields import with_new_names
-from beambert_common.typed_json import JsonError, read
-from pipelines.reporting.tables import percent
-from trainers.metrics.chance_levels import pretraining_warnings
-from trainers.monitoring.metrics_jsonl import RENAMED_FIELDS
-from trainers.run_report.task_sections import warnings_of_details
+from beambert.common.renamed_fields import with_new_names
+from beambert.common.typed_json import JsonError, read
+from beambert.pipelines.reporting.tables import percent
+from beambert.trainers.metrics.chance_levels import pretraining_warnings
+from beambert.trainers.monitoring.metrics_jsonl import RENAMED_FIELDS
+from beambert.trainers.run_report.task_sections import warnings_of_details
 
 RESULTS_NAME = "eval_results.json"
 EVALUATION_NAME = "evaluation.json"

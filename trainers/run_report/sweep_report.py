@@ -6,15 +6,15 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.quantities import counted
-from pipelines.reporting.page import page, tiles, warning_list
-from pipelines.reporting.tables import table
-from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.metrics.chance_levels import is_level, level_of, with_level
-from trainers.run_report.published_scores import IN_PERCENT
-from trainers.run_report.task_sections import metric_label
-from trainers.run_report.task_style import STYLE
+from beambert.common.atomic_files import write_atomic
+from beambert.common.quantities import counted
+from beambert.pipelines.reporting.page import page, tiles, warning_list
+from beambert.pipelines.reporting.tables import table
+from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.metrics.chance_levels import is_level, level_of, with_level
+from beambert.trainers.run_report.published_scores import IN_PERCENT
+from beambert.trainers.run_report.task_sections import metric_label
+from beambert.trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pipelines.reporting.tables import percent
-from trainers.run_report.task_style import TYPE_COLORS
-from trainers.run_report.task_tables import clipped, shown_label
+from beambert.pipelines.reporting.tables import percent
+from beambert.trainers.run_report.task_style import TYPE_COLORS
+from beambert.trainers.run_report.task_tables import clipped, shown_label
 
 # Number of examples shown; the others are folded.
 _OPEN = 10

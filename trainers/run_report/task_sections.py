@@ -7,13 +7,13 @@ The content is `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beambert_common.renamed_fields import with_new_names
-from beambert_common.typed_json import JsonError
-from pipelines.reporting.tables import table
-from trainers.metrics.score_warnings import without_advice
-from trainers.run_report.published_scores import IN_PERCENT, published
-from trainers.run_report.task_examples import answers, choices, entities, errors
-from trainers.run_report.task_tables import by_class, by_type, confusion, regression, warnings_of_confusion
+from beambert.common.renamed_fields import with_new_names
+from beambert.common.typed_json import JsonError
+from beambert.pipelines.reporting.tables import table
+from beambert.trainers.metrics.score_warnings import without_advice
+from beambert.trainers.run_report.published_scores import IN_PERCENT, published
+from beambert.trainers.run_report.task_examples import answers, choices, entities, errors
+from beambert.trainers.run_report.task_tables import by_class, by_type, confusion, regression, warnings_of_confusion
 
 # (id, title, HTML).
 Section = tuple[str, str, str]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.reporting import axes
-from pipelines.reporting.tables import percent, table
-from trainers.metrics.score_warnings import class_warnings
-from trainers.run_report.task_style import SHADES
+from beambert.pipelines.reporting import axes
+from beambert.pipelines.reporting.tables import percent, table
+from beambert.trainers.metrics.score_warnings import class_warnings
+from beambert.trainers.run_report.task_style import SHADES
 
 # A larger matrix is hard to read.
 MOST_LABELS = 20

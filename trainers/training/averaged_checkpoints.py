@@ -5,11 +5,11 @@ This file imports neither Keras nor TensorFlow.
 
 from pathlib import Path
 
-from bert_model.checkpoints import native
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.errors import TrainingError
-from trainers.training import run_manifest
+from beambert.bert_model.checkpoints import native
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.training import run_manifest
 
 
 def last_checkpoints(run: Path, count: int) -> list[Checkpoint]:

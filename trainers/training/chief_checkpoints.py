@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from trainers.backends.backend import Distribution
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint, Variable
-from trainers.errors import TrainingError
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.trainers.backends.backend import Distribution
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, Variable
+from beambert.trainers.errors import TrainingError
 
 
 def decided_by_chief(distribution: Distribution, decide: Callable[[], Any]) -> Any:

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainers.backends.backend import StepResults, Trainer
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.best_checkpoint import best, record_if_improved
-from trainers.checkpoints.checkpoint_manager import Checkpoint, RetentionPolicy
-from trainers.data.batches import Batches, InputShard
-from trainers.errors import DivergenceError, TrainingError
-from trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import TrainingMonitor
-from trainers.monitoring.training_progress import print_status
-from trainers.objective import NOT_FINITE, Objective
-from trainers.optimization.schedule import Stage, stage_at, stages_before
-from trainers.training.chief_checkpoints import decided_by_chief
-from trainers.training.preemption import preemption_signals
+from beambert.trainers.backends.backend import StepResults, Trainer
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.best_checkpoint import best, record_if_improved
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, RetentionPolicy
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.errors import DivergenceError, TrainingError
+from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.monitoring.training_progress import print_status
+from beambert.trainers.objective import NOT_FINITE, Objective
+from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
+from beambert.trainers.training.chief_checkpoints import decided_by_chief
+from beambert.trainers.training.preemption import preemption_signals
 
 # Number of consecutive skipped steps after which training is considered diverged and stops.
 MOST_SKIPPED_IN_A_ROW = 100

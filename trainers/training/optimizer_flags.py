@@ -4,10 +4,10 @@ import argparse
 import math
 import re
 
-from beambert_common.command_line.flags import number, shortened
-from trainers.config.run_config import RunConfig
-from trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
+from beambert.common.command_line.flags import number, shortened
+from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
+from beambert.trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
 
 
 def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from trainers.backends.backend import Distribution
-from trainers.errors import TrainingError
-from trainers.training.run_manifest import RunRecord
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.backends.backend import Distribution
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.training.run_manifest import RunRecord
 
 # Options that differ by process.
 _OWN_OPTIONS = ("process_id",)

@@ -7,21 +7,21 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from beambert_common import file_errors
-from beambert_common.atomic_files import write_atomic
-from beambert_common.file_errors import AGAIN
-from beambert_common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native
-from bert_model.checkpoints.hugging_face_config import tokenizer_config
-from bert_model.config import BertConfig
-from pipelines.io.output_directory import entries_of
-from tokenizer.vocabulary import Vocabulary
-from trainers.checkpoints import best_checkpoint
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.errors import StorageError
-from trainers.training import run_manifest
-from trainers.training.run_manifest import RunRecord
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.hugging_face_config import tokenizer_config
+from beambert.bert_model.config import BertConfig
+from beambert.common import file_errors
+from beambert.common.atomic_files import write_atomic
+from beambert.common.file_errors import AGAIN
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.io.output_directory import entries_of
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.checkpoints import best_checkpoint
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.errors import StorageError
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_manifest import RunRecord
 
 # Directories that training creates again if they are missing.
 _RECREATED = {native.CHECKPOINTS_NAME, "logs"}

@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from beambert_common.atomic_files import remove_unfinished
-from bert_model.checkpoints import native
-from pipelines.io.directory_lock import lock_directory
-from trainers.config.run_config import RunConfig
+from beambert.bert_model.checkpoints import native
+from beambert.common.atomic_files import remove_unfinished
+from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.trainers.config.run_config import RunConfig
 
 
 @contextlib.contextmanager

@@ -13,17 +13,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from beambert_common.renamed_fields import inverse, with_new_names, with_old_names
-from beambert_common.typed_json import Count, JsonError, Positive, Sha256, convert, decode, header_of, require
-from beambert_common.word_rules import without_released_rules
-from bert_model.checkpoints import native
-from bert_model.config import BertConfig
-from pipelines.dataset import Dataset
-from pipelines.io.manifest_schemas import RENAMED_DATASET_FIELDS
-from pipelines.io.output_directory import RUN_MANIFEST
-from trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import Stage, stage_at, stages_before
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.config import BertConfig
+from beambert.common.renamed_fields import inverse, with_new_names, with_old_names
+from beambert.common.typed_json import Count, JsonError, Positive, Sha256, convert, decode, header_of, require
+from beambert.common.word_rules import without_released_rules
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.io.manifest_schemas import RENAMED_DATASET_FIELDS
+from beambert.pipelines.io.output_directory import RUN_MANIFEST
+from beambert.trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
 
 FILE_NAME = RUN_MANIFEST
 # Lists which weights of --init_checkpoint were loaded.

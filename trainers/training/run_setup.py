@@ -9,17 +9,17 @@ from typing import Any
 
 import keras
 
-from beambert_common.atomic_files import write_atomic
-from bert_model.checkpoints import native
-from trainers.backends.backend import Distribution, TrainConfig, Trainer, active_backend
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import RetentionPolicy
-from trainers.config.run_config import RunConfig
-from trainers.monitoring.throughput import peak_flops
-from trainers.monitoring.training_monitor import MonitorState
-from trainers.monitoring.training_progress import print_status, warn
-from trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
-from trainers.training.loop import LoopConfig
+from beambert.bert_model.checkpoints import native
+from beambert.common.atomic_files import write_atomic
+from beambert.trainers.backends.backend import Distribution, TrainConfig, Trainer, active_backend
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import RetentionPolicy
+from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.monitoring.throughput import peak_flops
+from beambert.trainers.monitoring.training_monitor import MonitorState
+from beambert.trainers.monitoring.training_progress import print_status, warn
+from beambert.trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
+from beambert.trainers.training.loop import LoopConfig
 
 RESULTS_TEXT_NAME = "eval_results.txt"
 RESULTS_JSON_NAME = "eval_results.json"

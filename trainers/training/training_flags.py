@@ -5,7 +5,7 @@ This file imports neither Keras nor TensorFlow.
 
 import argparse
 
-from beambert_common.command_line.flags import (
+from beambert.common.command_line.flags import (
     WholeNumber,
     accept_old_name,
     accept_old_values,
@@ -15,8 +15,8 @@ from beambert_common.command_line.flags import (
     positive_float,
     positive_int,
 )
-from trainers.config.recorded_options import RENAMED_VALUES
-from trainers.config.run_config import RunConfig
+from beambert.trainers.config.recorded_options import RENAMED_VALUES
+from beambert.trainers.config.run_config import RunConfig
 
 BACKENDS = ("auto", "tensorflow", "jax")
 STRATEGIES = ("auto", "single", "mirrored", "multi_worker", "tpu")

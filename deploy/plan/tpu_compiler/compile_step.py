@@ -1,6 +1,6 @@
 """Compile one training step for a TPU topology: a request as JSON on stdin, the results as JSON on stdout.
 
-    python -m deploy.plan.tpu_compiler.compile_step < request.json
+    python -m beambert.deploy.plan.tpu_compiler.compile_step < request.json
 
 `compiler_process.py` starts this program with the environment that it needs, and has the types of both.
 """
@@ -16,17 +16,17 @@ import jax.numpy
 import keras
 import numpy as np
 
-from beambert_common.typed_json import decode
-from bert_model.config import BertConfig
-from bert_model.pretraining import BertForPretraining
-from deploy.plan.tpu_compiler.compiled_program import collectives, compile_program, total_cycles
-from deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
-from deploy.plan.tpu_compiler.steps import Step, distribution_of, train_step
-from trainers.backends.jax.distribution import Distribution
-from trainers.backends.jax.memory_errors import exceeded_memory
-from trainers.backends.rematerialization import set_activation_checkpointing
-from trainers.pretraining.pretraining_objective import pretraining_task
-from trainers.training.run_setup import train_config_of
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.common.typed_json import decode
+from beambert.deploy.plan.tpu_compiler.compiled_program import collectives, compile_program, total_cycles
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
+from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, train_step
+from beambert.trainers.backends.jax.distribution import Distribution
+from beambert.trainers.backends.jax.memory_errors import exceeded_memory
+from beambert.trainers.backends.rematerialization import set_activation_checkpointing
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.training.run_setup import train_config_of
 
 # More bytes than the memory of any device: 16 TiB.
 _TOO_MANY_BYTES = 2**44

@@ -11,11 +11,11 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from beambert_common.optional_packages import is_installed
-from beambert_common.python_process import python_command, python_environment
-from beambert_common.typed_json import Count, JsonError, Positive, decode
-from pipelines.errors import SubmitError
-from trainers.config.pretrain_config import PretrainConfig
+from beambert.common.optional_packages import is_installed
+from beambert.common.python_process import python_command, python_environment
+from beambert.common.typed_json import Count, JsonError, Positive, decode
+from beambert.pipelines.errors import SubmitError
+from beambert.trainers.config.pretrain_config import PretrainConfig
 
 # Variables that start JAX on the CPU next to the TPU compiler.
 ENVIRONMENT = {
@@ -29,7 +29,7 @@ ENVIRONMENT = {
 _PACKAGES = ("libtpu", "jax", "keras")
 # A fatal error in the log of the compiler, which a stack trace follows.
 _FATAL = re.compile(r"F\d{4} [\d:.]+\s+\d+ (.*)")
-_COMMAND = python_command("-m", "deploy.plan.tpu_compiler.compile_step")
+_COMMAND = python_command("-m", "beambert.deploy.plan.tpu_compiler.compile_step")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from deploy.tpu.accelerators import ALIASES, ANY_ENGINE, tpu_type
-from pipelines.errors import SubmitError
-from trainers.monitoring.throughput import peak_flops
+from beambert.deploy.tpu.accelerators import ALIASES, ANY_ENGINE, tpu_type
+from beambert.pipelines.errors import SubmitError
+from beambert.trainers.monitoring.throughput import peak_flops
 
 
 class _Chip(NamedTuple):

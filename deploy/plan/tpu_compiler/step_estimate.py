@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from bert_model.config import BertConfig
-from deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
+from beambert.bert_model.config import BertConfig
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
 
 Compile = Callable[[StepRequest], CompiledStep]
 # Batches of multiples of 8 per micro-batch fill the tiles of the matrix units' memory.

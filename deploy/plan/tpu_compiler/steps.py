@@ -10,12 +10,12 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
-from trainers.backends.backend import TrainConfig
-from trainers.backends.jax.distribution import Distribution
-from trainers.backends.jax.optimizer_sharding import slot_spec
-from trainers.backends.jax.train_step import Trainer
-from trainers.objective import Objective
-from trainers.optimization.optimizers import OptimizerState
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.jax.distribution import Distribution
+from beambert.trainers.backends.jax.optimizer_sharding import slot_spec
+from beambert.trainers.backends.jax.train_step import Trainer
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.optimizers import OptimizerState
 
 
 class Step(NamedTuple):

@@ -3,10 +3,10 @@
 import io
 from collections.abc import Iterable, Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
-from pipelines.sources.plain_text.line_runs import read_runs
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
+from beambert.pipelines.sources.plain_text.line_runs import read_runs
 
 # The large files of BookCorpus (books_large_p1.txt) do not mark where a book ends. Its books average 6,700 sentences
 # (74,004,228 in 11,038 books: Zhu et al. 2015, table 2). Longer runs are split, so that no document has gigabytes.

@@ -2,7 +2,7 @@
 
 import re
 
-from pipelines.sources.plain_text.wrapped_lines import blocks_of
+from beambert.pipelines.sources.plain_text.wrapped_lines import blocks_of
 
 _NUMBER = r"(?:[IVXLCDM]+|\d+|the \w+|one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|last|eins?)"
 _CHAPTER = re.compile(

@@ -10,10 +10,16 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from pipelines.sources.documents import LICENSE, NOTES, Document, Removed
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.plain_text.chapters import is_chapter_head, split_chapters
-from pipelines.sources.plain_text.wrapped_lines import Joiner, blocks_of, is_prose, join_paragraphs, split_by_indent
+from beambert.pipelines.sources.documents import LICENSE, NOTES, Document, Removed
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.plain_text.chapters import is_chapter_head, split_chapters
+from beambert.pipelines.sources.plain_text.wrapped_lines import (
+    Joiner,
+    blocks_of,
+    is_prose,
+    join_paragraphs,
+    split_by_indent,
+)
 
 _HEADER_END = re.compile(
     r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE

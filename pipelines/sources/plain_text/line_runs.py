@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import Line, RangeStart, decode_line, split_at_cr
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import Line, RangeStart, decode_line, split_at_cr
 
 
 def read_runs(

@@ -3,10 +3,10 @@
 import io
 from collections.abc import Iterable, Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
-from pipelines.sources.plain_text.line_runs import read_runs
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import FILE_START, Line, RangeStart, lines_of_stream
+from beambert.pipelines.sources.plain_text.line_runs import read_runs
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:

@@ -3,8 +3,8 @@
 import io
 from collections.abc import Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, decode_lines
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions, decode_lines
 
 
 def read_documents(

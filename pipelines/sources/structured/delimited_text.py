@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from beambert_common.quantities import counted
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, decode_lines
-from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
+from beambert.common.quantities import counted
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions, decode_lines
+from beambert.pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 
 # The largest C long on all platforms.
 _MAX_FIELD_BYTES = 2**31 - 1

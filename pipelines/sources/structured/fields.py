@@ -6,10 +6,10 @@ A bad record stops the job (`--on_bad_record stop`), or is skipped, counted and 
 import re
 from typing import Any
 
-from beambert_common.unicode_text import replace_surrogates
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
+from beambert.common.unicode_text import replace_surrogates
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
 
 # Rules by which records are rejected; counted in corpus.json and listed in rejected/*.jsonl.
 NULL_TEXT = "null_text"

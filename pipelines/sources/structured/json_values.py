@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import invalid_byte
-from pipelines.sources.structured.fields import FieldReader
-from pipelines.sources.structured.jsonl import json_problem
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import invalid_byte
+from beambert.pipelines.sources.structured.fields import FieldReader
+from beambert.pipelines.sources.structured.jsonl import json_problem
 
 _CHUNK_BYTES = 256 << 10
 # The end of a chunk within a value causes an error at most this far before the end, or an unterminated string.

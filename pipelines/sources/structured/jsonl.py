@@ -7,10 +7,10 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import FILE_START, Line, RangeStart, invalid_byte, lines_of_stream
-from pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import FILE_START, Line, RangeStart, invalid_byte, lines_of_stream
+from beambert.pipelines.sources.structured.fields import BROKEN_RECORD, FieldReader
 
 
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:

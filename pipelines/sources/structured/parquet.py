@@ -11,11 +11,17 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import invalid_byte
-from pipelines.sources.structured.fields import BROKEN_RECORD, NULL_TEXT, FieldReader, source_id, stated_language
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import invalid_byte
+from beambert.pipelines.sources.structured.fields import (
+    BROKEN_RECORD,
+    NULL_TEXT,
+    FieldReader,
+    source_id,
+    stated_language,
+)
 
 # Rows in memory at once. A file can repeat a long text with a few bytes a row.
 _BATCH_ROWS = 16

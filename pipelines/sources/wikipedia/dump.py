@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions, open_stored
-from pipelines.sources.frames import find_frame, plain_chunks
-from pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
-from pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions, open_stored
+from beambert.pipelines.sources.frames import find_frame, plain_chunks
+from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
+from beambert.pipelines.sources.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
 # Size of a file split in bytes by suffix; a stream of a multistream dump has about 0.25 MB.
 SPLIT_BYTES = {".bz2": 2 << 20, ".xml": 16 << 20}

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.wikipedia.languages import disambiguation_templates
-from pipelines.sources.wikipedia.wikiextractor_process import ExtractionFailed, WikiExtractorProcess
-from pipelines.sources.wikipedia.wikitext import TooComplex, to_paragraphs
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.wikipedia.languages import disambiguation_templates
+from beambert.pipelines.sources.wikipedia.wikiextractor_process import ExtractionFailed, WikiExtractorProcess
+from beambert.pipelines.sources.wikipedia.wikitext import TooComplex, to_paragraphs
 
 # Rules by which pages are rejected; counted in corpus.json and listed in rejected/*.jsonl.
 NAMESPACE = "namespace"
@@ -129,7 +129,7 @@ def _disambiguation(language: str) -> re.Pattern[str]:
 
 @contextmanager
 def _open_extractor(name: str) -> Iterator[Extract]:
-    """Yield the function of an extractor, one of `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`."""
+    """Yield the function of an extractor, one of `beambert.pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`."""
     if name == "wikiextractor":
         with WikiExtractorProcess() as process:
             yield process.to_paragraphs
@@ -234,7 +234,7 @@ def read_pages(chunks: Iterator[Chunk], site: Site, path: str, extractor: str) -
         chunks: Bytes of the file.
         site: The fields of the dump's head.
         path: Path of the file.
-        extractor: One of `pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
+        extractor: One of `beambert.pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
     """
     with _open_extractor(extractor) as extract:
         for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):

@@ -5,8 +5,8 @@ Parameters are numbered as in MediaWiki: {"1": ..., "lc": ...}.
 
 from collections.abc import Callable
 
-from pipelines.sources.wikipedia.languages import LANGUAGE_NAMES
-from pipelines.sources.wikipedia.template_tables import (
+from beambert.pipelines.sources.wikipedia.languages import LANGUAGE_NAMES
+from beambert.pipelines.sources.wikipedia.template_tables import (
     CHARACTERS,
     CHINESE,
     CURRENCIES,

@@ -8,8 +8,8 @@ rules cover the templates in the prose of real dumps, mainly of the English edit
 import functools
 from collections.abc import Callable
 
-from pipelines.sources.wikipedia.languages import LANGUAGE_NAMES
-from pipelines.sources.wikipedia.template_rules import (
+from beambert.pipelines.sources.wikipedia.languages import LANGUAGE_NAMES
+from beambert.pipelines.sources.wikipedia.template_rules import (
     RULES,
     Parameters,
     Rule,
@@ -25,7 +25,7 @@ from pipelines.sources.wikipedia.template_rules import (
     spaced,
     unit,
 )
-from pipelines.sources.wikipedia.template_tables import CHARACTERS
+from beambert.pipelines.sources.wikipedia.template_tables import CHARACTERS
 
 
 def _with_reading(parameters: Parameters) -> str:

@@ -10,11 +10,11 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 
-from pipelines.errors import SourceError
-from pipelines.sources.documents import Document
-from pipelines.sources.files import ReadOptions
-from pipelines.sources.lines import FILE_START, Line, RangeStart, decode_line, lines_of_stream
-from pipelines.sources.structured import jsonl
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.files import ReadOptions
+from beambert.pipelines.sources.lines import FILE_START, Line, RangeStart, decode_line, lines_of_stream
+from beambert.pipelines.sources.structured import jsonl
 
 _TITLE_START = re.compile(r'\btitle="')
 

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from types import FrameType
 from typing import Any
 
-from pipelines.sources.wikipedia.languages import unwanted_prefixes
-from pipelines.sources.wikipedia.templates import template_text
+from beambert.pipelines.sources.wikipedia.languages import unwanted_prefixes
+from beambert.pipelines.sources.wikipedia.templates import template_text
 
 # CPU time for a page; a page of 2 MiB, the largest that MediaWiki saves, takes about 1 second.
 MAX_SECONDS = 30.0

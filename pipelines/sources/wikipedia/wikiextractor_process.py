@@ -7,10 +7,10 @@ import json
 import subprocess
 from types import TracebackType
 
-from beambert_common.python_process import python_command, python_environment
-from pipelines.errors import SourceError
-from pipelines.sources.wikipedia import wikiextractor_package
-from pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, TooComplex
+from beambert.common.python_process import python_command, python_environment
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources.wikipedia import wikiextractor_package
+from beambert.pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, TooComplex
 
 # The interface differs between versions, and so does the text.
 VERSION = "3.1.0"

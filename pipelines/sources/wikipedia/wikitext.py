@@ -9,8 +9,8 @@ block it. `TooComplex` rejects pages that MediaWiki does not display either.
 import html
 import re
 
-from pipelines.sources.wikipedia.languages import unwanted_prefixes, unwanted_sections
-from pipelines.sources.wikipedia.templates import template_text
+from beambert.pipelines.sources.wikipedia.languages import unwanted_prefixes, unwanted_sections
+from beambert.pipelines.sources.wikipedia.templates import template_text
 
 # MediaWiki saves no page of more than 2 MiB and expands no template below this depth.
 MAX_CHARACTERS = 2 << 20

@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_model.checkpoints import embedding_rows
-from bert_model.checkpoints.native import ModelRecord
-from bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints import embedding_rows
+from beambert.bert_model.checkpoints.native import ModelRecord
+from beambert.bert_model.checkpoints.reader import open_checkpoint
 from tests.converted_models import CONFIG, PIECES, write_release
 
 WORDS = "bert/embeddings/word_embeddings"

@@ -6,10 +6,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import hugging_face, hugging_face_config, writer
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints import hugging_face, hugging_face_config, writer
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.common.word_rules import WordRules
 from tests.conftest import ROOT
 from tests.converted_models import CONFIG, PIECES, our_outputs, write_release
 
@@ -196,7 +196,7 @@ def test_configurations_that_do_not_fit_are_refused_in_a_line(release, changes, 
     change_json(release / "config.json", **changes)
     with pytest.raises(ValueError, match=message) as caught, open_checkpoint(release):
         pass
-    assert type(caught.value).__module__.startswith("bert_model.")
+    assert type(caught.value).__module__.startswith("beambert.bert_model.")
     assert "\n" not in str(caught.value)
 
 

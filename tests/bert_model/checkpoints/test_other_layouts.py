@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from bert_model.checkpoints import tensor_bundle, tf1
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.config import BertConfig, ConfigError
+from beambert import cli
+from beambert.bert_model.checkpoints import tensor_bundle, tf1
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.config import BertConfig, ConfigError
 from tests.conftest import ROOT
 from tests.converted_models import CONFIG, our_outputs, write_release
 
@@ -88,16 +88,16 @@ def test_configuration_heads_and_vocabulary_of_a_layout(name):
 def test_commands_read_every_layout(name, tmp_path, capsys):
     model = str(FIXTURES / name)
     vocabulary = ["--vocab_file", str(VOCABULARY)] if name == "model_garden_checkpoint" else []
-    assert beambert.main(["convert", model, str(tmp_path / "converted"), "--to", "tf1", *vocabulary]) == 0
+    assert cli.main(["convert", model, str(tmp_path / "converted"), "--to", "tf1", *vocabulary]) == 0
     values = recorded(name)
     converted, direct = (our_outputs(path, values) for path in (tmp_path / "converted", FIXTURES / name))
     np.testing.assert_array_equal(converted["last_hidden_state"], direct["last_hidden_state"])
     (tmp_path / "texts.txt").write_text("a b cd\n")
     flags = ["--input_file", str(tmp_path / "texts.txt"), "--output_file", str(tmp_path / "features.jsonl")]
     flags += ["--max_seq_length", "16", "--init_checkpoint", model, *vocabulary]
-    assert beambert.main(["features", *flags]) == 0
+    assert cli.main(["features", *flags]) == 0
     capsys.readouterr()
-    code = beambert.main(["fill-mask", model, "a [MASK]", *vocabulary])
+    code = cli.main(["fill-mask", model, "a [MASK]", *vocabulary])
     said = capsys.readouterr()
     assert code == (1 if name == "hub_encoder" else 0), said.err
     if code:

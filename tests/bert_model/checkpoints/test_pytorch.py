@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from bert_model.checkpoints import pytorch
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints import pytorch
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from tests.conftest import ROOT
 
 WHOLE = ROOT / "tests" / "fixtures" / "hugging_face" / "pretraining_tanh" / "pytorch_model.bin"

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native, tf1, writer
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS
+from beambert.bert_model.checkpoints import native, tf1, writer
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS
+from beambert.common.word_rules import WordRules
 from tests.converted_models import CONFIG, PIECES, assert_same_bytes, stored_values, write_release, zipped
 
 HEADS = [("pretraining", None), *((task, 3 if labels is None else labels) for task, labels in TASKS.items())]
@@ -269,7 +269,7 @@ def test_a_damaged_record_is_named(tmp_path):
             open_checkpoint(tmp_path / "b"),
         ):
             pass
-        assert type(caught.value).__module__.startswith("bert_model.")
+        assert type(caught.value).__module__.startswith("beambert.bert_model.")
 
 
 def test_a_destination_with_something_in_it_is_left_alone(tmp_path):

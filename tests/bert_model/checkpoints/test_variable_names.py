@@ -1,6 +1,6 @@
-from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
-from bert_model.config import BertConfig
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.pretraining import BertForPretraining
 
 
 def test_names_and_shapes_of_the_released_checkpoint():

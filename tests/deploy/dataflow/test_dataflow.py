@@ -16,14 +16,14 @@ from google.api_core import exceptions
 from google.cloud import dataflow
 from google.protobuf import json_format
 
-import beambert
-from beambert_common.optional_packages import is_installed
-from deploy.dataflow import flags as dataflow_flags
-from deploy.dataflow import jobs, launcher, workers
-from deploy.dataflow.workers import choose_machine_type
-from pipelines.errors import OutputFileError, SubmitError
-from pipelines.runner import dataflow_job
-from pipelines.runner.memory import peak_memory
+from beambert import cli
+from beambert.common.optional_packages import is_installed
+from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.deploy.dataflow import jobs, launcher, workers
+from beambert.deploy.dataflow.workers import choose_machine_type
+from beambert.pipelines.errors import OutputFileError, SubmitError
+from beambert.pipelines.runner import dataflow_job
+from beambert.pipelines.runner.memory import peak_memory
 from tests.conftest import SMALL
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, PROJECT, REGION, stand_in
 
@@ -56,7 +56,7 @@ def quick(monkeypatch, package):
 
 
 def submit(cloud, *argv: str) -> int:
-    return beambert.main(["submit", "dataflow", *cloud.flags, *argv])
+    return cli.main(["submit", "dataflow", *cloud.flags, *argv])
 
 
 def assert_same_bytes(objects: dict[str, bytes], local: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_build_from_bucket_to_bucket_has_the_bytes_of_a_local_one(cloud, tmp_p
     submitted = capsys.readouterr()
 
     local = tmp_path / "data"
-    assert beambert.main(["build", "--input", TEXT, "--output", str(local), *SMALL]) == 0
+    assert cli.main(["build", "--input", TEXT, "--output", str(local), *SMALL]) == 0
     objects = cloud.contents("data")
     assert_same_bytes(objects, local)
 
@@ -139,7 +139,7 @@ def test_wikipedia_from_bucket_to_bucket_has_the_bytes_of_a_local_build(cloud, s
     flags = ["--drop_near_duplicates", "--drop_repeated_paragraphs", "--vocab_size", "8000", "--dupe_factor", "2"]
     argv = ["build", "--input", f"gs://{BUCKET}/wiki/*.bz2", *flags]
     assert submit(cloud, *argv, "--output", f"gs://{BUCKET}/wikipedia") == 0
-    assert beambert.main([*argv, "--output", str(tmp_path)]) == 0
+    assert cli.main([*argv, "--output", str(tmp_path)]) == 0
     assert_same_bytes(cloud.contents("wikipedia"), tmp_path)
 
 
@@ -205,19 +205,19 @@ def test_ctrl_c_cancels_the_job_and_frees_the_output(cloud, has_reader):
 
 WORKERS_ERROR = """Error message from worker: generic::unknown: Traceback (most recent call last):
   File "apache_beam/runners/common.py", line 1512, in apache_beam.runners.common.DoFnRunner.process
-pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid
+beambert.pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid
 
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
   File "apache_beam/runners/worker/sdk_worker.py", line 310, in _execute
-pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid [while running 'Read-41']
+beambert.pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid [while running 'Read-41']
 """
 
 
 def test_the_reason_of_a_failure_is_that_of_a_worker_or_else_the_last():
     failed = "Workflow failed. Causes: S01 failed."
-    reason = "pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid"
+    reason = "beambert.pipelines.errors.SourceError: gs://b/a.txt, line 3: byte 0xe9 is not valid"
     assert dataflow_job._reason([WORKERS_ERROR, failed]).startswith(reason)
     assert dataflow_job._reason(["The first.", failed]) == failed
     assert dataflow_job._reason([]) == "no message"
@@ -305,7 +305,7 @@ def test_a_flag_with_a_wrong_value_is_named(flag, value, expected, capsys):
     flags = {"--project": "my-project", "--region": "us-central1", "--temp_location": "gs://bucket/t", flag: value}
     argv = [word for pair in flags.items() for word in pair]
     with pytest.raises(SystemExit):
-        beambert.main(["submit", "dataflow", *argv, "build", "--input", "gs://b/i", "--output", "gs://b/o"])
+        cli.main(["submit", "dataflow", *argv, "build", "--input", "gs://b/i", "--output", "gs://b/o"])
     last = capsys.readouterr().err.splitlines()[-1]
     assert f"argument {flag}: " in last
     assert expected in last
@@ -334,7 +334,7 @@ def test_without_credentials_it_says_so_at_once(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     flags = ["--project=my-project", "--region=us-central1", "--temp_location=gs://bucket/t"]
     argv = ["corpus", "--input", "gs://bucket/i", "--output", "gs://bucket/o"]
-    assert beambert.main(["submit", "dataflow", *flags, *argv]) == 1
+    assert cli.main(["submit", "dataflow", *flags, *argv]) == 1
     assert "gcloud auth application-default login" in capsys.readouterr().err
 
 
@@ -431,8 +431,8 @@ def test_a_package_is_installed_for_its_extra_only(package):
 
 def test_the_extras_of_a_job_are_those_of_its_flags(articles):
     argv = ["--input", f"{articles}/*.jsonl", "--vocab_size", "600", "--output", f"gs://{BUCKET}/extras"]
-    assert jobs._extras(beambert.read_command("build", argv).configure()) == []
-    config = beambert.read_command("build", [*argv, "--format", "array_record"]).configure()
+    assert jobs._extras(cli.read_command("build", argv).configure()) == []
+    config = cli.read_command("build", [*argv, "--format", "array_record"]).configure()
     assert jobs._extras(config) == ["array-record"]
     options = config.corpus.options
     read = dataclasses.replace(options.read, wikitext_extractor="wikiextractor")

@@ -17,16 +17,15 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-import pipelines.commands.build
-from deploy.dataflow import graph as dataflow_graph
-from deploy.dataflow.flags import FOR_EVERY_JOB
-from pipelines.build_corpus import build_corpus
-from pipelines.commands import corpus
-from pipelines.commands.corpus_config import corpus_options
-from pipelines.corpus.reading import FileSplit, Input
-from pipelines.sources import readers
+from beambert.deploy.dataflow import graph as dataflow_graph
+from beambert.deploy.dataflow.flags import FOR_EVERY_JOB
+from beambert.pipelines.build_corpus import build_corpus
+from beambert.pipelines.commands import build, corpus
+from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.corpus.reading import FileSplit, Input
+from beambert.pipelines.sources import readers
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
-from tokenizer.vocabulary import SPECIAL_TOKENS
 
 FLAGS = [
     "--runner=DataflowRunner",
@@ -93,9 +92,9 @@ def everything(tmp_path_factory):
             here.bucket().blob(f"text/{name}").upload_from_string(text)
         patch.setitem(readers._SPLIT_BYTES, "", 20)
         parser = argparse.ArgumentParser()
-        pipelines.commands.build.add_arguments(parser)
+        build.add_arguments(parser)
         argv = ["--input", f"gs://{BUCKET}/text/?.txt", "--output", f"gs://{BUCKET}/data", "--vocab_size=100"]
-        config = pipelines.commands.build.configure(parser.parse_args([*argv, *EVERYTHING]))
+        config = build.configure(parser.parse_args([*argv, *EVERYTHING]))
         jobs = dataflow_graph.jobs_of(config)
         return {job.name: dataflow_graph.to_proto(job.build, FLAGS) for job in jobs}
 

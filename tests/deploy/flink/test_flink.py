@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from deploy.flink import command as flink
-from deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
-from deploy.flink.job_monitor import monitored_jobs, print_states
-from deploy.flink.job_server import command_line, job_server
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import FlinkCluster, error_line
+from beambert import cli
+from beambert.deploy.flink import command as flink
+from beambert.deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
+from beambert.deploy.flink.job_monitor import monitored_jobs, print_states
+from beambert.deploy.flink.job_server import command_line, job_server
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import FlinkCluster, error_line
 
 
 class StandIn:
@@ -75,7 +75,7 @@ def submit(cluster, tmp_path, capsys):
     def run(*flags: str, master: str = cluster.address, build: tuple[str, ...] = ()) -> str:
         argv = ["submit", "flink", "--flink_master", master, *flags]
         argv += ["build", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--vocab_size", "200"]
-        assert beambert.main([*argv, *build]) == 1
+        assert cli.main([*argv, *build]) == 1
         err = capsys.readouterr().err
         assert err.count("\n") == 1, err
         assert err.startswith("beambert submit flink: error: ")
@@ -121,14 +121,14 @@ def test_a_local_path_and_a_cluster_elsewhere(cluster, submit, tmp_path):
     config = _config("--flink_master", master)
     cluster_there.overview = FlinkCluster(cluster.address).overview
     with pytest.raises(SubmitError, match="is a local path, and the cluster is on localhost"):
-        flink._check(config, beambert.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
+        flink._check(config, cli.read_command("build", ["--input", "a", "--output", "gs://b"]), cluster_there, "n")
     flags = ["--input", "gs://a", "--output", "gs://b", "--vocab_file", "here.txt"]
     with pytest.raises(SubmitError, match=r"--vocab_file here\.txt is a local path"):
-        flink._check(config, beambert.read_command("build", flags), cluster_there, "n")
+        flink._check(config, cli.read_command("build", flags), cluster_there, "n")
 
 
 def _config(*flags: str):
-    return beambert.read_command("submit flink", list(flags)).configure()
+    return cli.read_command("submit flink", list(flags)).configure()
 
 
 def test_a_job_server_that_is_not_there(cluster, submit):
@@ -165,7 +165,7 @@ def test_beam_flags_that_submit_sets_are_refused_after_the_command(submit):
 def test_a_cluster_without_restarts_is_a_warning(cluster, capsys, tmp_path):
     cluster.answers["/jobmanager/config"] = []
     config = _config("--flink_master", cluster.address, pool(cluster))
-    command = beambert.read_command("build", ["--input", "a", "--output", str(tmp_path)])
+    command = cli.read_command("build", ["--input", "a", "--output", str(tmp_path)])
     assert flink._check(config, command, FlinkCluster(cluster.address), "n") == (2, False, "1.19")
     assert "the loss of a TaskManager fails the job" in capsys.readouterr().err
 
@@ -275,11 +275,14 @@ During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
   File "b.py", line 4, in run
-pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']
+beambert.pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']
 
 \tat org.apache.beam.runners.Harness.run(Harness.java:1)
 Caused by: java.lang.Error: y"""
-    assert error_line(text) == "pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']"
+    assert (
+        error_line(text)
+        == "beambert.pipelines.errors.SourceError: x.txt is not UTF-8; convert it [while running 'Read']"
+    )
 
 
 def test_the_command_line_of_a_job_server(tmp_path):

@@ -19,12 +19,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import beambert
-from deploy.flink.downloads import fetch_job_server
-from deploy.flink.job_server import find_java, free_port, job_server
-from deploy.flink.local_cluster import LocalCluster
-from pipelines.errors import SubmitError
-from pipelines.runner.flink_rest import FlinkCluster
+from beambert import cli
+from beambert.deploy.flink.downloads import fetch_job_server
+from beambert.deploy.flink.job_server import find_java, free_port, job_server
+from beambert.deploy.flink.local_cluster import LocalCluster
+from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.runner.flink_rest import FlinkCluster
 from tests.conftest import without_progress
 from tests.test_examples import run as run_example
 
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 
 def built_here(texts: str, output: Path) -> Path:
     """Build the texts with the embedded engine, and return the output."""
-    assert beambert.main(["build", "--input", texts, "--output", str(output), *FLAGS, "--direct_num_workers", "2"]) == 0
+    assert cli.main(["build", "--input", texts, "--output", str(output), *FLAGS, "--direct_num_workers", "2"]) == 0
     return output
 
 

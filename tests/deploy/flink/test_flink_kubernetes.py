@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-import beambert
-from beambert_common.command_line.command import Command
-from deploy.flink import command as flink
-from deploy.flink.downloads import FLINK_VERSION
-from deploy.flink.worker_pool import DEFAULT_PORT
+from beambert import cli
+from beambert.common.command_line.command import Command
+from beambert.deploy.flink import command as flink
+from beambert.deploy.flink.downloads import FLINK_VERSION
+from beambert.deploy.flink.worker_pool import DEFAULT_PORT
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "deploy/kubernetes/flink"
@@ -125,8 +125,8 @@ def submission() -> tuple[str, Command, flink.FlinkConfig]:
     words = pod["containers"][0]["command"]
     assert words[:3] == ["beambert", "submit", "flink"]
     split = next(number for number, word in enumerate(words) if word in flink.RUNS)
-    config = beambert.read_command("submit flink", words[3:split]).configure()
-    return pod["containers"][0]["image"], beambert.read_command(words[split], words[split + 1 :]), config
+    config = cli.read_command("submit flink", words[3:split]).configure()
+    return pod["containers"][0]["image"], cli.read_command(words[split], words[split + 1 :]), config
 
 
 def test_the_parts_fit_together():
@@ -139,7 +139,7 @@ def test_the_parts_fit_together():
     assert config.environment_type == "EXTERNAL"
     assert config.environment_config == f"localhost:{port}" == f"localhost:{DEFAULT_PORT}"
     assert f"--port={port}" in worker["command"]
-    assert worker["command"][:4] == ["python", "-P", "-m", "deploy.flink.worker_pool"]
+    assert worker["command"][:4] == ["python", "-P", "-m", "beambert.deploy.flink.worker_pool"]
     # The service that the operator creates for the REST API.
     assert config.flink_master == f"{deployment()['metadata']['name']}-rest:8081"
     slots = int(cluster["flinkConfiguration"]["taskmanager.numberOfTaskSlots"])

@@ -22,9 +22,9 @@ from apache_beam.portability.api import (
 )
 from google.protobuf import json_format
 
-from deploy.flink.job_server import free_port
-from deploy.flink.worker import environment
-from pipelines.runner.flink_rest import listens
+from beambert.deploy.flink.job_server import free_port
+from beambert.deploy.flink.worker import environment
+from beambert.pipelines.runner.flink_rest import listens
 from tests.conftest import ROOT
 
 # A pipeline on the embedded engine that requests its workers from a pool, as a TaskManager does.
@@ -71,7 +71,7 @@ def pool(says) -> Iterator[str]:
     (wrong / "python").write_text("#!/bin/sh\nsleep 1000\n")
     (wrong / "python").chmod(0o755)
     process = subprocess.Popen(
-        [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={address.rsplit(':', 1)[1]}"],
+        [sys.executable, "-m", "beambert.deploy.flink.worker_pool", f"--port={address.rsplit(':', 1)[1]}"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "WORKER_SAYS": str(says), "PATH": f"{wrong}:{os.environ['PATH']}"},
         stderr=subprocess.DEVNULL,
     )
@@ -177,7 +177,7 @@ def test_two_task_managers_that_number_their_workers_alike(pool):
 @pytest.mark.slow
 def test_a_port_that_is_taken(pool):
     result = subprocess.run(
-        [sys.executable, "-m", "deploy.flink.worker_pool", f"--port={pool.rsplit(':', 1)[1]}"],
+        [sys.executable, "-m", "beambert.deploy.flink.worker_pool", f"--port={pool.rsplit(':', 1)[1]}"],
         capture_output=True,
         text=True,
         check=False,

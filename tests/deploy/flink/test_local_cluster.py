@@ -1,12 +1,12 @@
-"""Test the directory of `python -m deploy.flink.local_cluster`, without a cluster."""
+"""Test the directory of `python -m beambert.deploy.flink.local_cluster`, without a cluster."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from deploy.flink import local_cluster
-from pipelines.errors import SubmitError
+from beambert.deploy.flink import local_cluster
+from beambert.pipelines.errors import SubmitError
 
 STATE = {"java": "java", "jars": "jars", "rest_port": 1, "pool_port": 2, "processes": {}}
 

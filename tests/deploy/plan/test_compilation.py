@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from beambert_common.typed_json import decode
-from bert_model.config import BertConfig
-from deploy.plan import command
-from deploy.plan.compilation import compile_steps, features_of
-from deploy.plan.compilation_lines import compilation_lines
-from deploy.plan.plan_warnings import compilation_warnings
-from deploy.plan.table import as_json, as_text
-from deploy.plan.tpu_compiler import compiler_process
-from deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
-from deploy.plan.tpu_compiler.compiler_target import target_of
-from deploy.plan.tpu_compiler.step_estimate import StepEstimate
-from pipelines.instances.options import PretrainingDataOptions
+from beambert import cli
+from beambert.bert_model.config import BertConfig
+from beambert.common.typed_json import decode
+from beambert.deploy.plan import command
+from beambert.deploy.plan.compilation import compile_steps, features_of
+from beambert.deploy.plan.compilation_lines import compilation_lines
+from beambert.deploy.plan.plan_warnings import compilation_warnings
+from beambert.deploy.plan.table import as_json, as_text
+from beambert.deploy.plan.tpu_compiler import compiler_process
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
+from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.data.pipeline import train_batches
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import OPTIONS, write_dataset
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.data.pipeline import train_batches
-from trainers.optimization.schedule import Stage
 
 # Output of the compiler process for the preset base at 128 positions in bfloat16 on 16 chips of v5e, on 2026-11-23.
 RECORDED = json.loads(Path(__file__).with_name("compiled_steps.json").read_text())
@@ -136,7 +136,7 @@ def test_the_command_prints_the_section_and_its_progress(capsys, monkeypatch):
     monkeypatch.setattr(compiler_process, "_PACKAGES", ())
     monkeypatch.setattr(command, "compile_step", recorded_step)
     flags = ["--words", "3.3e9", "--vocab_size", "30522", "--train_batch_size", "2048", "--precision", "bfloat16"]
-    assert beambert.main(["plan", *flags, "--compile", "v5e-16", "--json"]) == 0
+    assert cli.main(["plan", *flags, "--compile", "v5e-16", "--json"]) == 0
     output = capsys.readouterr()
     content = json.loads(output.out)
     assert content["TPU compiler"]["examples per device"] == 128

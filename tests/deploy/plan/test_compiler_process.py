@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-import beambert
-from beambert_common.optional_packages import is_installed
-from bert_model.config import BertConfig
-from deploy.plan.tpu_compiler import compiler_process
-from deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT, CompiledStep, StepRequest, compile_step
-from deploy.plan.tpu_compiler.compiler_target import target_of
-from pipelines.errors import SubmitError
-from trainers.config.pretrain_config import PretrainConfig
+from beambert import cli
+from beambert.bert_model.config import BertConfig
+from beambert.common.optional_packages import is_installed
+from beambert.deploy.plan.tpu_compiler import compiler_process
+from beambert.deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT, CompiledStep, StepRequest, compile_step
+from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.pipelines.errors import SubmitError
+from beambert.trainers.config.pretrain_config import PretrainConfig
 
 REQUEST = StepRequest(
     topology="v6e:4x4",
@@ -50,8 +50,8 @@ def test_the_results_are_read():
 def test_the_request_and_the_environment_arrive(tmp_path):
     path = tmp_path / "seen.json"
     run(
-        "import json, os, pathlib, sys; from deploy.plan.tpu_compiler.compiler_process import StepRequest; "
-        "from beambert_common.typed_json import decode; text = sys.stdin.buffer.read(); decode(text, StepRequest); "
+        "import json, os, pathlib, sys; from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest; "
+        "from beambert.common.typed_json import decode; text = sys.stdin.buffer.read(); decode(text, StepRequest); "
         f"pathlib.Path({str(path)!r}).write_text(json.dumps([json.loads(text), dict(os.environ)])); print({RECORDED!r})"
     )
     request, environment = json.loads(path.read_text())
@@ -81,7 +81,7 @@ def test_a_failure_is_one_line(code, message):
 
 @pytest.mark.skipif(is_installed("libtpu"), reason="the TPU compiler is installed")
 def test_an_absent_compiler_names_the_package(capsys):
-    assert beambert.main(["plan", "--words", "1e9", "--compile", "v6e-16"]) == 1
+    assert cli.main(["plan", "--words", "1e9", "--compile", "v6e-16"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "libtpu" in line
     assert "pip install 'beambert[tpu]'" in line
@@ -91,7 +91,7 @@ def test_a_batch_that_cannot_be_divided_is_one_line(capsys, monkeypatch):
     # The check of the batch comes after that of the packages.
     monkeypatch.setattr(compiler_process, "_PACKAGES", ())
     flags = ["--words", "1e9", "--compile", "v6e-16", "--train_batch_size", "100"]
-    assert beambert.main(["plan", *flags]) == 1
+    assert cli.main(["plan", *flags]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "invalid batch size 100: must be a multiple of 16" in line
 
@@ -156,7 +156,7 @@ def test_a_type_without_a_compiler_is_one_line(name, message):
     ],
 )
 def test_contradicting_flags_are_one_line(capsys, flags, message):
-    assert beambert.main(["plan", "--words", "1e9", *flags]) == 1
+    assert cli.main(["plan", "--words", "1e9", *flags]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error

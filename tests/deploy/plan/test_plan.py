@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from bert_model.config import BertConfig
-from deploy.plan.training import find_accelerator
-from trainers.optimization.schedule import plan_stages
-from trainers.pretraining.recipes import recipe_cost, run_cost
+from beambert import cli
+from beambert.bert_model.config import BertConfig
+from beambert.deploy.plan.training import find_accelerator
+from beambert.trainers.optimization.schedule import plan_stages
+from beambert.trainers.pretraining.recipes import recipe_cost, run_cost
 
 PAPER = ["--words", "3.3e9", "--vocab_size", "30522", "--model", "base", "--train_batch_size", "256"]
 PAPER += ["--num_train_steps", "1000000", "--max_seq_length", "512"]
@@ -19,13 +19,13 @@ PAPER += ["--num_train_steps", "1000000", "--max_seq_length", "512"]
 
 def plan(capsys, *flags: str) -> dict:
     """Return the numbers that `beambert plan --json` prints."""
-    assert beambert.main(["plan", "--json", *map(str, flags)]) == 0
+    assert cli.main(["plan", "--json", *map(str, flags)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def refused(capsys, *flags: str) -> str:
     """Return the one-line error of flags that are rejected."""
-    assert beambert.main(["plan", *map(str, flags)]) == 1
+    assert cli.main(["plan", *map(str, flags)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
@@ -123,7 +123,7 @@ def test_ten_times_the_text_is_ten_times_the_data(capsys):
 
 
 def test_the_text_output_has_the_arithmetic_of_every_number(capsys):
-    assert beambert.main(["plan", "--words", "3.3e9", "--schedule", "128x0.9,512x0.1"]) == 0
+    assert cli.main(["plan", "--words", "3.3e9", "--schedule", "128x0.9,512x0.1"]) == 0
     told = capsys.readouterr().out
     for section in ("Input", "Data", "Dataflow", "Training", "Cost"):
         assert f"{section}\n" in told
@@ -204,7 +204,7 @@ def test_a_mistake_is_one_line(capsys, flags, message):
 def test_an_extreme_value_is_one_line(capsys, flag, value, bounds):
     size = [] if flag in ("--corpus_bytes", "--words") else ["--words", "1e9"]
     with pytest.raises(SystemExit):
-        beambert.main(["plan", *size, flag, value])
+        cli.main(["plan", *size, flag, value])
     error = capsys.readouterr().err
     assert f"argument {flag}: '{value}' is not a number {bounds}" in error
     assert error.count("\n") == 1
@@ -226,7 +226,7 @@ def test_the_bounds_of_the_flags_have_finite_estimates(capsys):
 
 
 def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
-    table = Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml"
+    table = Path(cli.__file__).with_name("deploy") / "plan" / "prices.toml"
     mine = tmp_path / "prices.toml"
     mine.write_text(table.read_text() + '\n[accelerator.abacus]\nprice = 3\nread = 2026-01-01\nsource = "a friend"\n')
     flags = ["--words", "1e9", "--accelerator", "abacus", "--peak_tflops", "100", "--prices", mine]
@@ -241,7 +241,7 @@ def test_a_table_of_prices_of_ones_own(capsys, tmp_path):
 
 @pytest.mark.parametrize("spelling", ["v2-64", "V2-64", "tpu-v2-64"])
 def test_the_price_of_a_slice_does_not_depend_on_its_spelling(capsys, tmp_path, spelling):
-    table = Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml"
+    table = Path(cli.__file__).with_name("deploy") / "plan" / "prices.toml"
     mine = tmp_path / "prices.toml"
     mine.write_text(table.read_text() + '\n[accelerator.v2-64]\nprice = 9\nread = 2026-01-01\nsource = "a friend"\n')
     found = plan(capsys, "--words", "1e9", "--accelerator", spelling, "--prices", mine)
@@ -250,7 +250,7 @@ def test_the_price_of_a_slice_does_not_depend_on_its_spelling(capsys, tmp_path, 
 
 def test_tpu_chips_are_not_called_gpus(capsys):
     for name, unit in (("tpu7x-8", "4 chips of tpu7x-8"), ("v100", "1 GPU of v100")):
-        assert beambert.main(["plan", "--words", "1e9", "--accelerator", name]) == 0
+        assert cli.main(["plan", "--words", "1e9", "--accelerator", name]) == 0
         assert unit in capsys.readouterr().out
 
 
@@ -271,7 +271,7 @@ def test_prices_that_are_not_tables_are_refused(capsys, tmp_path):
     ],
 )
 def test_an_invalid_table_of_prices_is_one_line(capsys, tmp_path, old, new, message):
-    text = (Path(beambert.__file__).with_name("deploy") / "plan" / "prices.toml").read_text()
+    text = (Path(cli.__file__).with_name("deploy") / "plan" / "prices.toml").read_text()
     assert old in text
     (tmp_path / "prices.toml").write_text(text.replace(old, new, 1))
     assert message in refused(capsys, "--words", "1e9", "--prices", tmp_path / "prices.toml")
@@ -283,14 +283,14 @@ def test_a_text_without_a_training_example_is_one_line(capsys, tmp_path):
 
 
 def test_the_default_utilization_is_called_assumed_and_the_flag_is_named(capsys):
-    assert beambert.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100"]) == 0
+    assert cli.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100"]) == 0
     (line,) = re.findall(r"^  utilization .*$", capsys.readouterr().out, re.MULTILINE)
     assert all(words in line for words in ("0.45", "assumed, not measured", "--mfu"))
 
 
 @pytest.mark.parametrize("share", ["0.3", "0.45"])
 def test_a_utilization_from_the_flag_is_not_called_assumed(capsys, share):
-    assert beambert.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100", "--mfu", share]) == 0
+    assert cli.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100", "--mfu", share]) == 0
     text = capsys.readouterr().out
     assert "assumed" not in text
     assert re.search(rf"^  utilization +{share} +fraction of the accelerator's peak, from --mfu$", text, re.MULTILINE)

@@ -9,10 +9,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import beambert
-from deploy.plan import text_sample
-from deploy.plan.text_sample import sample_text
-from pipelines.sources import SourceError
+from beambert import cli
+from beambert.deploy.plan import text_sample
+from beambert.deploy.plan.text_sample import sample_text
+from beambert.pipelines.sources import SourceError
 
 
 def look(*patterns: object, vocab_file: str | None = None):
@@ -119,7 +119,7 @@ def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
     """Sample one of six files, and compare with the counts of `beambert build --dupe_factor 5` of all six."""
     monkeypatch.setattr(text_sample, "_ENOUGH_TEXT", 5_000_000)
     flags = ["--input", f"{shared_data}/wiki-extracted/*.bz2", "--dupe_factor", "5", "--json"]
-    assert beambert.main(["plan", *flags]) == 0
+    assert cli.main(["plan", *flags]) == 0
     found = json.loads(capsys.readouterr().out)
     text, data = found["The text"], found["The data"]
     assert text["bytes"] == pytest.approx(61_168_879, rel=0.02)

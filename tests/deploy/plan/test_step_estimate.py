@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from bert_model.config import BertConfig
-from deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
-from deploy.plan.tpu_compiler.step_estimate import estimate_step, next_batch
-from trainers.config.pretrain_config import PretrainConfig
+from beambert.bert_model.config import BertConfig
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
+from beambert.deploy.plan.tpu_compiler.step_estimate import estimate_step, next_batch
+from beambert.trainers.config.pretrain_config import PretrainConfig
 
 GIB = 2**30
 

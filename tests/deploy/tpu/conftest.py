@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.tpu.job import build_wheel
+from beambert.deploy.tpu.job import build_wheel
 from tests.deploy.tpu.tpu_cloud import Cloud
 
 

@@ -15,9 +15,9 @@ import time
 
 import pytest
 
-from deploy.tpu.gcloud import Lines
-from deploy.tpu.interrupts import Interrupted, Signals, print_line
-from deploy.tpu.service import Tpu
+from beambert.deploy.tpu.gcloud import Lines
+from beambert.deploy.tpu.interrupts import Interrupted, Signals, print_line
+from beambert.deploy.tpu.service import Tpu
 from tests.deploy.tpu.tpu_cloud import NAME, PRETRAIN, until
 
 DELETE = f"gcloud compute tpus queued-resources delete {NAME} --force --project=p --zone=us-west4-a --quiet"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from deploy.tpu.accelerators import CLOUD_TPU, GKE, tpu_type
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.accelerators import CLOUD_TPU, GKE, tpu_type
+from beambert.pipelines.errors import SubmitError
 
 # Type, hosts, chips, topology. From the pages "TPU v4", "TPU v5e", "TPU v5p", "TPU v6e" of cloud.google.com/tpu/docs.
 DOCUMENTED = [

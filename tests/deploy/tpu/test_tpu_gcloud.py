@@ -13,9 +13,9 @@ import threading
 
 import pytest
 
-from deploy.tpu.access import require_access
-from deploy.tpu.service import Tpu
-from pipelines.errors import SubmitError
+from beambert.deploy.tpu.access import require_access
+from beambert.deploy.tpu.service import Tpu
+from beambert.pipelines.errors import SubmitError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")]
 REQUEST = "projects/p/locations/us-west4-a/queuedResources/mine"

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from beambert_common import run_snapshot
-from deploy.tpu import bucket_sync, worker
-from deploy.tpu.job import REQUIREMENTS, job_content, job_of, python_of
-from pipelines.errors import SubmitError
+from beambert import cli
+from beambert.common import run_snapshot
+from beambert.deploy.tpu import bucket_sync, worker
+from beambert.deploy.tpu.job import REQUIREMENTS, job_content, job_of, python_of
+from beambert.pipelines.errors import SubmitError
 from tests.conftest import ROOT
 from tests.deploy.tpu.tpu_cloud import Cloud, until
 
 
 def pretrain(*flags):
-    return beambert.read_command("pretrain", [*flags])
+    return cli.read_command("pretrain", [*flags])
 
 
 def test_places_in_buckets_become_paths_and_nothing_else_changes():
@@ -39,7 +39,7 @@ def test_every_input_of_finetune_is_copied_to_the_vm():
     flags = (
         "squad --train_file gs://b/t.json --predict_file gs://b/p.json --init_checkpoint gs://b/m.zip --output gs://b/r"
     )
-    job = job_of(beambert.read_command("finetune", flags.split()))
+    job = job_of(cli.read_command("finetune", flags.split()))
     assert sorted(place for place, _ in job.inputs) == ["gs://b/m.zip", "gs://b/p.json", "gs://b/t.json"]
     assert job.argv[:4] == ["finetune", "squad", "--train_file", "places/b/t.json"]
 
@@ -101,7 +101,7 @@ def test_paths_and_flags_that_cannot_work_on_a_vm_are_one_line(flags, message):
 def test_a_cache_beside_the_output_is_refused():
     flags = "mrpc --data_dir gs://b/d --init_checkpoint gs://b/m --output gs://b/r --cache_dir gs://b/c"
     with pytest.raises(SubmitError, match="--cache_dir"):
-        job_of(beambert.read_command("finetune", flags.split()))
+        job_of(cli.read_command("finetune", flags.split()))
 
 
 def test_a_wheel_says_which_python_it_is_for():
@@ -247,7 +247,7 @@ def in_process(folder, step, *, meanwhile=None):
     """Run a step of the job in a separate process; return its output and exit code."""
     (folder.path / "job.json").write_text(json.dumps(folder.job))
     code = (
-        f"import sys; from pathlib import Path; from deploy.tpu import worker; "
+        f"import sys; from pathlib import Path; from beambert.deploy.tpu import worker; "
         f"sys.exit(worker.main({step!r}, Path({str(folder.path)!r})))"
     )
     process = subprocess.Popen(

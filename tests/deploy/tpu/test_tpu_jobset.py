@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import beambert
-from deploy.tpu.accelerators import GKE, tpu_type
-from deploy.tpu.flags import TpuConfig
-from deploy.tpu.gke import manifest_text
-from deploy.tpu.job import job_of
-from deploy.tpu.manifest_yaml import to_yaml
-from pipelines.errors import SubmitError
+from beambert import cli
+from beambert.deploy.tpu.accelerators import GKE, tpu_type
+from beambert.deploy.tpu.flags import TpuConfig
+from beambert.deploy.tpu.gke import manifest_text
+from beambert.deploy.tpu.job import job_of
+from beambert.deploy.tpu.manifest_yaml import to_yaml
+from beambert.pipelines.errors import SubmitError
 from tests.conftest import ROOT
 
 MANIFEST = ROOT / "deploy/kubernetes/tpu-jobset.yaml"
@@ -31,7 +31,7 @@ PRETRAIN = ("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train")
 def write(name="run", accelerator="v6e-16", command=PRETRAIN, **flags):
     """Return the documents of a manifest by kind, as a YAML library parses them."""
     config = TpuConfig(accelerator_type=accelerator, engine=GKE, image=IMAGE, dry_run=True, **flags)
-    job = job_of(beambert.read_command(command[0], [*command[1:]]))
+    job = job_of(cli.read_command(command[0], [*command[1:]]))
     text = manifest_text(config, tpu_type(accelerator, GKE), job, name)
     return {document["kind"]: document for document in yaml.safe_load_all(text)}
 
@@ -165,7 +165,7 @@ def test_the_pod_reads_the_job_where_it_is_mounted_and_writes_where_it_may():
     mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     *python, step, file = container["command"]
-    assert (python, step) == (["python", "-P", "-m", "deploy.tpu.worker"], "pod")
+    assert (python, step) == (["python", "-P", "-m", "beambert.deploy.tpu.worker"], "pod")
     folder, _, name = file.rpartition("/")
     assert volumes[mounts[folder]["name"]]["configMap"]["name"] == documents["ConfigMap"]["metadata"]["name"]
     assert name in documents["ConfigMap"]["data"]
@@ -217,7 +217,7 @@ def test_a_name_too_long_for_pods_is_one_line():
 def test_flags_that_do_not_fit_the_engine_are_one_line(flags, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").write_text("mine")
-    code = beambert.main(["submit", "tpu", "--engine=gke", "--accelerator_type=v6e-16", *flags, *PRETRAIN])
+    code = cli.main(["submit", "tpu", "--engine=gke", "--accelerator_type=v6e-16", *flags, *PRETRAIN])
     assert code == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
@@ -228,7 +228,7 @@ def test_flags_that_do_not_fit_the_engine_are_one_line(flags, message, capsys, t
 def test_the_manifest_is_written_once_and_the_commands_are_printed(capsys, tmp_path):
     path = tmp_path / "m.yaml"
     flags = ["--engine=gke", "--accelerator_type=v6e-16", "--image=i", "--name=run", f"--manifest={path}"]
-    assert beambert.main(["submit", "tpu", *flags, *PRETRAIN]) == 0
+    assert cli.main(["submit", "tpu", *flags, *PRETRAIN]) == 0
     assert [document["kind"] for document in yaml.safe_load_all(path.read_text())][-1] == "JobSet"
     assert f"kubectl apply -f {path}" in capsys.readouterr().out
 
@@ -239,7 +239,7 @@ def test_the_manifest_in_the_repository_is_what_its_command_writes(capsys):
     argv = shlex.split(block.replace("\\\n", " "))
     assert argv[:3] == ["beambert", "submit", "tpu"]
     argv[argv.index("--manifest") : argv.index("--manifest") + 2] = ["--dry_run"]
-    assert beambert.main(argv[1:]) == 0
+    assert cli.main(argv[1:]) == 0
     assert capsys.readouterr().out == MANIFEST.read_text(encoding="utf-8")
     assert not re.search(r"(?i)password|private_key|apikey|token: (?!false)", MANIFEST.read_text(encoding="utf-8"))
 
@@ -256,8 +256,8 @@ def test_the_image_is_pinned_and_not_root():
 
 
 def test_the_image_has_the_packages_and_variables_of_the_tpu_vms():
-    from deploy.tpu.job import REQUIREMENTS
-    from deploy.tpu.worker import JAX_VARIABLES
+    from beambert.deploy.tpu.job import REQUIREMENTS
+    from beambert.deploy.tpu.worker import JAX_VARIABLES
 
     text = DOCKERFILE.read_text(encoding="utf-8")
     assert f"COPY deploy/tpu/{REQUIREMENTS['jax']} " in text

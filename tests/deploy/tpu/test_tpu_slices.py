@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.deploy.tpu.tpu_cloud import NAME, PRETRAIN, until
 
 SLICES = ("--accelerator_type=v5p-16", "--num_slices=2")
@@ -207,7 +207,7 @@ FINETUNE = ("mrpc", "--data_dir=gs://b/d", "--init_checkpoint=gs://b/m", "--outp
 )
 @pytest.mark.parametrize("engine", [("--project=p", "--zone=us-west4-a"), ("--engine=gke", "--image=i")])
 def test_a_command_that_several_hosts_cannot_run_is_one_line(command, message, engine, capsys):
-    assert beambert.main(["submit", "tpu", *engine, "--accelerator_type=v5p-16", "--dry_run", *command]) == 1
+    assert cli.main(["submit", "tpu", *engine, "--accelerator_type=v5p-16", "--dry_run", *command]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
@@ -215,5 +215,5 @@ def test_a_command_that_several_hosts_cannot_run_is_one_line(command, message, e
 def test_evaluation_and_fine_tuning_run_on_several_hosts(capsys):
     request = ["submit", "tpu", "--project=p", "--zone=us-west4-a", "--accelerator_type=v5p-16", "--dry_run"]
     for command in (("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_eval"), ("finetune", *FINETUNE)):
-        assert beambert.main([*request, *command]) == 0
+        assert cli.main([*request, *command]) == 0
         assert "2 hosts" in capsys.readouterr().out

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from tests.deploy.tpu.tpu_cloud import NAME, Cloud, until
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 
 SHAPE = {
     "vocab_size": 2000,

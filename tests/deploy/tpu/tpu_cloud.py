@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import beambert
+from beambert import cli
 
 STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
 NAME = "mine"
@@ -108,7 +108,7 @@ class Cloud:
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(errors),
         ):
-            code = beambert.main(argv[3:])
+            code = cli.main(argv[3:])
         return subprocess.CompletedProcess(argv, code, output.getvalue(), errors.getvalue())
 
     def begin(

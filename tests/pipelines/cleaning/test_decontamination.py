@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cleaning.decontamination import (
+from beambert.pipelines.cleaning.decontamination import (
     NGRAM,
     document_keys,
     evaluation_keys,
@@ -16,8 +16,8 @@ from pipelines.cleaning.decontamination import (
     load_evaluation,
     read_evaluation_texts,
 )
-from pipelines.cleaning.ngrams import plain_words
-from pipelines.sources import SourceError
+from beambert.pipelines.cleaning.ngrams import plain_words
+from beambert.pipelines.sources import SourceError
 
 
 def runs(text: str) -> set[tuple[str, ...]]:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cleaning import deduplication
-from pipelines.cleaning.deduplication import (
+from beambert.pipelines.cleaning import deduplication
+from beambert.pipelines.cleaning.deduplication import (
     BANDS,
     PERMUTATIONS,
     band_keys,

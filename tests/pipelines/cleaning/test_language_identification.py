@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("py3langid", reason="the extra [clean] is not installed")
 
-from pipelines.cleaning.language_identification import identify, is_other_language, sample
+from beambert.pipelines.cleaning.language_identification import identify, is_other_language, sample
 
 
 def contexts(shared_data, language):

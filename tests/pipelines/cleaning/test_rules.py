@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cleaning import document_rules, rules
-from pipelines.cleaning.document_rules import rejection_reason
-from pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
-from pipelines.cleaning.residual_markup import remove_residual_markup
-from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
-from pipelines.sources import ReadOptions, SourceError, read_file
-from pipelines.sources.plain_text import gutenberg
+from beambert.pipelines.cleaning import document_rules, rules
+from beambert.pipelines.cleaning.document_rules import rejection_reason
+from beambert.pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
+from beambert.pipelines.cleaning.residual_markup import remove_residual_markup
+from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file
+from beambert.pipelines.sources.plain_text import gutenberg
 
 DEFAULT = CleaningOptions()
 

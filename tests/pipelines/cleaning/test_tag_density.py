@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from pipelines.cleaning.tag_density import has_html
-from pipelines.corpus.source_warnings import source_warnings
-from pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.cleaning.tag_density import has_html
+from beambert.pipelines.corpus.source_warnings import source_warnings
+from beambert.pipelines.sources import ReadOptions, read_file
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pyarrow.parquet
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-import beambert
-from pipelines.corpus.own_abbreviations import read_abbreviations
-from pipelines.errors import SourceError
-from pipelines.transforms import Document, SegmentSentences
+from beambert import cli
+from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.transforms import Document, SegmentSentences
 
 TEXT = "Das gilt bzgl. Haus und Hof. Siehe qx. Nord und ut zz. Süd."
 JOINED = ["Das gilt bzgl. Haus und Hof.", "Siehe qx. Nord und ut zz. Süd."]
@@ -29,7 +29,7 @@ def run(tmp_path, capsys):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         argv = ["corpus", "--input", f"{tmp_path}/*.txt", "--output", str(tmp_path / "out"), "--vocab_size", "60"]
         argv += ["--num_partitions", "2", "--validation_fraction", "0", "--abbreviations", str(path), *flags]
-        status = beambert.main(argv)
+        status = cli.main(argv)
         captured = capsys.readouterr()
         tables = map(pyarrow.parquet.read_table, sorted((tmp_path / "out").glob("corpus/*.parquet")))
         rows = [row for table in tables for row in table.to_pylist()]

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-import beambert
-from pipelines.vocabulary.alphabet_warning import alphabet_warnings
-from tokenizer.learner import alphabet_losses
+from beambert import cli
+from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
+from beambert.tokenizer.learner import alphabet_losses
 
 _IDEOGRAPHS = [chr(0x4E00 + number) for number in range(150)]
 
@@ -26,7 +26,7 @@ def chinese(tmp_path):
 def _warnings(chinese, capsys, limit, output):
     argv = ["build", "--input", str(chinese / "?.txt"), "--output", str(chinese / output), "--language", "zh"]
     argv += ["--vocab_size", "400", "--validation_fraction", "0.3", "--dupe_factor", "1", "--num_partitions", "1"]
-    assert beambert.main([*argv, "--alphabet_limit", limit]) == 0
+    assert cli.main([*argv, "--alphabet_limit", limit]) == 0
     said = capsys.readouterr()
     warnings = json.loads((chinese / output / "dataset.json").read_text())["counts"]["warnings"]
     return said.out + said.err, [warning for warning in warnings if "[UNK]" in warning]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines.commands.input_check import _sample, check_inputs
-from pipelines.corpus.reading import Input
-from pipelines.sources import ReadOptions, SourceError
+from beambert import cli
+from beambert.pipelines.commands.input_check import _sample, check_inputs
+from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.sources import ReadOptions, SourceError
 from tests.conftest import without_progress
 
 RIVERS = ["Rhine", "Elbe", "Oder", "Weser", "Danube", "Main", "Neckar", "Spree", "Havel", "Inn", "Isar", "Lech"]
@@ -33,7 +33,7 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 
 def corpus(output: Path, *flags: object) -> int:
     argv = ["corpus", "--output", output, "--vocab_size", "60", "--num_partitions", "2", *flags]
-    return beambert.main([*map(str, argv), "--validation_fraction", "0"])
+    return cli.main([*map(str, argv), "--validation_fraction", "0"])
 
 
 def counts(output: Path) -> dict:
@@ -88,7 +88,7 @@ def test_bad_records_are_left_out_counted_and_listed(tmp_path, capsys):
 def test_vocab_says_what_it_left_out(tmp_path, capsys):
     path = write_lines(tmp_path / "a.jsonl", lines_with_bad_ones())
     argv = ["vocab", "--input", path, "--output", tmp_path / "vocab.txt", "--vocab_size", 60, "--text_field", "body"]
-    assert beambert.main(list(map(str, [*argv, "--on_bad_record", "skip"]))) == 0
+    assert cli.main(list(map(str, [*argv, "--on_bad_record", "skip"]))) == 0
     assert (
         "rejected    documents by rule: 1 broken_record, 1 missing_text, 1 not_text, 1 null_text"
         in capsys.readouterr().out
@@ -140,7 +140,7 @@ def test_html_in_records_is_warned_of(tmp_path, capsys):
     assert "12 of 12 documents (100%) contain HTML, so scripts, styles and menus become training text" in error
     assert "trafilatura" in error
     assert counts(tmp_path / "out")["documents_reported"] == {"html_tags": 12}
-    assert beambert.main(["pretraining-data", "--input", f"{tmp_path}/out", "--output", f"{tmp_path}/data"]) == 0
+    assert cli.main(["pretraining-data", "--input", f"{tmp_path}/out", "--output", f"{tmp_path}/data"]) == 0
     manifest = json.loads((tmp_path / "data/dataset.json").read_text())
     assert any("12 of 12 documents (100%) contain HTML" in line for line in manifest["counts"]["warnings"])
 

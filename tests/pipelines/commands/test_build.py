@@ -9,13 +9,13 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-import beambert
-from pipelines import dataset
-from pipelines.sources import ReadOptions, read_file
+from beambert import cli
+from beambert.pipelines import dataset
+from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import SMALL
 from tests.pipelines.examples.test_example_encoder import feature_spec
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
 
 
 def digests(output: Path) -> dict[str, str]:
@@ -133,7 +133,7 @@ def test_examples_of_a_shard_are_shuffled(built):
 
 def test_another_seed_gives_other_bytes(built, tmp_path):
     argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path), "--dupe_factor", "1"]
-    assert beambert.main([*argv, "--random_seed", "1"]) == 0
+    assert cli.main([*argv, "--random_seed", "1"]) == 0
     other = digests(tmp_path)
     assert other.keys() <= digests(built).keys()
     assert not set(other.values()) & set(digests(built).values())
@@ -143,7 +143,7 @@ def test_an_output_that_holds_something_else_is_left_alone(built, articles, tmp_
     before = digests(built)
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(built), *SMALL]
     (tmp_path / "b.txt").write_text("Other text.")
-    assert beambert.main([*argv, "--input", f"{tmp_path}/b.txt"]) == 1
+    assert cli.main([*argv, "--input", f"{tmp_path}/b.txt"]) == 1
     assert "contains a corpus of other input files" in capsys.readouterr().err
     assert digests(built) == before
 
@@ -167,7 +167,7 @@ def test_an_error_is_one_line_and_leaves_no_manifest(name, tmp_path, capsys):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
     arguments, says = MISTAKES[name]
     output = tmp_path / "out"
-    assert beambert.main(["build", *arguments.format(tmp_path).split(), "--output", str(output)]) == 1
+    assert cli.main(["build", *arguments.format(tmp_path).split(), "--output", str(output)]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert says in error

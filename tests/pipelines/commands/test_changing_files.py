@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-import pipelines.build_pretraining_data
-import pipelines.corpus.reading
-from pipelines.corpus import corpus_manifest, reading
-from pipelines.corpus.records import write_block_file
-from pipelines.errors import DatasetError
-from pipelines.io.written_files import require_written
-from pipelines.sources import readers
+from beambert import cli
+from beambert.pipelines import build_pretraining_data
+from beambert.pipelines.corpus import corpus_manifest, reading
+from beambert.pipelines.corpus.records import write_block_file
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.sources import readers
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.conftest import SMALL, without_progress
 from tests.every_output import tree_of
-from tokenizer.vocabulary import SPECIAL_TOKENS
 
 SENTENCES = [f"The river rose {number} feet on day {number}.\nNobody saw it.\n" for number in range(12)]
 
@@ -34,12 +33,12 @@ def inputs(tmp_path) -> Path:
 def run(inputs: Path, output: Path, *flags: str) -> int:
     argv = ["corpus", "--input", f"{inputs}/*", "--output", str(output), "--num_partitions", "1"]
     vocabulary = [] if "--vocab_file" in flags else ["--vocab_size", "60"]
-    return beambert.main([*argv, "--validation_fraction", "0", *vocabulary, *flags])
+    return cli.main([*argv, "--validation_fraction", "0", *vocabulary, *flags])
 
 
 def while_reading(monkeypatch, change, after: int = 3) -> None:
     """Call `change` after a given number of documents was read."""
-    read_file = pipelines.corpus.reading.read_file
+    read_file = reading.read_file
     number = 0
 
     def read_and_change(*args, **keywords):
@@ -50,7 +49,7 @@ def while_reading(monkeypatch, change, after: int = 3) -> None:
                 change()
             yield document
 
-    monkeypatch.setattr(pipelines.corpus.reading, "read_file", read_and_change)
+    monkeypatch.setattr(reading, "read_file", read_and_change)
 
 
 def append(path: Path) -> None:
@@ -106,14 +105,14 @@ def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, mon
 def test_every_split_of_a_file_is_checked(inputs, tmp_path, monkeypatch, capsys):
     path = inputs / "a.jsonl"
     monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 300})
-    read_range = pipelines.corpus.reading.read_range
+    read_range = reading.read_range
 
     def read_and_change(path, options, start, stop):
         yield from read_range(path, options, start, stop)
         if start.offset > 300:
             append(inputs / "a.jsonl")
 
-    monkeypatch.setattr(pipelines.corpus.reading, "read_range", read_and_change)
+    monkeypatch.setattr(reading, "read_range", read_and_change)
     assert run(inputs, tmp_path / "out") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 
@@ -147,12 +146,12 @@ def test_a_corpus_shard_is_deleted(corpus, articles, tmp_path, monkeypatch, caps
 
     with monkeypatch.context() as patch:
         patch.setattr(corpus_manifest, "write_shard", write_and_delete)
-        assert beambert.main(argv) == 1
+        assert cli.main(argv) == 1
     (error,) = without_progress(capsys.readouterr().err)
     assert f"{deleted[0]} is missing: it was removed after it was written" in error
     assert not (output / "corpus.json").exists()
     # The remedy of the message works: the same command rebuilds the corpus with the same bytes.
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert tree_of(output) == tree_of(corpus)
 
 
@@ -166,13 +165,13 @@ def test_the_output_directory_is_deleted_before_a_block_file_is_read_again(artic
         paths.append(path)
 
     monkeypatch.setattr(reading, "write_block_file", write_and_delete)
-    assert beambert.main([*argv_of_corpus(articles, output), "--direct_num_workers", "1"]) == 1
+    assert cli.main([*argv_of_corpus(articles, output), "--direct_num_workers", "1"]) == 1
     line = f"beambert corpus: error: {paths[0]} was removed while the command ran; run the same command again\n"
     assert capsys.readouterr().err == line
 
 
 def test_a_dataset_shard_is_deleted(corpus, tmp_path, monkeypatch, capsys):
-    write_shards = pipelines.build_pretraining_data.write_shards
+    write_shards = build_pretraining_data.write_shards
 
     def write_and_delete(*args):
         written = write_shards(*args)
@@ -180,9 +179,9 @@ def test_a_dataset_shard_is_deleted(corpus, tmp_path, monkeypatch, capsys):
             (tmp_path / "out" / shard.name).unlink()
         return written
 
-    monkeypatch.setattr(pipelines.build_pretraining_data, "write_shards", write_and_delete)
+    monkeypatch.setattr(build_pretraining_data, "write_shards", write_and_delete)
     argv = ["pretraining-data", "--input", str(corpus), "--output", f"{tmp_path}/out", "--dupe_factor", "1"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     (error,) = without_progress(capsys.readouterr().err)
     assert f"{tmp_path}/out/shards/train-copy-000-00000-of-00003.tfrecord is missing" in error
     assert not (tmp_path / "out/dataset.json").exists()
@@ -190,7 +189,7 @@ def test_a_dataset_shard_is_deleted(corpus, tmp_path, monkeypatch, capsys):
 
 def test_a_finished_corpus_without_its_shards_is_not_up_to_date(corpus, articles, capsys):
     next(corpus.glob("corpus/train-*.parquet")).unlink()
-    assert beambert.main(argv_of_corpus(articles, corpus)) == 1
+    assert cli.main(argv_of_corpus(articles, corpus)) == 1
     assert f"delete {corpus} and run the same command again" in capsys.readouterr().err
 
 
@@ -203,7 +202,7 @@ def test_a_vocabulary_never_replaces_what_it_is_learned_from(built, tmp_path, ca
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     common = ["--input", f"{tmp_path}/*.txt", "--vocab_size", "100", "--compare_vocab", str(other), "--overwrite"]
     for output, flag in ((text, "--input"), (tmp_path / "link.txt", "--input"), (other, "--compare_vocab")):
-        assert beambert.main(["vocab", *common, "--output", str(output)]) == 1
+        assert cli.main(["vocab", *common, "--output", str(output)]) == 1
         error = capsys.readouterr().err
         assert f"--output {output} is the same file as {flag}" in error
         assert error.count("\n") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-import beambert
+from beambert import cli
 
 SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_partitions", "2"]
 FIRST = "The quick brown fox of the north jumps over the lazy dog of the south every day"
@@ -29,7 +29,7 @@ def texts(tmp_path) -> Path:
 
 def corpus(texts: Path, output: Path, *flags: str) -> tuple[dict, list[dict], list[str]]:
     argv = ["corpus", "--input", f"{texts}/*", "--output", str(output), *SMALL, *flags]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     counts = json.loads((output / "corpus.json").read_text())["counts"]
     lines = [json.loads(line) for path in output.glob("rejected/*") for line in path.read_text().splitlines()]
     sentences = [
@@ -99,7 +99,7 @@ def test_an_error_without_training_documents_names_only_lists_that_exist(tmp_pat
     (tmp_path / "header.csv").write_text("id,text\n")
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
     argv = ["corpus", "--input", str(tmp_path / "header.csv"), "--output", str(tmp_path / "out")]
-    assert beambert.main([*argv, *(["--vocab_file", str(tmp_path / "vocab.txt")] if has_vocabulary else [])]) == 1
+    assert cli.main([*argv, *(["--vocab_file", str(tmp_path / "vocab.txt")] if has_vocabulary else [])]) == 1
     assert not (tmp_path / "out" / "rejected").exists()
     error = capsys.readouterr().err
     assert "--validation_fraction" in error

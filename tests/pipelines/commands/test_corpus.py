@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-import beambert
-from pipelines import dataset
-from pipelines.corpus import corpus_manifest
+from beambert import cli
+from beambert.pipelines import dataset
+from beambert.pipelines.corpus import corpus_manifest
 
 WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeiou", "bdfgklmnprst")]
 
 
 def corpus(output: Path, *flags: object) -> dict:
     argv = ["corpus", "--output", output, "--vocab_size", "300", "--num_partitions", "3", *flags]
-    assert beambert.main(list(map(str, argv))) == 0
+    assert cli.main(list(map(str, argv))) == 0
     return json.loads((output / "corpus.json").read_text())
 
 
@@ -166,11 +166,11 @@ def test_linked_files_are_duplicates_and_a_linked_output_is_no_input(tmp_path):
 def test_each_input_requires_a_positive_weight(tmp_path, capsys):
     write_lines(tmp_path / "a.jsonl", {"a": "Some text."})
     argv = ["corpus", "--input", f"{tmp_path}/a.jsonl", "--output", str(tmp_path / "out"), "--input_weights", "1", "2"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "--input_weights has 2 values for 1 --input pattern;" in capsys.readouterr().err
     for weight in ("0", "1000.5"):
         with pytest.raises(SystemExit):
-            beambert.main([*argv[:-2], weight])
+            cli.main([*argv[:-2], weight])
         assert f"{weight!r} is not a number above 0 to 1000" in capsys.readouterr().err
 
 
@@ -185,29 +185,29 @@ def some_files(tmp_path_factory) -> Path:
 
 def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(some_files, tmp_path, capsys):
     argv = ["corpus", "--input", f"{some_files}/*", "--output", str(tmp_path / "out"), "--vocab_size"]
-    assert beambert.main([*argv, "900000"]) == 1
+    assert cli.main([*argv, "900000"]) == 1
     assert "lower --vocab_size to" in capsys.readouterr().err
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")}
     assert written
-    assert beambert.main([*argv, "400"]) == 0
+    assert cli.main([*argv, "400"]) == 0
     assert "resuming an earlier run" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
-    assert beambert.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
+    assert cli.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
     assert digests(tmp_path / "new") == digests(tmp_path / "out")
     # The word counts depend on the letter case.
-    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
-    assert beambert.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
+    assert cli.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
+    assert cli.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0
     assert "resuming" not in capsys.readouterr().out
 
 
 def test_work_that_an_interrupt_after_the_last_file_left_is_removed(some_files, tmp_path, monkeypatch):
     argv = ["corpus", "--vocab_size", "300", "--input", f"{some_files}/*", "--output", str(tmp_path / "out")]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     work, mark = (tmp_path / "out/unfinished" / name for name in ("0123456789abcdef01234567", "started.json"))
     work.mkdir(parents=True)
     # The examples of a stopped `build` are resumed.
     mark.write_text('{"command": "pretraining-data"}')
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert work.exists()
     mark.write_text('{"command": "corpus"}')
 
@@ -216,9 +216,9 @@ def test_work_that_an_interrupt_after_the_last_file_left_is_removed(some_files, 
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", interrupt)
-        assert beambert.main(argv) == 130
+        assert cli.main(argv) == 130
     assert mark.exists()
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert not (tmp_path / "out/unfinished").exists()
 
 
@@ -229,7 +229,7 @@ def test_work_of_other_options_is_not_resumed(some_files, tmp_path):
     (stale / "x.json").write_text("{}")
     (tmp_path / "out/corpus").mkdir()
     (tmp_path / "out/corpus/train-00000-of-00009.parquet").write_text("stale")
-    assert beambert.main(["corpus", *flags, "--output", str(tmp_path / "out")]) == 0
+    assert cli.main(["corpus", *flags, "--output", str(tmp_path / "out")]) == 0
     assert not (tmp_path / "out/unfinished").exists()
     manifest = corpus_manifest.load(str(tmp_path / "out"))
     assert {f"corpus/{path.name}" for path in (tmp_path / "out/corpus").iterdir()} == {p.name for p in manifest.shards}
@@ -258,7 +258,7 @@ def test_small_languages_are_seen_more_often(tmp_path, capsys):
     def german_share(name: str) -> tuple[int, float]:
         argv = ["pretraining-data", "--input", str(tmp_path / name), "--output", str(tmp_path / f"{name}-data")]
         argv += ["--dupe_factor", "20", "--format", "parquet", "--vocab_file", str(tmp_path / "plain/vocab.txt")]
-        assert beambert.main(argv) == 0
+        assert cli.main(argv) == 0
         manifest = dataset.load(tmp_path / f"{name}-data")
         return manifest.counts["train"]["instance_tokens"], shares_of_letter(tmp_path / f"{name}-data")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines.build_pretraining_data import WriteShards
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.write_shards import WriteCorpusShard
-from pipelines.errors import DatasetError
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.sources import ReadOptions, SourceError
+from beambert import cli
+from beambert.pipelines.build_pretraining_data import WriteShards
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.write_shards import WriteCorpusShard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.sources import ReadOptions, SourceError
 from tests.conftest import without_progress
 
 TRAIN, OTHER = "corpus/train-00001-of-00003.parquet", "corpus/train-00002-of-00003.parquet"
@@ -29,7 +29,7 @@ def flip(path: Path, offset: int) -> None:
 
 def make_data(corpus: Path, output: Path, *flags: str) -> int:
     argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", "1"]
-    return beambert.main([*argv, *flags])
+    return cli.main([*argv, *flags])
 
 
 def error_line(capsys) -> str:
@@ -96,7 +96,7 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
     manifest["options"]["character_rules"] = "Unicode 99.0.0"
     (corpus / "corpus.json").write_text(json.dumps(manifest))
     argv = ["pretraining-data", "--input", str(corpus), "--output", str(tmp_path / "out")]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     error = capsys.readouterr().err
     assert "uses Unicode 99.0.0" in error
     assert "use the same Python" in error
@@ -119,11 +119,11 @@ def test_a_corpus_keeps_its_own_vocabulary(corpus, tmp_path, capsys):
     vocab = (corpus / "vocab.txt").read_bytes()
     (tmp_path / "other.txt").write_bytes(vocab + b"qqqqqq\n")
     argv = ["pretraining-data", "--input", str(corpus), "--vocab_file", str(tmp_path / "other.txt")]
-    assert beambert.main([*argv, "--output", str(corpus)]) == 1
+    assert cli.main([*argv, "--output", str(corpus)]) == 1
     error = capsys.readouterr().err
     assert "whose vocab.txt differs from --vocab_file" in error
     assert error.count("\n") == 1
     assert (corpus / "vocab.txt").read_bytes() == vocab
     assert not (corpus / "dataset.json").exists()
-    assert beambert.main([*argv, "--output", str(tmp_path / "out"), "--dupe_factor", "1"]) == 0
+    assert cli.main([*argv, "--output", str(tmp_path / "out"), "--dupe_factor", "1"]) == 0
     assert (tmp_path / "out/vocab.txt").read_bytes() == vocab + b"qqqqqq\n"

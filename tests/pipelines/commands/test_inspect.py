@@ -12,15 +12,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import beambert
-from pipelines import dataset
+from beambert import cli
+from beambert.pipelines import dataset
 
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("inspect") / "data"
     argv = ["build", "--input_format", "language_reference", "--output", str(output), "--vocab_size", "1500"]
-    assert beambert.main([*argv, "--dupe_factor", "1", "--num_partitions", "1"]) == 0
+    assert cli.main([*argv, "--dupe_factor", "1", "--num_partitions", "1"]) == 0
     return output
 
 
@@ -30,7 +30,7 @@ def shard(single) -> Path:
 
 
 def run(capsys, *argv: object) -> tuple[int, str, str]:
-    code = beambert.main(["inspect", *map(str, argv)])
+    code = cli.main(["inspect", *map(str, argv)])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
@@ -119,7 +119,7 @@ def test_closed_stdout_prints_no_error(shard, monkeypatch, capsys):
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
         monkeypatch.setattr(sys, "stdout", closed)
-        assert beambert.main(["inspect", str(shard), "--number", "100000"]) == 0
+        assert cli.main(["inspect", str(shard), "--number", "100000"]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -129,7 +129,7 @@ def test_colors_are_for_terminals_only(shard, monkeypatch, capsys):
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert beambert.main(["inspect", str(shard), "--number", "1"]) == 0
+    assert cli.main(["inspect", str(shard), "--number", "1"]) == 0
     assert "→MASK" in terminal.getvalue()
     assert "\x1b[" in terminal.getvalue()
 
@@ -144,7 +144,7 @@ def test_colors_are_for_terminals_only(shard, monkeypatch, capsys):
 def test_shards_with_other_options_are_inspected_and_reported(single, tmp_path, capsys, options):
     output = tmp_path / "data"
     argv = ["pretraining-data", "--input", str(single), "--output", str(output), "--dupe_factor", "1"]
-    assert beambert.main([*argv, *options.split()]) == 0
+    assert cli.main([*argv, *options.split()]) == 0
     manifest = dataset.load(output)
     counts = manifest.counts["train"]
     capsys.readouterr()

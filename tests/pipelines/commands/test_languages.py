@@ -6,9 +6,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import beambert
-from pipelines.cleaning.language_codes import require_language
-from pipelines.sources import SourceError
+from beambert import cli
+from beambert.pipelines.cleaning.language_codes import require_language
+from beambert.pipelines.sources import SourceError
 
 
 def _error(capsys):
@@ -26,7 +26,7 @@ def test_a_language_that_is_no_code_is_refused(language):
 def test_a_command_refuses_a_language_that_is_no_code(tmp_path, capsys):
     (tmp_path / "in.txt").write_text("One day was wet. The river rose.")
     argv = ["corpus", "--input", str(tmp_path / "in.txt"), "--output", str(tmp_path / "out"), "--language", "German"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "invalid --language German: not a known ISO 639 code; did you mean de (German)" in _error(capsys)
     assert not (tmp_path / "out").exists()
 
@@ -38,7 +38,7 @@ def test_language_codes_are_accepted(language):
 
 def test_languages_of_the_identifier_are_valid_codes():
     pytest.importorskip("py3langid")
-    from pipelines.cleaning.language_identification import known_languages
+    from beambert.pipelines.cleaning.language_identification import known_languages
 
     for language in known_languages():
         require_language(language)
@@ -52,7 +52,7 @@ def test_balancing_one_language_is_refused(tmp_path, capsys):
     lines = [json.dumps({"lang": "en", "text": f"Day {number} was wet."}) for number in range(5)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path)]
-    assert beambert.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
+    assert cli.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
     error = capsys.readouterr().err
     assert "has no effect: all documents are in the language en" in error
     assert "--language_field" in error
@@ -62,26 +62,26 @@ def test_balancing_one_language_is_refused(tmp_path, capsys):
 def test_balancing_a_format_without_languages_is_refused_at_once(tmp_path, capsys):
     (tmp_path / "in.txt").write_text("One day was wet. The river rose.")
     argv = ["corpus", "--input", str(tmp_path / "in.txt"), *_options(tmp_path), "--input_format", "text"]
-    assert beambert.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
+    assert cli.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
     assert "has no effect on --input_format text" in _error(capsys)
 
 
 def test_language_field_without_codes_is_refused(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_text('{"text": "a", "lang": "en"}\n{"text": "b", "lang": "German"}\n')
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path), "--language_field", "lang"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     error = _error(capsys)
     assert "in.jsonl, line 2: field 'lang' is 'German', not a language code" in error
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"text": "a"}]), tmp_path / "in.parquet")
     argv[2] = str(tmp_path / "in.parquet")
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "column 'lang' is missing (columns: text)" in _error(capsys)
 
 
 def test_mistyped_language_field_is_named(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_text('{"lang": "en", "text": "Day 1 was wet."}\n')
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path), "--language_field", "langue"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     error = _error(capsys)
     assert "--language_field" in error
     assert "in.jsonl" in error

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import beambert
-from beambert_common.renamed_fields import inverse, with_new_names
-from pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
+from beambert import cli
+from beambert.common.renamed_fields import inverse, with_new_names
+from beambert.pipelines.io.manifest_schemas import RENAMED_CORPUS_FIELDS, RENAMED_DATASET_FIELDS
 from tests.conftest import SMALL
 
 
@@ -46,7 +46,7 @@ def contents(output: Path) -> dict[str, bytes]:
 def test_old_build_is_up_to_date(old_build, articles, capsys):
     before = contents(old_build)
     assert any("-duplicate-" in name for name in before)
-    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL]) == 0
+    assert cli.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL]) == 0
     printed = capsys.readouterr().out
     assert f"Corpus in {old_build} is up to date." in printed
     assert f"Shards in {old_build} are up to date." in printed
@@ -55,20 +55,20 @@ def test_old_build_is_up_to_date(old_build, articles, capsys):
         ["inspect", old_build],
         ["inspect", old_build / "shards/train-duplicate-000-00000-of-00003.tfrecord"],
     ):
-        assert beambert.main(list(map(str, command))) == 0
+        assert cli.main(list(map(str, command))) == 0
 
 
 def test_missing_shards_are_rebuilt_under_their_old_names(old_build, articles):
     before = contents(old_build)
     for name in ("train-duplicate-001-00002-of-00003", "validation-duplicate-000-00000-of-00001"):
         next(old_build.glob(f"shards/{name}*")).unlink()
-    assert beambert.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL]) == 0
+    assert cli.main(["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL]) == 0
     assert contents(old_build) == before
 
 
 def test_options_that_differ_have_their_new_names(old_build, articles, capsys):
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(old_build), *SMALL, "--num_buckets", "4"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "num_partitions: 3 recorded, 4 requested" in capsys.readouterr().err
 
 
@@ -94,7 +94,7 @@ def test_missing_options_have_their_defaults(built, articles, tmp_path, capsys, 
         del options[name]
     (output / manifest).write_text(json.dumps(content))
     command = ["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]
-    assert beambert.main([*command, *flags]) == 1
+    assert cli.main([*command, *flags]) == 1
     error = capsys.readouterr().err
     assert differs in error
     assert error.count("recorded") == 1

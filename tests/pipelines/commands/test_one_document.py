@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines import dataset
+from beambert import cli
+from beambert.pipelines import dataset
 
 
 def book(folder: Path) -> Path:
@@ -19,7 +19,7 @@ def book(folder: Path) -> Path:
 
 
 def run(command: str, *flags: object) -> int:
-    return beambert.main([command, *map(str, flags), "--direct_num_workers", "1"])
+    return cli.main([command, *map(str, flags), "--direct_num_workers", "1"])
 
 
 def build(path: Path, output: Path, objective: str, *flags: object) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import beambert
+from beambert import cli
 
 CORPUS = [
     *("--input", "texts/*.txt", "--vocab_size", "50", "--validation_fraction", "0.2", "--num_partitions", "1"),
@@ -36,7 +36,7 @@ def finished(tmp_path_factory) -> Path:
     write_texts(project)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(project)
-        assert beambert.main(["build", *CORPUS, *EXAMPLES, "--output", "data"]) == 0
+        assert cli.main(["build", *CORPUS, *EXAMPLES, "--output", "data"]) == 0
     return project
 
 
@@ -53,7 +53,7 @@ def test_build_reads_and_writes_only_its_own_project(projects):
     sibling, project = projects
     before = state(sibling)
     argv = ["build", *CORPUS, *EXAMPLES, "--output", "data"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     inputs = [file[0] for file in json.loads((project / "data" / "corpus.json").read_text())["files"]]
     assert sorted(inputs) == sorted(str(path) for path in (project / "texts").iterdir())
     names = [path.relative_to(project) for path in sorted(project.rglob("*"))]
@@ -61,18 +61,18 @@ def test_build_reads_and_writes_only_its_own_project(projects):
     # A missing shard is built again.
     whole = {path: content for path, (content, _) in state(project).items()}
     next((project / "data" / "shards").iterdir()).unlink()
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert state(sibling) == before
     assert {path: content for path, (content, _) in state(project).items()} == whole
 
 
 def test_pretraining_data_reads_and_writes_only_its_own_project(projects, capsys):
     sibling, project = projects
-    assert beambert.main(["corpus", *CORPUS, "--output", "corpus"]) == 0
+    assert cli.main(["corpus", *CORPUS, "--output", "corpus"]) == 0
     before = state(sibling)
-    assert beambert.main(["pretraining-data", "--input", "corpus", "--output", "data", *EXAMPLES]) == 0
-    assert beambert.main(["inspect", "corpus"]) == 0
-    assert beambert.main(["inspect", "data"]) == 0
+    assert cli.main(["pretraining-data", "--input", "corpus", "--output", "data", *EXAMPLES]) == 0
+    assert cli.main(["inspect", "corpus"]) == 0
+    assert cli.main(["inspect", "data"]) == 0
     assert state(sibling) == before
     assert (project / "data" / "dataset.json").exists()
     assert "is missing" not in capsys.readouterr().err

@@ -9,10 +9,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-import beambert
-import pipelines.build_pretraining_data
-from pipelines import dataset
-from pipelines.errors import DatasetError
+from beambert import cli
+from beambert.pipelines import build_pretraining_data, dataset
+from beambert.pipelines.errors import DatasetError
 from tests.conftest import SMALL
 
 
@@ -31,7 +30,7 @@ def kept(output: Path) -> dict[str, int]:
 def test_repeated_bundles(built, articles, tmp_path):
     output = tmp_path / "out"
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]
-    assert beambert.main([*argv, "--direct_runner_bundle_repeat=1"]) == 0
+    assert cli.main([*argv, "--direct_runner_bundle_repeat=1"]) == 0
     assert digests(output) == digests(built)
     assert (output / "dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in output.iterdir()} == {
@@ -44,7 +43,7 @@ def test_repeated_bundles(built, articles, tmp_path):
 def test_two_worker_processes(built, articles, tmp_path, capfd):
     """Compare the corpus; the slow tests compare the examples too."""
     flags = [*SMALL[:2], *SMALL[4:], "--direct_num_workers", "2"]
-    assert beambert.main(["corpus", "--input", f"{articles}/*.jsonl", "--output", str(tmp_path), *flags]) == 0
+    assert cli.main(["corpus", "--input", f"{articles}/*.jsonl", "--output", str(tmp_path), *flags]) == 0
     assert "Traceback" not in capfd.readouterr().err
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 5
@@ -56,10 +55,10 @@ def test_two_worker_processes(built, articles, tmp_path, capfd):
 def test_more_workers_than_corpus_shards(articles, tmp_path):
     """Distribute the copies of a single corpus shard over several workers."""
     argv = ["corpus", "--input", f"{articles}/*", "--output", str(tmp_path / "corpus"), "--vocab_size", "2000"]
-    assert beambert.main([*argv, "--num_partitions", "1", "--validation_fraction", "0"]) == 0
+    assert cli.main([*argv, "--num_partitions", "1", "--validation_fraction", "0"]) == 0
     argv = ["pretraining-data", "--input", str(tmp_path / "corpus"), "--dupe_factor", "3", "--output"]
-    assert beambert.main([*argv, str(tmp_path / "one")]) == 0
-    assert beambert.main([*argv, str(tmp_path / "two"), "--direct_num_workers", "2"]) == 0
+    assert cli.main([*argv, str(tmp_path / "one")]) == 0
+    assert cli.main([*argv, str(tmp_path / "two"), "--direct_num_workers", "2"]) == 0
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
     manifests = [dataset.load(tmp_path / name) for name in ("one", "two")]
     assert manifests[0] == manifests[1]
@@ -69,7 +68,7 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys)
     output = tmp_path / "out"
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "2"]
     argv += ["--length_bins", "32,128"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     before, manifest, times = digests(output), (output / "dataset.json").read_bytes(), kept(output)
     train, validation = (dataset.load(output).shards_of(split)[0].name for split in ("train", "validation"))
     (output / train).unlink()
@@ -77,13 +76,13 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys)
         file.truncate(100)
     (output / "vocab.txt").unlink()
     capsys.readouterr()
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert f"rebuilding 2 missing or truncated of {len(times)} shards" in capsys.readouterr().out
     assert digests(output) == before
     assert (output / "dataset.json").read_bytes() == manifest
     made = {name for name, changed in kept(output).items() if changed != times[name]}
     assert made == {Path(train).name, Path(validation).name}
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert "up to date" in capsys.readouterr().out
     assert not (output / "unfinished").exists()
 
@@ -95,7 +94,7 @@ def test_a_rebuilt_shard_with_another_checksum_is_an_error(built, tmp_path, caps
     (output / "dataset.json").write_text(manifest.replace('"numpy": "', '"numpy": "0'))
     (output / shard.name).unlink()
     capsys.readouterr()
-    assert beambert.main(["pretraining-data", "--input", str(output), "--output", str(output), *SMALL[2:4]]) == 1
+    assert cli.main(["pretraining-data", "--input", str(output), "--output", str(output), *SMALL[2:4]]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"{shard.name} was rebuilt, but its checksum differs from" in error
@@ -105,7 +104,7 @@ def test_a_rebuilt_shard_with_another_checksum_is_an_error(built, tmp_path, caps
 
 def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch, capsys):
     """Lose a shard of a stopped job that has a completion marker, resume the job and compare it with a whole one."""
-    write_shards = pipelines.build_pretraining_data.write_shards
+    write_shards = build_pretraining_data.write_shards
     copies = 0
 
     def write_five(*args):
@@ -117,8 +116,8 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
 
     argv = ["pretraining-data", "--input", str(built), *SMALL[2:4], "--output", str(tmp_path)]
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.build_pretraining_data, "write_shards", write_five)
-        assert beambert.main(argv) == 1
+        patch.setattr(build_pretraining_data, "write_shards", write_five)
+        assert cli.main(argv) == 1
     assert not (tmp_path / "build.lock").exists()
     assert not (tmp_path / "dataset.json").exists()
     with pytest.raises(DatasetError, match="its build has not finished"):
@@ -131,7 +130,7 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
     (tmp_path / "shards" / lost).unlink()
     del before[lost]
     capsys.readouterr()
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert f"resuming an earlier run ({len(notes)} complete)" in capsys.readouterr().out
     assert before.items() <= kept(tmp_path).items()
     assert digests(tmp_path).items() <= digests(built).items()
@@ -149,7 +148,7 @@ def test_files_of_a_job_with_other_options_are_removed(built, tmp_path):
     for name in ("train-copy-009-00000-of-00003.tfrecord", "train-copy-009-00000-of-00003.parquet"):
         (output / "shards" / name).write_text("stale")
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "3"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert kept(output).keys() == kept(built).keys()
     assert not (output / "unfinished").exists()
 
@@ -168,7 +167,7 @@ def build_from(folder: Path, light: str, heavy: str) -> tuple[list[dict], dict[s
         (folder / name).write_text("".join(json.dumps({"text": text}) + "\n" for text in chosen))
     argv = ["build", "--input", folder / light, folder / heavy, "--input_weights", 1, 3, "--output", folder / "data"]
     argv += ["--vocab_size", 200, "--dupe_factor", 2, "--max_seq_length", 32, "--validation_fraction", 0.1]
-    assert beambert.main([str(word) for word in [*argv, "--direct_num_workers", 1]]) == 0
+    assert cli.main([str(word) for word in [*argv, "--direct_num_workers", 1]]) == 0
     rows = [
         row
         for path in sorted((folder / "data/corpus").iterdir())

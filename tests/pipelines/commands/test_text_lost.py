@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-import beambert
-from pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
-from pipelines.corpus.removed_text import loss_warnings
+from beambert import cli
+from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
+from beambert.pipelines.corpus.removed_text import loss_warnings
 
 _OPTIONS = ["--vocab_size", "300", "--validation_fraction", "0", "--num_partitions", "2"]
 
@@ -35,7 +35,7 @@ def lossy(tmp_path_factory):
 def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, capsys):
     code, numbers = str(lossy / "code.txt"), str(lossy / "numbers.txt")
     argv = ["corpus", "--input", str(lossy / "good.txt"), str(lossy / "more.txt"), code, numbers]
-    assert beambert.main([*argv, "--output", str(tmp_path / "data"), *_OPTIONS]) == 0
+    assert cli.main([*argv, "--output", str(tmp_path / "data"), *_OPTIONS]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "cleaning removed" in line]
     assert len(lines) == 2
     assert f"--input {code}: cleaning removed 98% of the text: 98% by residual_markup" in lines[0]
@@ -48,7 +48,7 @@ def test_an_input_that_is_mostly_lost_is_named_with_the_rules(lossy, tmp_path, c
 
 def test_a_file_among_many_that_is_mostly_lost_is_named(lossy, tmp_path, capsys):
     argv = ["corpus", "--input", str(lossy / "*.txt"), "--output", str(tmp_path / "data"), *_OPTIONS]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "cleaning removed" in line]
     assert [line.split(":")[0].split()[-1] for line in lines] == [f"{lossy}/numbers.txt", f"{lossy}/code.txt"]
 
@@ -97,7 +97,7 @@ def test_text_that_a_reader_removes_is_counted_and_a_license_does_not_warn(tmp_p
     parts = [title, start, "Produced by Somebody", "\n\n" + _prose(1, 200), end, license_text]
     (tmp_path / "book.txt").write_text("\n\n".join(parts))
     argv = ["corpus", "--input", str(tmp_path / "book.txt"), "--output", str(tmp_path / "data"), *_OPTIONS]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert "cleaning removed" not in capsys.readouterr().err
     (counts,) = json.loads((tmp_path / "data/corpus.json").read_text())["counts"]["inputs"].values()
     lost = {"license": len(title + start + end) + 12 * 1500, "notes": len("Produced by Somebody")}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-import beambert
-from beambert_common.word_rules import WordRules
-from pipelines.corpus import corpus_manifest
-from tokenizer.coverage import Coverage
-from tokenizer.normalization import split_words
-from tokenizer.vocabulary import Vocabulary
-from tokenizer.wordpiece import split_word
+from beambert import cli
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.tokenizer.coverage import Coverage
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import split_word
 
 FLAGS = [
     *("--input_format", "language_reference", "--validation_fraction", "0.15", "--vocab_size", "1990"),
@@ -33,7 +33,7 @@ def compared(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, compared) -> Path:
     output = tmp_path_factory.mktemp("corpus") / "data"
-    assert beambert.main(["corpus", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]) == 0
+    assert cli.main(["corpus", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]) == 0
     return output
 
 
@@ -57,9 +57,9 @@ def test_the_same_bytes_as_the_corpus(corpus, compared, tmp_path, capsys):
     output.parent.mkdir()
     output.write_text("old")
     argv = ["vocab", *FLAGS, "--output", str(output), "--compare_vocab", str(compared)]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "already exists; use --overwrite" in capsys.readouterr().err
-    assert beambert.main([*argv, "--overwrite"]) == 0
+    assert cli.main([*argv, "--overwrite"]) == 0
     assert output.read_bytes() == (corpus / "vocab.txt").read_bytes()
     assert list(tmp_path.rglob("*.*")) == [output]
     printed = capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(name, tmp_path, capsys):
     argv = ["vocab", "--input", str(tmp_path / "in.txt"), *flags.format(tmp_path).split()]
     if "--output" not in argv:
         argv += ["--output", str(tmp_path / "vocab.txt")]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     err = capsys.readouterr().err
     assert says.format(tmp_path) in err
     assert err.count("\n") == 1

@@ -6,22 +6,22 @@ import unicodedata
 
 import pytest
 
-import beambert
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import native
-from pipelines import dataset
-from pipelines.commands.vocabulary_flags import word_rules
+from beambert import cli
+from beambert.bert_model.checkpoints import native
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.word_rules import WordRules
+from beambert.pipelines import dataset
+from beambert.pipelines.commands.vocabulary_flags import word_rules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.trainers.pretraining_shards import write_dataset
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 KEPT = WordRules(strip_accents=False)
 
 
 def _run(command, tmp_path, output, *flags):
     argv = [command, "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / output)]
-    return beambert.main([*argv, "--validation_fraction", "0", *flags])
+    return cli.main([*argv, "--validation_fraction", "0", *flags])
 
 
 def _write(tmp_path, text):
@@ -85,7 +85,7 @@ def test_the_record_beside_a_vocabulary_is_the_default(tmp_path, capsys):
     assert _run("corpus", tmp_path, "auto", *flags, "--strip_accents", "auto") == 0
     argv = ["pretraining-data", "--input", str(tmp_path / "auto"), "--output", str(tmp_path / "data")]
     capsys.readouterr()
-    assert beambert.main([*argv, "--vocab_file", str(model / "vocab.txt")]) == 1
+    assert cli.main([*argv, "--vocab_file", str(model / "vocab.txt")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "vocab.txt is recorded with other word rules (uncased, accents kept) than the corpus (uncased)" in line
 
@@ -98,7 +98,7 @@ def test_data_of_different_rules_is_refused(tmp_path, capsys):
         path.write_text(manifest.to_json(), encoding="utf-8")
     flags = ["--output", str(tmp_path / "run"), "--model", "tiny", "--num_train_steps", "1"]
     data = ["--data", str(tmp_path / "a"), str(tmp_path / "b")]
-    assert beambert.main(["pretrain", *data, *flags]) == 1
+    assert cli.main(["pretrain", *data, *flags]) == 1
     message = capsys.readouterr().err
     assert "differ in word rules; build both with the same --do_lower_case" in message
     assert "(uncased, accents kept)" in message
@@ -122,7 +122,7 @@ def _corpus(tmp_path, language, *flags):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text(f"{_TEXTS[language]} {_WORDS} {number}.", encoding="utf-8")
     argv = ["corpus", "--input", str(tmp_path / "?.txt"), "--output", str(tmp_path / "data")]
-    code = beambert.main([*argv, "--vocab_size", "130", "--validation_fraction", "0", "--num_partitions", "2", *flags])
+    code = cli.main([*argv, "--vocab_size", "130", "--validation_fraction", "0", "--num_partitions", "2", *flags])
     return code, tmp_path / "data"
 
 

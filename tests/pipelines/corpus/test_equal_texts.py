@@ -5,17 +5,17 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus.deduplication_transforms import (
+from beambert.pipelines.corpus.deduplication_transforms import (
     BLOCKS,
     REPEATED_PARAGRAPH,
     find_repeated_paragraphs,
     paragraph_batches,
 )
-from pipelines.corpus.options import CorpusOptions
-from pipelines.corpus.records import Record, to_block
-from pipelines.corpus.write_shards import deduplicate
-from pipelines.sources import ReadOptions
-from pipelines.sources.documents import identity
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.records import Record, to_block
+from beambert.pipelines.corpus.write_shards import deduplicate
+from beambert.pipelines.sources import ReadOptions
+from beambert.pipelines.sources.documents import identity
 
 OPTIONS = CorpusOptions(
     True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True

@@ -10,14 +10,14 @@ import pytest
 import zstandard
 from apache_beam.io.filesystems import FileSystems
 
-import beambert
-from pipelines.corpus import corpus_manifest, reading
-from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, ReadSplit, SplitRead, split_inputs
-from pipelines.sources import ReadOptions, SourceError, readers
-from pipelines.sources.documents import Document
-from pipelines.sources.lines import RangeStart
-from pipelines.sources.ranges import index_range
-from pipelines.sources.readers import read_range
+from beambert import cli
+from beambert.pipelines.corpus import corpus_manifest, reading
+from beambert.pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, ReadSplit, SplitRead, split_inputs
+from beambert.pipelines.sources import ReadOptions, SourceError, readers
+from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.sources.lines import RangeStart
+from beambert.pipelines.sources.ranges import index_range
+from beambert.pipelines.sources.readers import read_range
 from tests.conftest import with_slow
 from tests.pipelines.test_job_size import OPTIONS
 
@@ -63,7 +63,7 @@ COMPRESSIONS = {
 def build(path, output, *flags: str) -> tuple[dict, dict]:
     """Return the bytes of the files of a corpus, and its counts."""
     argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
-    assert beambert.main([*argv, "--min_words", "1", *flags]) == 0
+    assert cli.main([*argv, "--min_words", "1", *flags]) == 0
     files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
     return {file.name: file.read_bytes() for file in files}, corpus_manifest.load(str(output)).counts
 
@@ -91,7 +91,7 @@ def test_an_error_names_the_line_of_the_file(tmp_path, monkeypatch, capsys):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
     monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 1000})
-    assert beambert.main(["corpus", "--input", str(path), "--output", str(tmp_path / "out")]) == 1
+    assert cli.main(["corpus", "--input", str(path), "--output", str(tmp_path / "out")]) == 1
     assert "a.jsonl, line 358: not valid JSON" in capsys.readouterr().err
 
 
@@ -130,7 +130,7 @@ def test_a_stopped_command_resumes_in_the_middle_of_a_file(tmp_path, monkeypatch
     monkeypatch.setattr(reading, "read_range", read_at_most(4))
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "out"), "--vocab_size", "60", *flags]
     argv += ["--num_partitions", "3", "--min_words", "1"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     complete = set(starts[:-1])
     assert len(complete) == 4
     starts.clear()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus.records import (
+from beambert.pipelines.corpus.records import (
     BlockLocation,
     Record,
     from_block,

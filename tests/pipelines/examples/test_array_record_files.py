@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import beambert
-from pipelines import dataset
-from pipelines.errors import DatasetError
-from pipelines.examples import shard_writer
-from pipelines.examples.array_record_files import read_records
-from pipelines.examples.example_reader import read_examples
-from pipelines.instances.options import PretrainingDataOptions
+from beambert import cli
+from beambert.pipelines import dataset
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples import shard_writer
+from beambert.pipelines.examples.array_record_files import read_records
+from beambert.pipelines.examples.example_reader import read_examples
+from beambert.pipelines.instances.options import PretrainingDataOptions
 from tests.pipelines.examples.test_example_encoder import random_features
 from tests.small_disk import small_disk
 
@@ -28,7 +28,7 @@ SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_fa
 
 
 def build(corpus, output, *flags: str) -> int:
-    return beambert.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
+    return cli.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_missing_package_is_an_error_before_any_work(built, tmp_path, capsys, mo
     (tmp_path / "text.txt").write_text("Some text.\n")
     source = built if name == "pretraining-data" else tmp_path / "text.txt"
     argv = [name, "--input", str(source), "--output", str(tmp_path / "data"), "--format", "array_record"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert capsys.readouterr().err == (
         f"beambert {name}: error: --format array_record requires the package array-record, which is not installed; "
         "pip install 'beambert[array-record]'\n"

@@ -6,8 +6,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.examples.example_encoder import ExampleEncoder, mask_of
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.examples.example_encoder import ExampleEncoder, mask_of
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
 def feature_spec(length: int, predictions: int) -> dict:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.errors import DatasetError
-from pipelines.examples.example_reader import read_examples
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples.example_reader import read_examples
 
 INTEGERS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 300), max_size=40)
 FLOATS = st.lists(st.floats(width=32, allow_nan=False), max_size=9)

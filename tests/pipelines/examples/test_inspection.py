@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pipelines.errors import DatasetError
-from pipelines.examples.inspection import MASK, OTHER, SAME, as_text, count, decode, plain
-from pipelines.examples.statistics import Statistics
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.examples.inspection import MASK, OTHER, SAME, as_text, count, decode, plain
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.tokenizer.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "play", "##ing", "##s", "dog", ".", "a\x1bb"),

@@ -12,18 +12,18 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from deploy.plan.data import _record_bytes
-from pipelines.corpus.segmentation import split_sentences
-from pipelines.dataset import PartitionOfSplit
-from pipelines.examples import shard_writer
-from pipelines.examples.example_encoder import mask_of
-from pipelines.examples.make_shards import write_shards
-from pipelines.examples.pretraining_examples import PretrainingExamples, generator
-from pipelines.instances.instances import from_sentences
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.deploy.plan.data import _record_bytes
+from beambert.pipelines.corpus.segmentation import split_sentences
+from beambert.pipelines.dataset import PartitionOfSplit
+from beambert.pipelines.examples import shard_writer
+from beambert.pipelines.examples.example_encoder import mask_of
+from beambert.pipelines.examples.make_shards import write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, generator
+from beambert.pipelines.instances.instances import from_sentences
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.pipelines.examples.test_example_encoder import random_features
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
 
 PART = PartitionOfSplit("train", 0, 1)
 needs_array_record = pytest.mark.skipif(

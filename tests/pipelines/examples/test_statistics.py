@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.dataset import PartitionOfSplit
-from pipelines.examples import inspection
-from pipelines.examples.example_reader import read_examples
-from pipelines.examples.make_shards import write_shards
-from pipelines.examples.pretraining_examples import PretrainingExamples
-from pipelines.examples.statistics import Statistics, document_bin_start, total
-from pipelines.instances.instances import from_sentences
-from pipelines.instances.options import PretrainingDataOptions
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.dataset import PartitionOfSplit
+from beambert.pipelines.examples import inspection
+from beambert.pipelines.examples.example_reader import read_examples
+from beambert.pipelines.examples.make_shards import write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.examples.statistics import Statistics, document_bin_start, total
+from beambert.pipelines.instances.instances import from_sentences
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(
     ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"{a}{b}" for a in "bcdfghkl" for b in "aeiou"), "##s", "."),

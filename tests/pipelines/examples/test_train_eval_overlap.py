@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from pipelines.corpus import corpus_manifest
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.corpus.corpus_reader import CorpusReader
-from pipelines.corpus.records import Record
-from pipelines.examples import train_eval_overlap
-from pipelines.sources.documents import identity
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.examples import train_eval_overlap
+from beambert.pipelines.sources.documents import identity
 from tests.small_manifests import corpus_of
 
 

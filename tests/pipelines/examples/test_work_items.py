@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.corpus.corpus_manifest import CorpusShard
-from pipelines.dataset import Shard
-from pipelines.examples.statistics import Statistics
-from pipelines.examples.work_items import (
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.dataset import Shard
+from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.examples.work_items import (
     ShardResult,
     completion_marker_name,
     deal_work_items,
@@ -18,7 +18,7 @@ from pipelines.examples.work_items import (
     read_completion_marker,
     write_completion_marker,
 )
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
 def parts(*sizes: int, held_out: int = 0) -> list[CorpusShard]:

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.instances.layout import Rows
-from pipelines.instances.masking import MaskingVocabulary, mask_rows
-from pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.masking import MaskingVocabulary, mask_rows
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.pipelines.instances.reference_masking import segments_of
-from tokenizer.vocabulary import Vocabulary
 
 MASK = 4
 REPLACEMENTS = np.arange(10, 1000, dtype=np.int32)

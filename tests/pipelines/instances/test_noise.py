@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dataset import PartitionOfSplit
-from pipelines.examples.make_shards import write_shards
-from pipelines.examples.pretraining_examples import PretrainingExamples
-from pipelines.instances.instances import from_sentences
-from pipelines.instances.noise import add_noise
-from pipelines.instances.options import PretrainingDataOptions
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.pipelines.dataset import PartitionOfSplit
+from beambert.pipelines.examples.make_shards import write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.instances.instances import from_sentences
+from beambert.pipelines.instances.noise import add_noise
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 # Single letters, so that every word without a q inside can be tokenized; also some longer tokens and digits.
 INNER = set(string.ascii_lowercase) - {"q"}

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.examples.pretraining_examples import plan_rows
-from pipelines.instances.layout import lay_out
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.instances.packing import pack, pack_lengths
+from beambert.pipelines.examples.pretraining_examples import plan_rows
+from beambert.pipelines.instances.layout import lay_out
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.instances.packing import pack, pack_lengths
 from tests.pipelines.instances.test_layout import VOCAB, random_instances
 
 

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from pipelines.io.atomic_files import (
+from beambert.pipelines.io.atomic_files import (
     delete_files,
     delete_matching,
     list_files,

@@ -16,11 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-import beambert
-from pipelines.errors import AccessError, SubmitError
-from pipelines.io import cloud_access, google_access
-from pipelines.io.cloud_access import require_access
-from pipelines.runner import beam_flags, engine_access
+from beambert import cli
+from beambert.pipelines.errors import AccessError, SubmitError
+from beambert.pipelines.io import cloud_access, google_access
+from beambert.pipelines.io.cloud_access import require_access
+from beambert.pipelines.runner import beam_flags, engine_access
 from tests.conftest import ROOT
 from tests.deploy.dataflow.gcp_stand_in import _write_key
 
@@ -374,7 +374,7 @@ def test_every_command_fails_with_one_line(name, tmp_path, silent, monkeypatch, 
     (tmp_path / "a.txt").write_text("Some text.\n", encoding="utf-8")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", silent)
     monkeypatch.setattr(google_access, "SECONDS", 0.2)
-    assert beambert.main([word.format(tmp_path) for word in COMMANDS[name]]) == 1
+    assert cli.main([word.format(tmp_path) for word in COMMANDS[name]]) == 1
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert "gs://bucket/" in printed.err
@@ -428,7 +428,7 @@ def test_an_engine_that_cannot_be_reached_is_one_line(closed, silent, monkeypatc
 def test_a_command_names_the_engine_that_fails(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("Some text. More text.\n", encoding="utf-8")
     argv = ["corpus", "--input", f"{tmp_path}/a.txt", "--output", f"{tmp_path}/out", "--vocab_size", "30"]
-    assert beambert.main([*argv, "--runner", "PrismRunner", "--prism_location", "/nowhere"]) == 1
+    assert cli.main([*argv, "--runner", "PrismRunner", "--prism_location", "/nowhere"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "--runner PrismRunner cannot run the pipeline (" in error

@@ -10,14 +10,20 @@ from contextlib import suppress
 
 import pytest
 
-import beambert
-from pipelines.errors import DatasetError, OutputError
-from pipelines.io.atomic_files import read_bytes, write_atomically, write_text
-from pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
-from pipelines.runner.job_output import begin_work, delete_work, require_own_output, require_writable, work_directory
-from pipelines.runner.output_lock import FILE_NAME, lock_output
-from pipelines.sources import SourceError
-from pipelines.sources.files import match_files, require_unchanged
+from beambert import cli
+from beambert.pipelines.errors import DatasetError, OutputError
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
+from beambert.pipelines.runner.job_output import (
+    begin_work,
+    delete_work,
+    require_own_output,
+    require_writable,
+    work_directory,
+)
+from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
+from beambert.pipelines.sources import SourceError
+from beambert.pipelines.sources.files import match_files, require_unchanged
 from tests.conftest import SMALL
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
@@ -111,7 +117,7 @@ def test_a_lost_shard_is_made_again_in_the_bucket(cloud, built, tmp_path, capsys
     cloud.bucket().blob(f"repaired/{lost}").delete()
     output = f"gs://{BUCKET}/repaired"
     flags = SMALL[2:4]
-    assert beambert.main(["pretraining-data", "--input", output, "--output", output, *flags]) == 0
+    assert cli.main(["pretraining-data", "--input", output, "--output", output, *flags]) == 0
     assert "rebuilding 1 missing or truncated of 10 shards" in capsys.readouterr().out
     assert cloud.contents("repaired") == before
 
@@ -121,13 +127,13 @@ def test_array_record_shards_are_written_to_the_bucket_and_read_from_it(cloud, b
     pytest.importorskip("array_record")
     output = f"gs://{BUCKET}/array-record"
     argv = ["pretraining-data", "--input", str(built), "--format", "array_record", "--dupe_factor", "1", "--output"]
-    assert beambert.main([*argv, output]) == 0
-    assert beambert.main([*argv, str(tmp_path / "data")]) == 0
+    assert cli.main([*argv, output]) == 0
+    assert cli.main([*argv, str(tmp_path / "data")]) == 0
     local = {str(path.relative_to(tmp_path / "data")): path.read_bytes() for path in tmp_path.glob("data/shards/*")}
     remote = cloud.contents("array-record")
     assert {name: content for name, content in remote.items() if name.startswith("shards/")} == local
     assert len(local) == 4
-    assert beambert.main(["inspect", output, "--number", "3"]) == 0
+    assert cli.main(["inspect", output, "--number", "3"]) == 0
     assert "→MASK]" in capsys.readouterr().out
 
 

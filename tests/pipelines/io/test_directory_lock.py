@@ -12,14 +12,14 @@ import time
 import pytest
 from chaos.disturbances import damage
 
-from pipelines.errors import OutputError
-from pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
-from pipelines.io.output_directory import LOCK_NAME
+from beambert.pipelines.errors import OutputError
+from beambert.pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
+from beambert.pipelines.io.output_directory import LOCK_NAME
 
 HOLD = """
 import hashlib, signal, sys, threading
 from pathlib import Path
-from pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.directory_lock import lock_directory
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
     if sys.argv[2] == "reads":
@@ -35,8 +35,8 @@ with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
 IN_TURN = """
 import os, sys
 from pathlib import Path
-from pipelines.errors import OutputError
-from pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.errors import OutputError
+from beambert.pipelines.io.directory_lock import lock_directory
 for _ in range(3):
     if not os.fork():
         taken = 0
@@ -120,7 +120,7 @@ def test_sigterm_releases_all_that_a_process_holds(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
+from beambert.pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
 with lock_directory("a", Path("a"), ""), lock_directory("a/b", Path("a/b"), ""), lock_destination("c", Path("c"), ""):
     assert sorted(str(path) for path in Path().rglob("*lock")) == [".c.lock", "a/b/{LOCK_NAME}", "a/{LOCK_NAME}"]
     os.kill(os.getpid(), signal.SIGTERM)

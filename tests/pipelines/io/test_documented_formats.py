@@ -9,9 +9,9 @@ from typing import Any, is_typeddict
 
 import pytest
 
-import beambert
-from pipelines.instances.options import FORMATS, MASKINGS, OBJECTIVES, PretrainingDataOptions
-from pipelines.io import manifest_schemas
+from beambert import cli
+from beambert.pipelines.instances.options import FORMATS, MASKINGS, OBJECTIVES, PretrainingDataOptions
+from beambert.pipelines.io import manifest_schemas
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / f"{name}.md" for name in ("corpus-format", "dataset-format", "recorded-options")]
@@ -66,12 +66,12 @@ def test_every_schema_is_documented():
 
 def test_schemas_described_in_sentences():
     text = (ROOT / "docs" / "reference" / "corpus-format.md").read_text(encoding="utf-8")
-    size = fields_of("pipelines.io.manifest_schemas.TextSize")
-    assert fields_of("pipelines.io.manifest_schemas.LanguageSize") == size - {"rejected", "bytes_lost"}
+    size = fields_of("beambert.pipelines.io.manifest_schemas.TextSize")
+    assert fields_of("beambert.pipelines.io.manifest_schemas.LanguageSize") == size - {"rejected", "bytes_lost"}
     options = next(fields for source, fields in TABLES.items() if "PretrainingDataOptions" in source)
-    assert fields_of("pipelines.io.manifest_schemas.RecordedDatasetOptions") <= options
+    assert fields_of("beambert.pipelines.io.manifest_schemas.RecordedDatasetOptions") <= options
     for name in ("SplitCounts", "ValidationCoverages"):
-        for field in fields_of(f"pipelines.io.manifest_schemas.{name}"):
+        for field in fields_of(f"beambert.pipelines.io.manifest_schemas.{name}"):
             assert f"`{field}`" in text
 
 
@@ -98,7 +98,7 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
     argv: list[Any] = ["corpus", "--input", tmp_path / "input.jsonl", "--output", tmp_path / "corpus"]
     argv += ["--id_field", "id", "--drop_near_duplicates", "--decontaminate", tmp_path / "evaluation.txt"]
     argv += ["--vocab_size", "100", "--validation_fraction", "0", "--num_partitions", "1"]
-    assert beambert.main(list(map(str, argv))) == 0
+    assert cli.main(list(map(str, argv))) == 0
     fields: set[str] = set()
     reasons = set()
     for path in (tmp_path / "corpus" / "rejected").glob("*.jsonl"):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pipelines.io import live_counts
-from pipelines.io.live_counts import READING, WRITING, Count, WorkCounter, collect_counts, inherited
+from beambert.pipelines.io import live_counts
+from beambert.pipelines.io.live_counts import READING, WRITING, Count, WorkCounter, collect_counts, inherited
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_records_are_written_at_intervals(monkeypatch):
 
 def test_a_worker_process_adds_to_the_counts():
     code = (
-        "import os; from pipelines.io.live_counts import *; c = WorkCounter(READING, 9); c.finish(4); "
+        "import os; from beambert.pipelines.io.live_counts import *; c = WorkCounter(READING, 9); c.finish(4); "
         "assert not [name for name in os.environ if 'LIVE_COUNTS' in name]"
     )
     with collect_counts() as counts:

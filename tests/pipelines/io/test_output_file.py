@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from pipelines.errors import OutputFileError
-from pipelines.io.output_file import OutputFile, check_output_file, check_stdout
+from beambert import cli
+from beambert.pipelines.errors import OutputFileError
+from beambert.pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_streams_are_written_directly(folder, capfd):
 def test_stdin_and_stdout_that_are_the_same_file(folder):
     """Test the streams that a shell opens for `< in.txt >> in.txt`."""
     code = (
-        "from pipelines.io.output_file import *\n"
+        "from beambert.pipelines.io.output_file import *\n"
         "read = [('--input_file', '-')]\n"
         "for check in (lambda: check_stdout([('--input_file', 'in.txt')]), lambda: check_stdout(read),\n"
         "              lambda: check_output_file('--output', 'in.txt', read, overwrite=True)):\n"
@@ -179,8 +179,8 @@ def test_any_name_and_any_content(tmp_path_factory, name, content):
 
 def test_every_flag_for_an_output_file_has_overwrite():
     outputs = {}
-    for command in beambert.COMMANDS:
-        actions = beambert.make_parser(command)[0]._option_string_actions
+    for command in cli.COMMANDS:
+        actions = cli.make_parser(command)[0]._option_string_actions
         for flag, action in actions.items():
             if flag.startswith("--output") and action.metavar == "FILE":
                 outputs[command, flag] = "--overwrite" in actions
@@ -195,8 +195,8 @@ def test_every_flag_for_an_output_file_has_overwrite():
 ROOT = Path(__file__).parents[3]
 WRITE = """
 import pathlib, signal, sys, time
-from beambert_common.signals import cleanup_on_signals
-from pipelines.io.output_file import OutputFile
+from beambert.common.signals import cleanup_on_signals
+from beambert.pipelines.io.output_file import OutputFile
 
 for number in (signal.SIGTERM, signal.SIGHUP):
     # A shell may leave them ignored.

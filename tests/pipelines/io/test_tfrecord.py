@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.io.tfrecord import framed, read_records
+from beambert.pipelines.io.tfrecord import framed, read_records
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5))

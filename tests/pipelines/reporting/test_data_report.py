@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import beambert
-from pipelines import dataset
-from pipelines.commands.pretraining_data_run import print_summary
-from pipelines.examples.statistics import Statistics, document_bin_start
-from pipelines.examples.train_eval_overlap import Overlap
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting.data_report import render
-from pipelines.reporting.data_warnings import expected_masked, warnings_of
-from pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
-from pipelines.reporting.report_content import Report
-from pipelines.sources import ReadOptions, read_file
+from beambert import cli
+from beambert.pipelines import dataset
+from beambert.pipelines.commands.pretraining_data_run import print_summary
+from beambert.pipelines.examples.statistics import Statistics, document_bin_start
+from beambert.pipelines.examples.train_eval_overlap import Overlap
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.reporting.data_report import render
+from beambert.pipelines.reporting.data_warnings import expected_masked, warnings_of
+from beambert.pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
+from beambert.pipelines.reporting.report_content import Report
+from beambert.pipelines.sources import ReadOptions, read_file
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
@@ -34,7 +34,7 @@ def output(tmp_path_factory) -> Path:
     lines += [json.dumps({"text": f"{HOSTILE} He said {HOSTILE} and they said {HOSTILE}.\n" * 30})]
     (folder / "a<b onclick='x'>&lt;.jsonl").write_text("\n".join(lines))
     argv = ["build", "--input", f"{folder}/*.jsonl", "--output", f"{folder}/out", "--vocab_size", "1500"]
-    assert beambert.main([*argv, "--dupe_factor", "2", "--validation_fraction", "0.15", "--num_partitions", "2"]) == 0
+    assert cli.main([*argv, "--dupe_factor", "2", "--validation_fraction", "0.15", "--num_partitions", "2"]) == 0
     return folder / "out"
 
 
@@ -59,7 +59,7 @@ def test_page_is_complete_and_self_contained(output):
 def test_page_is_written_before_the_manifest_and_reproducible(output, tmp_path):
     assert (output / "report.html").stat().st_mtime_ns <= (output / "dataset.json").stat().st_mtime_ns
     argv = ["pretraining-data", "--input", str(output), "--output", str(tmp_path / "out"), "--dupe_factor", "2"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     assert (tmp_path / "out" / "report.html").read_bytes() == (output / "report.html").read_bytes()
     counts = dataset.load(tmp_path / "out").counts
     assert counts == dataset.load(output).counts

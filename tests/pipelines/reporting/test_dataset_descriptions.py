@@ -12,10 +12,10 @@ import pytest
 import tensorflow as tf
 from huggingface_hub import DatasetCard
 
-import beambert
-from pipelines import dataset
-from pipelines.reporting import croissant, dataset_card
-from pipelines.reporting.dataset_descriptions import FILE_NAMES
+from beambert import cli
+from beambert.pipelines import dataset
+from beambert.pipelines.reporting import croissant, dataset_card
+from beambert.pipelines.reporting.dataset_descriptions import FILE_NAMES
 
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {
@@ -38,7 +38,7 @@ KINDS = {
 
 
 def build(corpus, output, *flags: str) -> int:
-    return beambert.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
+    return cli.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +267,7 @@ NAMES = sorted(FILE_NAMES)
 
 def build_copies(corpus, output, copies: int = 1) -> int:
     argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", str(copies)]
-    return beambert.main(argv)
+    return cli.main(argv)
 
 
 def descriptions(output: Path) -> dict[str, bytes]:

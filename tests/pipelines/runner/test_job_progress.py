@@ -5,10 +5,10 @@ import threading
 import pytest
 from apache_beam.io.filesystem import BeamIOError
 
-from pipelines.io.atomic_files import list_files
-from pipelines.io.live_counts import READING, WRITING, WorkCounter
-from pipelines.runner import job_progress
-from pipelines.runner.job_progress import Stage, pause, report_progress, sizes
+from beambert.pipelines.io.atomic_files import list_files
+from beambert.pipelines.io.live_counts import READING, WRITING, WorkCounter
+from beambert.pipelines.runner import job_progress
+from beambert.pipelines.runner.job_progress import Stage, pause, report_progress, sizes
 
 STAGE = Stage("Corpus", 4000, "documents", write_cost=1.0, shards=["a.parquet", "b.parquet"])
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from pipelines.errors import DatasetError
-from pipelines.runner import memory
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.runner import memory
 
 MB = 1_000_000
 

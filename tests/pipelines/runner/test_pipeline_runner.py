@@ -3,9 +3,9 @@
 import logging
 import signal
 
-import beambert
-from pipelines.errors import DatasetError
-from pipelines.runner import pipeline_runner
+from beambert import cli
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.runner import pipeline_runner
 from tests.forked import Running
 
 
@@ -26,7 +26,7 @@ def test_ctrl_c_ends_a_build_with_one_line(tmp_path):
 def test_worker_errors_are_found_in_the_engines_text():
     text = (
         "Traceback ...\nRuntimeError: first\n\nThe above exception was the direct cause ...\n"
-        "pipelines.errors.SourceError: a.gz is cut [while running 'Read/ParDo(ReadDocuments)']\n"
+        "beambert.pipelines.errors.SourceError: a.gz is cut [while running 'Read/ParDo(ReadDocuments)']\n"
     )
     error = pipeline_runner._as_user_error(RuntimeError(text), "out")
     assert (type(error).__name__, str(error)) == ("SourceError", "a.gz is cut")
@@ -40,7 +40,7 @@ def test_worker_errors_are_found_in_the_engines_text():
 def test_a_failed_run_leaves_other_loggers_alone(tmp_path, caplog):
     (tmp_path / "a.txt").write_bytes(b"\xff\xfe\xfa text")
     argv = ["corpus", "--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "out"), "--vocab_size", "9"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     logging.getLogger("beambert").warning("heard")
     logging.getLogger("mine").warning("heard too")
     assert [record.message for record in caplog.records] == ["heard", "heard too"]

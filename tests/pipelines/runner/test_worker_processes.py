@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import beambert
-from pipelines.runner import worker_processes
+from beambert import cli
+from beambert.pipelines.runner import worker_processes
 from tests.conftest import without_progress
 
 FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_partitions", "2"]
@@ -124,7 +124,7 @@ def test_ctrl_c_ends_workers_wherever_they_are(build):
 def test_a_worker_that_ends_before_it_has_connected(text, tmp_path, monkeypatch, capsys, program, message):
     monkeypatch.setattr(worker_processes, "_COMMAND", (sys.executable, "-c", program))
     argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beambert")]
     assert message in line
 
@@ -132,7 +132,7 @@ def test_a_worker_that_ends_before_it_has_connected(text, tmp_path, monkeypatch,
 def test_a_worker_that_cannot_be_started(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(worker_processes, "_COMMAND", (str(tmp_path / "missing"),))
     argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert "a worker process cannot be started (No such file or directory)" in capsys.readouterr().err
 
 
@@ -144,7 +144,7 @@ def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_pat
     argv = ["corpus", "--input", str(text), "--output", str(tmp_path / "out"), "--vocab_size", "1000"]
     argv += ["--direct_num_workers", "2"]
     # As with the console script, the current directory is not in the module search path.
-    program = f"import sys; sys.path[0] = {str(Path(beambert.__file__).parent)!r}; import beambert; beambert.main()"
+    program = f"import sys; sys.path[0] = {str(Path(cli.__file__).parent)!r}; import beambert; cli.main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *argv], cwd=tmp_path, capture_output=True, text=True, check=False
     )

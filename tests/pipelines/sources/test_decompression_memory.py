@@ -11,9 +11,9 @@ import pyarrow
 import pyarrow.parquet
 import zstandard
 
-from deploy.plan import text_sample
-from pipelines.sources import ReadOptions, SourceError, read_file
-from pipelines.sources.readers import check_file
+from beambert.deploy.plan import text_sample
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file
+from beambert.pipelines.sources.readers import check_file
 from tests import forked
 
 LINE = b'{"text": "' + b"a" * 20_000 + b'"}\n'

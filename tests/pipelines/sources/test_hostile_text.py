@@ -9,17 +9,17 @@ from collections import Counter
 
 import pytest
 
-from beambert_common.word_rules import WordRules
-from pipelines.cleaning import ngrams, rules, tag_density
-from pipelines.cleaning.document_rules import rejection_reason
-from pipelines.corpus import segmentation
-from pipelines.sources import READERS, ReadOptions, SourceError
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning import ngrams, rules, tag_density
+from beambert.pipelines.cleaning.document_rules import rejection_reason
+from beambert.pipelines.corpus import segmentation
+from beambert.pipelines.sources import READERS, ReadOptions, SourceError
+from beambert.tokenizer.learner import learn_vocabulary
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
+from beambert.tokenizer.word_counts import count_words
 from tests.conftest import with_slow
 from tests.cpu_time import seconds
-from tokenizer.learner import learn_vocabulary
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from tokenizer.word_counts import count_words
 
 _SIZE = 1 << 17
 # Seconds of CPU time. Linear code takes less than 1 s; earlier, quadratic code took from 4 s to hours.

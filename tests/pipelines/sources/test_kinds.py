@@ -17,12 +17,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.cleaning.decontamination import read_evaluation_texts
-from pipelines.sources import ReadOptions, SourceError, check_file, read_file, recognize_format
-from pipelines.sources.kinds import kind_of
-from pipelines.sources.wide_encodings import wide_encoding
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
+from beambert.pipelines.sources import ReadOptions, SourceError, check_file, read_file, recognize_format
+from beambert.pipelines.sources.kinds import kind_of
+from beambert.pipelines.sources.wide_encodings import wide_encoding
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 SENTENCE = "A sentence of some words, as text has them.\n"
 

@@ -5,11 +5,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.cleaning import residual_markup
-from pipelines.corpus import sentence_boundaries
-from pipelines.sources import kinds
-from pipelines.sources.plain_text import gutenberg, wrapped_lines
-from pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
+from beambert.pipelines.cleaning import residual_markup
+from beambert.pipelines.corpus import sentence_boundaries
+from beambert.pipelines.sources import kinds
+from beambert.pipelines.sources.plain_text import gutenberg, wrapped_lines
+from beambert.pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
 
 # The earlier regular expressions of these rules.
 QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")

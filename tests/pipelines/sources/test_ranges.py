@@ -16,13 +16,13 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, SplitRead
-from pipelines.corpus.split_reads import locate_splits
-from pipelines.sources import ReadOptions, SourceError, frames, ranges, read_file, split_file
-from pipelines.sources.plain_text import bookcorpus, sentences
-from pipelines.sources.ranges import index_range
-from pipelines.sources.readers import LINE_READERS, line_reader_of, read_range
-from pipelines.sources.structured import fields
+from beambert.pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, SplitRead
+from beambert.pipelines.corpus.split_reads import locate_splits
+from beambert.pipelines.sources import ReadOptions, SourceError, frames, ranges, read_file, split_file
+from beambert.pipelines.sources.plain_text import bookcorpus, sentences
+from beambert.pipelines.sources.ranges import index_range
+from beambert.pipelines.sources.readers import LINE_READERS, line_reader_of, read_range
+from beambert.pipelines.sources.structured import fields
 from tests.conftest import with_slow
 
 # ---- Content

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from pipelines.sources import FORMATS, ReadOptions, SourceError, ranges, read_file, readers, recognize_format
-from pipelines.sources.files import match_files
-from pipelines.sources.readers import check_file, line_reader_of
+from beambert.pipelines.sources import FORMATS, ReadOptions, SourceError, ranges, read_file, readers, recognize_format
+from beambert.pipelines.sources.files import match_files
+from beambert.pipelines.sources.readers import check_file, line_reader_of
 
 
 def read(path, content: bytes, **options):

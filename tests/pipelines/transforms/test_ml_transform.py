@@ -5,9 +5,9 @@ import pytest
 from apache_beam.ml.transforms.base import MLTransform
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.errors import SourceError
-from pipelines.transforms.ml_transform import BertTokenize
-from tokenizer.tokenizer import Tokenizer
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.transforms.ml_transform import BertTokenize
+from beambert.tokenizer.tokenizer import Tokenizer
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "##s", "hat", "the"]
 ROWS = [{"text": "The cats, a hat", "pair": "a cat", "n": 1}, {"text": "", "pair": "hats " * 9, "n": 2}]

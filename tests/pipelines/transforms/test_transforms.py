@@ -17,12 +17,12 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from pipelines import dataset, transforms
-from pipelines.cleaning.rules import CleaningOptions
-from pipelines.corpus import reading
-from pipelines.corpus.deduplication_transforms import BLOCKS
-from pipelines.corpus.document_steps import (
+from beambert import cli
+from beambert.pipelines import dataset, transforms
+from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.corpus import reading
+from beambert.pipelines.corpus.deduplication_transforms import BLOCKS
+from beambert.pipelines.corpus.document_steps import (
     decontaminate,
     document_of,
     identify_language,
@@ -31,13 +31,13 @@ from pipelines.corpus.document_steps import (
     segment_document,
     truncate_document,
 )
-from pipelines.corpus.records import to_block
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.reporting import dataset_card
-from pipelines.sources import ReadOptions, read_file, readers
-from pipelines.sources.documents import Removed, identity
-from pipelines.sources.lines import RangeStart
-from pipelines.transforms import (
+from beambert.pipelines.corpus.records import to_block
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.reporting import dataset_card
+from beambert.pipelines.sources import ReadOptions, read_file, readers
+from beambert.pipelines.sources.documents import Removed, identity
+from beambert.pipelines.sources.lines import RangeStart
+from beambert.pipelines.transforms import (
     CleanDocuments,
     CreatePretrainingExamples,
     DatasetError,
@@ -61,8 +61,8 @@ from pipelines.transforms import (
     examples,
     ml_transform,
 )
-from pipelines.transforms.examples import _examples_of
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.transforms.examples import _examples_of
+from beambert.tokenizer.vocabulary import Vocabulary
 
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
 WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905
@@ -105,7 +105,7 @@ def built(texts, tmp_path_factory) -> Path:
     flags += ["--max_predictions_per_seq", "10"]
     flags += ["--dupe_factor", "2", "--validation_fraction", "0.1", "--min_words", "12", "--truncation_noise", "0.1"]
     flags += ["--identify_language", "--decontaminate", str(texts / "evaluation.txt"), "--drop_near_duplicates"]
-    assert beambert.main(["build", "--input", f"{texts}/*.jsonl", "--output", str(output), *flags]) == 0
+    assert cli.main(["build", "--input", f"{texts}/*.jsonl", "--output", str(output), *flags]) == 0
     return output
 
 
@@ -184,7 +184,7 @@ def test_a_corpus_is_read_back(built, tmp_path, file_format):
         )
     argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path / "again"), "--format", file_format]
     flags = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
-    assert beambert.main([*argv, *flags]) == 0
+    assert cli.main([*argv, *flags]) == 0
     assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
     ours, theirs = dataset.load(tmp_path / "data"), dataset.load(tmp_path / "again")
     assert (ours.file_format, ours.versions) == (theirs.file_format, theirs.versions)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.vocabulary import word_groups
-from pipelines.vocabulary.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
-from pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors
-from pipelines.vocabulary.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
-from tokenizer.coverage import Coverage
-from tokenizer.normalization import CHARACTER_RULES
-from tokenizer.vocabulary import Vocabulary
+from beambert.pipelines.vocabulary import word_groups
+from beambert.pipelines.vocabulary.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
+from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors
+from beambert.pipelines.vocabulary.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
+from beambert.tokenizer.coverage import Coverage
+from beambert.tokenizer.normalization import CHARACTER_RULES
+from beambert.tokenizer.vocabulary import Vocabulary
 
 OPTIONS = VocabularyOptions(
     do_lower_case=True,

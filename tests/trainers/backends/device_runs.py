@@ -16,14 +16,14 @@ from tests.trainers.backends import updates
 # The command with a slow disk: a process that does not wait for the chief would not find the checkpoint.
 SLOW_DISK = """
 import sys, time
-import beambert
-from trainers.checkpoints import checkpoint_manager as checkpointing
+from beambert import cli
+from beambert.trainers.checkpoints import checkpoint_manager as checkpointing
 save = checkpointing.save
 def slowly(*arguments, **named):
     time.sleep(2)
     return save(*arguments, **named)
 checkpointing.save = slowly
-sys.exit(beambert.main(sys.argv[1:]))
+sys.exit(cli.main(sys.argv[1:]))
 """
 
 

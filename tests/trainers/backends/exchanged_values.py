@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from trainers.backends.startup import start_backend
-from trainers.config.process_group import ProcessGroup
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.config.process_group import ProcessGroup
 
 address, count, index, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[5])
 start_backend("jax", processes=ProcessGroup(address, count, index))
@@ -23,15 +23,15 @@ start_backend("jax", processes=ProcessGroup(address, count, index))
 import keras
 import numpy as np
 
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.jax.distribution import open_distribution
+from beambert.trainers.backends.jax.train_step import Trainer
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.objective import Objective
+from beambert.trainers.training import chief_checkpoints
 from tests.trainers.backends.updates import run_case
-from trainers.backends.backend import TrainConfig
-from trainers.backends.jax.distribution import open_distribution
-from trainers.backends.jax.train_step import Trainer
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.checkpoint_manager import Checkpoint
-from trainers.errors import TrainingError
-from trainers.objective import Objective
-from trainers.training import chief_checkpoints
 
 result: dict[str, object] = {}
 try:

@@ -15,10 +15,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from trainers.backends.backend import TrainConfig, Trainer, active_backend
-from trainers.backends.startup import start_backend
-from trainers.data.batches import Batches
-from trainers.objective import Objective, Tensor
+from beambert.trainers.backends.backend import TrainConfig, Trainer, active_backend
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.data.batches import Batches
+from beambert.trainers.objective import Objective, Tensor
 
 # Batches of two sizes; the third call of `run_steps` has the first one of the second size.
 SIZES = (2, 2, 2, 2, 2, 2, 2, 4, 2)

@@ -1,13 +1,13 @@
 import keras
 import numpy as np
 
-from bert_model.config import BertConfig
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
 from tests.trainers.small_runs import for_all, repeated
-from trainers.backends.backend import TrainConfig
-from trainers.backends.tensorflow.train_step import Trainer
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 UPDATES = 50
 

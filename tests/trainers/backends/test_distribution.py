@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beambert.trainers.backends.tensorflow.distribution import Distribution
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import SLOW_DISK, assert_same_update, values_on_devices
 from tests.trainers.backends.updates import run_case
 from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
-from trainers.backends.tensorflow.distribution import Distribution
 
 LAMB = {"optimizer": "lamb"}
 PER_REPLICA = {"clip_per_replica": True}

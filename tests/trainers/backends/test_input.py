@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.input import dataset_of
-from trainers.data.batches import Batches
-from trainers.errors import TrainingError
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.backends.tensorflow.input import dataset_of
+from beambert.trainers.data.batches import Batches
+from beambert.trainers.errors import TrainingError
 
 SHAPES = {"ids": ((2, None), np.dtype(np.int32)), "weights": ((2,), np.dtype(np.float32))}
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from bert_model.checkpoints import native
+from beambert.bert_model.checkpoints import native
 from tests.conftest import ROOT
 from tests.trainers.backends.device_runs import SLOW_DISK, free_address
 from tests.trainers.checkpoints.saved_checkpoints import variables

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beambert.trainers.backends.jax.optimizer_sharding import LEAST_ELEMENTS, sharded_axes
+from beambert.trainers.backends.tensorflow.distribution import Distribution
 from tests.trainers.backends.device_runs import assert_same_update, free_address, values_on_devices
 from tests.trainers.backends.updates import run_case
-from trainers.backends.jax.optimizer_sharding import LEAST_ELEMENTS, sharded_axes
-from trainers.backends.tensorflow.distribution import Distribution
 
 PLAIN = {"dropout": 0.1, "optimizer": "lamb", "padded": True}
 ACCUMULATED = {**PLAIN, "accumulation": 2}

@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.trainers.backends.jax import startup
+from beambert.trainers.backends.jax.distribution import check_equal_devices
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining import prepare
+from beambert.trainers.training.chief_checkpoints import decided_by_chief
+from beambert.trainers.training.process_agreement import check_agreement
+from beambert.trainers.training.run_manifest import RunRecord
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
-from trainers.backends.jax import startup
-from trainers.backends.jax.distribution import check_equal_devices
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.errors import StorageError, TrainingError
-from trainers.optimization.schedule import Stage
-from trainers.pretraining import prepare
-from trainers.training.chief_checkpoints import decided_by_chief
-from trainers.training.process_agreement import check_agreement
-from trainers.training.run_manifest import RunRecord
 
 
 class Process:

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.checkpoints.variable_names import variables_by_tf1_name
-from bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
-from trainers.backends.rematerialization import set_activation_checkpointing
 
 
 def make_model():

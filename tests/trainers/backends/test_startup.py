@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from bert_model.layers import gelu
-from trainers.backends import startup
-from trainers.backends.startup import choose_backend, freed_graphs
-from trainers.errors import TrainingError
+from beambert.bert_model.layers import gelu
+from beambert.trainers.backends import startup
+from beambert.trainers.backends.startup import choose_backend, freed_graphs
+from beambert.trainers.errors import TrainingError
 
 
 @pytest.fixture

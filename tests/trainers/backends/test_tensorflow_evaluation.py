@@ -3,9 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.backends.tensorflow.evaluation import outputs_of
 from tests.trainers.small_runs import batches_of, for_all
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.evaluation import outputs_of
 
 
 def test_batches_of_many_widths_are_not_traced_each():

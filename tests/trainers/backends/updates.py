@@ -25,24 +25,24 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from bert_model.finetuning_models import BertForTask
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.backends.backend import Distribution, TrainConfig, active_backend
+from beambert.trainers.backends.rematerialization import set_activation_checkpointing
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.finetuning.batches import features_of as features_of_rows
+from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.finetuning.rows_of_random_text import CONFIG as FINETUNING_CONFIG
 from tests.trainers.finetuning.rows_of_random_text import LABELS, random_rows
 from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, random_features, unmasked_ids
-from trainers.backends.backend import Distribution, TrainConfig, active_backend
-from trainers.backends.rematerialization import set_activation_checkpointing
-from trainers.backends.startup import start_backend
-from trainers.checkpoints import checkpoint_manager
-from trainers.data.batches import Batches, InputShard
-from trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from trainers.data.stateless_random import stateless_hash
-from trainers.finetuning.batches import features_of as features_of_rows
-from trainers.finetuning.finetuning_objectives import finetuning_objective
-from trainers.objective import Objective
-from trainers.optimization.optimizer_options import OptimizerOptions
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 
 def features_of(case: dict, count: int) -> dict[str, np.ndarray]:

@@ -1,6 +1,6 @@
 import pytest
 
-from trainers.buckets import objects
+from beambert.trainers.buckets import objects
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from beambert.trainers.buckets import file_copies, objects
+from beambert.trainers.buckets.objects import ChangedError
+from beambert.trainers.errors import StorageError
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
-from trainers.buckets import file_copies, objects
-from trainers.buckets.objects import ChangedError
-from trainers.errors import StorageError
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from pipelines.errors import OutputError
-from pipelines.io.directory_lock import lock_content
+from beambert.pipelines.errors import OutputError
+from beambert.pipelines.io.directory_lock import lock_content
+from beambert.trainers.buckets import cache as bucket_cache
+from beambert.trainers.buckets import objects, output_copy, output_lock
+from beambert.trainers.buckets.objects import ChangedError
+from beambert.trainers.buckets.output_copy import BackgroundUploads, OutputCopy
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
-from trainers.buckets import cache as bucket_cache
-from trainers.buckets import objects, output_copy, output_lock
-from trainers.buckets.objects import ChangedError
-from trainers.buckets.output_copy import BackgroundUploads, OutputCopy
 
 
 def write(folder, **contents):

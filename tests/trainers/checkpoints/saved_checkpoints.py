@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_model.checkpoints import tf1
-from trainers.training import loop
+from beambert.bert_model.checkpoints import tf1
+from beambert.trainers.training import loop
 
 
 def variables(output: Path, step: int) -> dict[str, np.ndarray]:

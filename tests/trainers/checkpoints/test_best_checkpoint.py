@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.checkpoints.best_checkpoint import BestCheckpoint, best, lower_is_better, record_if_improved
-from trainers.errors import TrainingError
+from beambert.trainers.checkpoints.best_checkpoint import BestCheckpoint, best, lower_is_better, record_if_improved
+from beambert.trainers.errors import TrainingError
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.errors import TrainingError
 from tests.forked import run
-from trainers.checkpoints import checkpoint_manager
-from trainers.errors import TrainingError
 
 
 def variables(value):

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from beambert_common.command_line.word_rule_flags import WordRuleFlags
-from beambert_common.word_rules import RecordedRules, WordRules
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.checkpoints.vocabulary_check import word_rules_of
-from trainers.config.finetune_config import FinetuneConfig
+from beambert.common.command_line.word_rule_flags import WordRuleFlags
+from beambert.common.word_rules import RecordedRules, WordRules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.checkpoints.vocabulary_check import word_rules_of
+from beambert.trainers.config.finetune_config import FinetuneConfig
 
 
 @dataclasses.dataclass
@@ -40,7 +40,7 @@ def test_a_token_in_brackets_makes_no_vocabulary_cased(tokens, cased, tmp_path):
 
 
 def test_fine_tuning_with_only_a_vocabulary_file_decides_the_same(tmp_path):
-    from trainers.finetuning.prepare import _vocabulary
+    from beambert.trainers.finetuning.prepare import _vocabulary
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())
     config = FinetuneConfig(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))

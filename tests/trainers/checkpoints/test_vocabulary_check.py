@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pytest
 
-import beambert
-from beambert_common.added_tokens import AddedToken
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert import cli
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.common.added_tokens import AddedToken
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
 from tests.converted_models import CONFIG, PIECES, stored_values, write_release
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
 
 N = len(PIECES)
 WORDS = "bert/embeddings/word_embeddings"
@@ -27,7 +27,7 @@ def release(tmp_path, rows, **options):
 def run(capsys, *argv):
     """Run a command; return its exit code, standard output and standard error."""
     capsys.readouterr()
-    code = beambert.main([str(argument) for argument in argv])
+    code = cli.main([str(argument) for argument in argv])
     return code, *capsys.readouterr()
 
 

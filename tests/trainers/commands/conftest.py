@@ -2,7 +2,7 @@
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.trainers import fake_backend
 from tests.trainers.commands.served_models import ServedModels, write_models
 
@@ -33,5 +33,5 @@ def served(models):
 def saved_classifier(models, tmp_path_factory):
     """The SavedModel of the classifier, written by `beambert export`."""
     saved = tmp_path_factory.mktemp("export") / "models" / "1"
-    assert beambert.main(["export", str(models / "classification"), str(saved), "--max_seq_length", "20"]) == 0
+    assert cli.main(["export", str(models / "classification"), str(saved), "--max_seq_length", "20"]) == 0
     return saved

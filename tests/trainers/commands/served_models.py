@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beambert.trainers.inference import span_signatures
+from beambert.trainers.inference.export_writers import graph_tokenizer
+from beambert.trainers.inference.model_loading import InferenceModel, load_model
 from tests.trainers.random_models import CONFIG as TWO_LAYERS
 from tests.trainers.random_models import write_model
-from trainers.inference import span_signatures
-from trainers.inference.export_writers import graph_tokenizer
-from trainers.inference.model_loading import InferenceModel, load_model
 
 CONFIG = dataclasses.replace(TWO_LAYERS, num_hidden_layers=1)
 LENGTH = 48
@@ -57,7 +57,7 @@ class ServedModels:
         return load_model(self._folder / name)
 
     def _traced(self, name: str):
-        from trainers.inference.signatures import served_model
+        from beambert.trainers.inference.signatures import served_model
 
         model = self.load(name)
         # The module keeps the tables of the tokenizer.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import beambert
-from bert_model.checkpoints import tensor_bundle
-from bert_model.checkpoints.reader import open_checkpoint
-from trainers.checkpoints import checkpoint_manager
-from trainers.commands import pretrain
+from beambert import cli
+from beambert.bert_model.checkpoints import tensor_bundle
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.commands import pretrain
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def run(tmp_path, options):
 def convert(capsys, *argv):
     """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
-    code = beambert.main(["convert", *map(str, argv)])
+    code = cli.main(["convert", *map(str, argv)])
     return code, *capsys.readouterr()
 
 

@@ -9,16 +9,16 @@ import threading
 import google.cloud.storage
 import pytest
 
-import beambert
-from bert_model.checkpoints import tensor_bundle
-from bert_model.pretraining import BertForPretraining
+from beambert import cli
+from beambert.bert_model.checkpoints import tensor_bundle
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.buckets import objects, output_copy
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.pretraining import pretraining_run
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 from tests.forked import Running, command
 from tests.trainers import fake_backend
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
-from trainers.buckets import objects, output_copy
-from trainers.monitoring.training_monitor import TrainingMonitor
-from trainers.pretraining import pretraining_run
 
 URL = f"gs://{BUCKET}"
 STEPS = 40
@@ -61,7 +61,7 @@ def flags(tmp_path_factory):
 @pytest.fixture(scope="module")
 def local_run(data, flags, tmp_path_factory):
     output = tmp_path_factory.mktemp("runs") / "run"
-    assert beambert.main(["pretrain", "--data", str(data), "--output", str(output), *flags]) == 0
+    assert cli.main(["pretrain", "--data", str(data), "--output", str(output), *flags]) == 0
     return output
 
 
@@ -117,7 +117,7 @@ def test_a_killed_run_in_a_bucket_resumes_on_another_machine_and_ends_as_a_local
     # A user who does not want to wait may delete the lock.
     cloud.bucket().blob(f"{output}/build.lock").delete()
     monkeypatch.setenv("BEAMBERT_CACHE", str(tmp_path / "other"))
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     captured = capsys.readouterr()
     assert f"from step {2 * SAVE_STEPS} of {STEPS}" in captured.out
     assert f"Uploaded  {URL}/{output}" in captured.out
@@ -142,13 +142,13 @@ def test_an_upload_while_the_model_is_built_changes_no_weight(cloud, local_run, 
         return BertForPretraining(*arguments, **named)
 
     monkeypatch.setattr(pretraining_run, "BertForPretraining", built)
-    assert beambert.main(["pretrain", "--data", str(data), "--output", str(tmp_path / "run"), *flags]) == 0
+    assert cli.main(["pretrain", "--data", str(data), "--output", str(tmp_path / "run"), *flags]) == 0
     assert tensors(tmp_path / "run", STEPS) == tensors(local_run, STEPS)
 
 
 def test_ctrl_c_saves_and_uploads(cloud, flags, monkeypatch):
     at_step(monkeypatch, 5, lambda: os.kill(os.getpid(), signal.SIGINT))
-    assert beambert.main(["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/stopped", *flags]) == 130
+    assert cli.main(["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/stopped", *flags]) == 130
     contents = cloud.contents("stopped")
     assert "checkpoints/model.ckpt-5.index" in contents
     assert "build.lock" not in contents
@@ -161,12 +161,12 @@ def test_models_are_read_and_written_in_a_bucket(cloud, local_run, tmp_path, cap
 
     def ran(*argv):
         capsys.readouterr()
-        assert beambert.main([str(argument) for argument in argv]) == 0
+        assert cli.main([str(argument) for argument in argv]) == 0
         return capsys.readouterr().out
 
     def refused(*argv):
         capsys.readouterr()
-        assert beambert.main([str(argument) for argument in argv]) == 1
+        assert cli.main([str(argument) for argument in argv]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         return line
 
@@ -196,11 +196,11 @@ def test_a_model_is_fine_tuned_and_used_in_a_bucket(cloud, local_run, tmp_path):
     cloud.upload(local_run, "pretrained")
     flags = ["--init_checkpoint", f"{URL}/pretrained", "--num_train_epochs", "1", "--max_seq_length", "16"]
     argv = ["finetune", "csv", "--data_dir", f"{URL}/table", "--output", f"{URL}/tuned", *flags]
-    assert beambert.main([*argv, "--train_batch_size", "8"]) == 0
+    assert cli.main([*argv, "--train_batch_size", "8"]) == 0
     assert {"beambert.json", "eval_results.txt", "run.json"} <= cloud.contents("tuned").keys()
     cloud.bucket().blob("texts.txt").upload_from_string("ba be\nbi bo\n")
     argv = ["predict", f"{URL}/tuned", "--input_file", f"{URL}/texts.txt", "--output_file", f"{URL}/out.jsonl"]
-    assert beambert.main([*argv, "--json"]) == 0
+    assert cli.main([*argv, "--json"]) == 0
     answers = [json.loads(line) for line in cloud.contents("")["out.jsonl"].splitlines()]
     assert [answer["text"] for answer in answers] == ["ba be", "bi bo"]
 
@@ -220,7 +220,7 @@ def test_a_public_bucket_is_read_without_credentials(cloud, local_run, tmp_path,
     for name in ("HOME", "CLOUDSDK_CONFIG"):
         monkeypatch.setenv(name, str(tmp_path))
     objects._client.cache_clear()
-    assert beambert.main(["fill-mask", f"{URL}/public", "ba [MASK]."]) == 0
+    assert cli.main(["fill-mask", f"{URL}/public", "ba [MASK]."]) == 0
     objects._client.cache_clear()
     assert "ba [MASK]." in capsys.readouterr().out
 
@@ -229,7 +229,7 @@ def test_a_missing_package_is_a_one_line_error(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     monkeypatch.delattr(google.cloud, "storage")
     objects._client.cache_clear()
-    assert beambert.main(["fill-mask", f"{URL}/public", "ba [MASK]."]) == 1
+    assert cli.main(["fill-mask", f"{URL}/public", "ba [MASK]."]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{URL}/public requires the package google-cloud-storage" in line
     assert "pip install 'beambert[gcs]'" in line
@@ -250,7 +250,7 @@ def test_an_invalid_path_is_a_one_line_error_and_changes_nothing(cloud, argv, sa
     monkeypatch.chdir(tmp_path)
     cloud.bucket().blob("notes/lines.txt").upload_from_string("A file that is not part of a dataset.\n")
     before = cloud.contents("")
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert says in line
     assert cloud.contents("") == before
@@ -259,5 +259,5 @@ def test_an_invalid_path_is_a_one_line_error_and_changes_nothing(cloud, argv, sa
 
 def test_a_flag_for_local_paths_is_refused(capsys):
     with pytest.raises(SystemExit):
-        beambert.main(["finetune", "csv", "--output", "x", "--cache_dir", f"{URL}/c"])
+        cli.main(["finetune", "csv", "--output", "x", "--cache_dir", f"{URL}/c"])
     assert f"--cache_dir {URL}/c is not supported" in capsys.readouterr().err

@@ -6,24 +6,24 @@ import sys
 import numpy as np
 import pytest
 
-import beambert
-from beambert_common.word_rules import WordRules
-from bert_model.checkpoints import safetensors, writer
-from bert_model.checkpoints.reader import open_checkpoint
-from bert_model.checkpoints.stored_tensors import CheckpointError
-from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
-from bert_model.config import BertConfig
-from bert_model.pretraining import BertForPretraining
-from pipelines.errors import OutputError
+from beambert import cli
+from beambert.bert_model.checkpoints import safetensors, writer
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.common.word_rules import WordRules
+from beambert.pipelines.errors import OutputError
+from beambert.trainers.checkpoints.initial_checkpoint import load_weights
+from beambert.trainers.commands import pretrain
+from beambert.trainers.commands.fill_mask import fill_masks
+from beambert.trainers.errors import TrainingError
 from tests.conftest import ROOT
 from tests.converted_models import assert_same_bytes, stored_values, write_release, zipped
 from tests.small_disk import small_disk
 from tests.trainers import random_models
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY
-from trainers.checkpoints.initial_checkpoint import load_weights
-from trainers.commands import pretrain
-from trainers.commands.fill_mask import fill_masks
-from trainers.errors import TrainingError
 
 FIXTURES = ROOT / "tests" / "fixtures" / "hugging_face"
 # Flags of extend-vocab.
@@ -33,7 +33,7 @@ EXTENSION = ("--input", "text.txt", "--num_tokens", "1", "--min_count", "1", "--
 def convert(capsys, *argv):
     """Run the command; return its exit code, standard output and standard error."""
     capsys.readouterr()
-    code = beambert.main(["convert", *map(str, argv)])
+    code = cli.main(["convert", *map(str, argv)])
     return code, *capsys.readouterr()
 
 
@@ -72,11 +72,11 @@ def test_printed_summary_and_written_files(tmp_path, capsys):
 _WITHOUT_TENSORFLOW = """
 import sys
 sys.modules.update(dict.fromkeys(["tensorflow", "keras", "jax"]))
-import beambert
+from beambert import cli
 source, *destinations = sys.argv[1:]
 for destination, kind in zip(destinations, ("native", "huggingface", "tf1"), strict=True):
     keep = ["--optimizer", "keep"] if kind == "native" else []
-    code = beambert.main(["convert", source, destination, "--to", kind, *keep])
+    code = cli.main(["convert", source, destination, "--to", kind, *keep])
     assert code == 0, code
     source = destination
 """
@@ -159,7 +159,7 @@ def test_a_destination_that_cannot_be_replaced_is_an_error_before_the_work(comma
     monkeypatch.chdir(tmp_path)
     for target in ("empty", "missing"):
         (tmp_path / "new").symlink_to(target)
-        assert beambert.main(command) == 1
+        assert cli.main(command) == 1
         output, error = capsys.readouterr()
         assert "Found" not in output
         assert f"new is a symbolic link; use its target, {tmp_path / target}, or a new directory\n" in error
@@ -167,7 +167,7 @@ def test_a_destination_that_cannot_be_replaced_is_an_error_before_the_work(comma
         (tmp_path / "new").unlink()
     (tmp_path / "new").mkdir()
     with small_disk(tmp_path / "new", "size=1m"):
-        assert beambert.main(command) == 1
+        assert cli.main(command) == 1
         output, error = capsys.readouterr()
         assert "Found" not in output
         assert "new is a mount point; use a new directory in it, such as new/model\n" in error

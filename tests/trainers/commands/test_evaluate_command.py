@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.conftest import ROOT
 from tests.trainers.random_models import write_model
 
@@ -28,7 +28,7 @@ def inputs(tmp_path):
 @pytest.fixture
 def evaluate(inputs, tmp_path):
     def run(*flags, model=MODEL):
-        return beambert.main(["evaluate", str(model), *map(str, flags)])
+        return cli.main(["evaluate", str(model), *map(str, flags)])
 
     return run
 

@@ -10,8 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-import beambert
-from beambert_common.word_rules import WordRules
+from beambert import cli
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.commands.fill_mask import fill_masks
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference.export_record import export_record
+from beambert.trainers.inference.export_writers import graph_tokenizer, write_saved_model
+from beambert.trainers.inference.model_loading import load_model
+from beambert.trainers.inference.signatures import served_model
 from tests.conftest import with_slow
 from tests.trainers.commands.served_models import (
     CONFIG,
@@ -25,13 +32,6 @@ from tests.trainers.commands.served_models import (
     softmax,
 )
 from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
-from tokenizer.tokenizer import Tokenizer
-from trainers.commands.fill_mask import fill_masks
-from trainers.errors import TrainingError
-from trainers.inference.export_record import export_record
-from trainers.inference.export_writers import graph_tokenizer, write_saved_model
-from trainers.inference.model_loading import load_model
-from trainers.inference.signatures import served_model
 
 # Different lengths, one without tokens, one that is truncated.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
@@ -50,7 +50,7 @@ answers = []
 for signature, inputs in calls:
     outputs = model.signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
     answers.append({name: value.numpy() for name, value in outputs.items()})
-ours = {"beambert", "beambert_common", "trainers", "bert_model", "tokenizer", "tensorflow_text"}
+ours = {"beambert", "tensorflow_text"}
 assert not ours & {name.split(".")[0] for name in sys.modules}
 sys.stdout.buffer.write(pickle.dumps((answers, model.vocabulary_file.asset_path.numpy())))
 """
@@ -311,7 +311,7 @@ def test_the_command(models, saved_classifier, tmp_path, capsys):
         ([str(tmp_path / "a"), "--max_seq_length", "65"], "must be 8 to 64"),
         ([str(tmp_path / "a"), "--top_k", "99999"], "invalid --top_k 99999"),
     ):
-        assert beambert.main(["export", str(models / "classification"), *flags]) == 1
+        assert cli.main(["export", str(models / "classification"), *flags]) == 1
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
@@ -359,7 +359,7 @@ def test_word_rules_are_those_of_the_model(models):
     ],
 )
 def test_unsupported_conversions_are_refused(models, tmp_path, capsys, task, flags, message):
-    assert beambert.main(["export", str(models / task), str(tmp_path / "out"), *flags]) == 1
+    assert cli.main(["export", str(models / task), str(tmp_path / "out"), *flags]) == 1
     assert message in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
@@ -389,7 +389,7 @@ def test_onnx_and_litert_compute_the_same(models, served, tmp_path, task, kind):
         pytest.importorskip("tf2onnx")
         runtime = pytest.importorskip("onnxruntime")
     argv = ["export", str(models / task), str(tmp_path / "out"), "--to", kind]
-    assert beambert.main([*argv, "--strip_accents", "false", "--do_lower_case", "true"]) == 0
+    assert cli.main([*argv, "--strip_accents", "false", "--do_lower_case", "true"]) == 0
     # Whoever computes the ids finds the word rules.
     assert Tokenizer.load(tmp_path / "out").rules == WordRules(strip_accents=False)
     if kind == "onnx":
@@ -419,7 +419,7 @@ def test_weights_of_8_bits(tmp_path, kind, caplog):
     for quantization in ("none", "int8"):
         destination = tmp_path / quantization
         command = ["export", source, str(destination), "--to", kind, "--quantization", quantization]
-        assert beambert.main(command) == 0
+        assert cli.main(command) == 0
         (path,) = destination.glob("model.*")
         assert {file.name for file in destination.iterdir()} == {path.name, "vocab.txt", "labels.json"}
         sizes.append(path.stat().st_size)

@@ -5,11 +5,11 @@ import shutil
 import numpy as np
 import pytest
 
-import beambert
+from beambert import cli
+from beambert.trainers.inference.model_loading import load_model
+from beambert.trainers.inference.predictor import Predictor
 from tests.test_guides import python_blocks
 from tests.trainers.commands.served_models import LABELS
-from trainers.inference.model_loading import load_model
-from trainers.inference.predictor import Predictor
 
 
 @pytest.mark.slow
@@ -26,6 +26,6 @@ def test_python_blocks(models, tmp_path, monkeypatch):
     blocks = python_blocks("export-onnx")
     assert len(blocks) == 2
     for kind, block in zip(("onnx", "litert"), blocks, strict=True):
-        assert beambert.main(["export", "model", f"bert-{kind}", "--to", kind]) == 0
+        assert cli.main(["export", "model", f"bert-{kind}", "--to", kind]) == 0
         exec(block, names)
         np.testing.assert_allclose(names.pop("probabilities"), expected, rtol=1e-4, atol=1e-4)

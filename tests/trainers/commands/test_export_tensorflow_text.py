@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-import beambert
+from beambert import cli
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.trainers.random_models import VOCABULARY
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
 
 tensorflow_text = pytest.importorskip("tensorflow_text", exc_type=ImportError)
 
@@ -26,7 +26,7 @@ else:
     raise AssertionError("the operations of tensorflow_text are not required")
 import tensorflow_text
 outputs = tf.saved_model.load(folder).signatures["serving_default"](text=tf.constant(texts))
-ours = {"beambert", "beambert_common", "trainers", "bert_model", "tokenizer"}
+ours = {"beambert"}
 assert not ours & {name.split(".")[0] for name in sys.modules}
 sys.stdout.buffer.write(pickle.dumps({name: value.numpy() for name, value in outputs.items()}))
 """
@@ -37,7 +37,7 @@ def exported(models, tmp_path_factory):
     """The SavedModel of a tagger, written by `beambert export`."""
     saved = tmp_path_factory.mktemp("tensorflow_text") / "saved"
     argv = ["export", str(models / "token_classification"), str(saved), "--tokenizer", "tensorflow_text"]
-    assert beambert.main(argv) == 0
+    assert cli.main(argv) == 0
     return saved
 
 
@@ -86,7 +86,7 @@ def test_the_command_with_cased_text_and_other_flags(models, tmp_path):
 
     command = ["export", str(models / "pretraining"), str(tmp_path / "saved"), "--tokenizer", "tensorflow_text"]
     flags = ["--do_lower_case", "false", "--max_seq_length", "12", "--top_k", "2", "--task", "pretraining"]
-    assert beambert.main([*command, *flags]) == 0
+    assert cli.main([*command, *flags]) == 0
     record = json.loads((tmp_path / "saved" / "export.json").read_text(encoding="utf-8"))
     assert (record["max_seq_length"], record["tokenizer"]["do_lower_case"]) == (12, False)
     # The final sigma differs only for uncased models.
@@ -116,7 +116,7 @@ def code_points(text):
 
 def test_other_formats_have_no_tokenizer(models, tmp_path, capsys):
     command = ["export", str(models / "classification"), str(tmp_path / "out"), "--to", "onnx"]
-    assert beambert.main([*command, "--tokenizer", "tensorflow_text"]) == 1
+    assert cli.main([*command, "--tokenizer", "tensorflow_text"]) == 1
     error = capsys.readouterr().err
     assert "--tokenizer tensorflow_text requires --to savedmodel" in error
     assert error.count("\n") == 1
@@ -127,7 +127,7 @@ def test_an_unsupported_vocabulary_is_one_line(models, tmp_path, capsys):
     vocabulary = Vocabulary((*VOCABULARY.tokens[:-1], "a" * 300))
     (tmp_path / "vocab.txt").write_bytes(vocabulary.to_bytes())
     command = ["export", str(models / "classification"), str(tmp_path / "out"), "--tokenizer", "tensorflow_text"]
-    assert beambert.main([*command, "--vocab_file", str(tmp_path / "vocab.txt")]) == 1
+    assert cli.main([*command, "--vocab_file", str(tmp_path / "vocab.txt")]) == 1
     error = capsys.readouterr().err
     assert "not supported by tensorflow_text" in error
     assert error.count("\n") == 1
@@ -137,7 +137,7 @@ def test_an_unsupported_vocabulary_is_one_line(models, tmp_path, capsys):
 def test_without_the_package(models, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     command = ["export", str(models / "classification"), str(tmp_path / "out"), "--tokenizer", "tensorflow_text"]
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     assert "pip install 'beambert[tensorflow-text]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -155,7 +155,7 @@ def test_a_package_for_another_tensorflow_is_one_line(models, tmp_path, capsys, 
     (tmp_path / "models").mkdir()
     destination = tmp_path / "models" / "out"
     command = ["export", str(models / "classification"), str(destination), "--tokenizer", "tensorflow_text"]
-    assert beambert.main(command) == 1
+    assert cli.main(command) == 1
     error = capsys.readouterr().err
     assert "tensorflow-text cannot be loaded with TensorFlow" in error
     assert "install the tensorflow-text of the same minor version" in error

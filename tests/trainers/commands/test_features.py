@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import beambert
-from bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert import cli
+from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.trainers.commands import features
+from beambert.trainers.commands.features import FeatureExtractor
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.inference.feature_writers import rounded_to_6_decimals
+from beambert.trainers.inference.model_loading import load_model
+from beambert.trainers.inference.tokenization import split_pair
 from tests.conftest import ROOT
-from trainers.commands import features
-from trainers.commands.features import FeatureExtractor
-from trainers.errors import TrainingError
-from trainers.inference.feature_writers import rounded_to_6_decimals
-from trainers.inference.model_loading import load_model
-from trainers.inference.tokenization import split_pair
 
 MODEL = ROOT / "tests/fixtures/hugging_face/pretraining_erf"
 LINES = ["a tea sun", "", "rain a ||| no rain", "a ||| b ||| c", "  tea  ", "q " * 40, "z " * 9 + "||| " + "q " * 30]
@@ -64,7 +64,7 @@ def run(tmp_path):
         source.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines) + b"\n")
         argv = ["features", "--input_file", str(source), "--output_file", str(tmp_path / name)]
         argv += ["--init_checkpoint", str(MODEL), "--max_seq_length", str(LENGTH), *flags]
-        return beambert.main(argv)
+        return cli.main(argv)
 
     return run_on
 
@@ -177,7 +177,7 @@ def test_a_single_batch_and_a_graph_give_the_same_features():
 
 
 def test_batches_have_a_maximum_number_of_tokens(monkeypatch):
-    from trainers.inference import forward
+    from beambert.trainers.inference import forward
 
     monkeypatch.setattr(forward, "TOKENS_A_BATCH", 48)
     lengths = [3, 16, 8, 9, 1, 16, 12, 16, 8, 8, 8]
@@ -214,7 +214,7 @@ def test_invalid_utf8_and_empty_input(run, tmp_path, capsys):
     for kind in ("jsonl", "parquet", "npz"):
         output = tmp_path / f"empty.{kind}"
         argv = ["--input_file", str(tmp_path / "empty.txt"), "--output_file", str(output), "--max_seq_length", "8"]
-        assert beambert.main(["features", *argv, "--init_checkpoint", str(MODEL)]) == 0
+        assert cli.main(["features", *argv, "--init_checkpoint", str(MODEL)]) == 0
     assert (tmp_path / "empty.jsonl").read_bytes() == b""
     assert pq.read_table(tmp_path / "empty.parquet").num_rows == 0
     assert np.load(tmp_path / "empty.npz")["row_splits"].tolist() == [0]
@@ -230,7 +230,7 @@ def test_unknown_words_are_a_warning(run, capsys):
 def test_default_length_is_at_most_that_of_the_model(tmp_path, capsys):
     (tmp_path / "input.txt").write_text(f"a b\n{'a ' * 40}\n", encoding="utf-8")
     argv = ["--input_file", str(tmp_path / "input.txt"), "--output_file", str(tmp_path / "out.npz")]
-    assert beambert.main(["features", *argv, "--init_checkpoint", str(MODEL)]) == 0
+    assert cli.main(["features", *argv, "--init_checkpoint", str(MODEL)]) == 0
     limit = load_model(MODEL).config.max_position_embeddings
     assert np.diff(np.load(tmp_path / "out.npz")["row_splits"]).tolist() == [4, limit]
     assert f"1 of 2 texts exceeded --max_seq_length {limit} and were truncated" in capsys.readouterr().err

@@ -2,15 +2,15 @@ import argparse
 
 import pytest
 
-import beambert
-from bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert import cli
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.commands import fill_mask
+from beambert.trainers.commands.fill_mask import encode, fill_masks
+from beambert.trainers.errors import TrainingError
 from tests.conftest import ROOT
 from tests.trainers.pretraining_shards import LENGTH, SMALLEST, VOCABULARY
 from tests.trainers.random_models import write_model
-from tokenizer.tokenizer import Tokenizer
-from trainers.commands import fill_mask
-from trainers.commands.fill_mask import encode, fill_masks
-from trainers.errors import TrainingError
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_fillings_are_the_best_of_a_distribution(output):
 
 
 def test_unknown_words_are_a_warning(output, capsys):
-    assert beambert.main(["fill-mask", str(output), "ba [MASK] q", "be [MASK]"]) == 0
+    assert cli.main(["fill-mask", str(output), "ba [MASK] q", "be [MASK]"]) == 0
     assert "20.0% of the tokens of the texts are [UNK], such as 'q': the vocabulary lacks" in capsys.readouterr().err
 
 
@@ -62,7 +62,7 @@ def test_the_flag_sets_the_precision(capsys):
     ]
     printed = []
     for flags in ([], ["--precision", "float32"], ["--precision", "bfloat16"]):
-        assert beambert.main([*command, "--top_k", "40", *flags]) == 0
+        assert cli.main([*command, "--top_k", "40", *flags]) == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != printed[2]
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-import beambert
+from beambert import cli
+from beambert.trainers.inference import forward
 from tests.conftest import ROOT
 from tests.forked import Running
-from trainers.inference import forward
 
 TEXTS = "All human beings.\nrights\n"
 
@@ -44,12 +44,12 @@ def tree(folder):
 def test_an_output_that_is_an_input_is_refused(command, flags, folder, capsys):
     before = tree(folder)
     for name in ("in.txt", "link.txt", "hard.jsonl", "model/../in.txt"):
-        assert beambert.main(command(folder, folder / name, *flags)) == 1
+        assert cli.main(command(folder, folder / name, *flags)) == 1
         error = capsys.readouterr().err
         assert f"is the same file as --input_file {folder}/in.txt" in error
         assert error.count("\n") == 1
     for name in ("vocab.txt", "bert_config.json"):
-        assert beambert.main(command(folder, folder / "model" / name, *flags)) == 1
+        assert cli.main(command(folder, folder / "model" / name, *flags)) == 1
         assert "is a file of" in capsys.readouterr().err
     assert tree(folder) == before
 
@@ -58,10 +58,10 @@ def test_an_output_that_is_an_input_is_refused(command, flags, folder, capsys):
 def test_an_existing_file_is_replaced_only_with_overwrite(command, folder, tmp_path, capsys):
     output = tmp_path / "out.txt"
     output.write_text("kept")
-    assert beambert.main(command(folder, output)) == 1
+    assert cli.main(command(folder, output)) == 1
     assert f"--output_file {output} already exists; use --overwrite" in capsys.readouterr().err
     assert output.read_text() == "kept"
-    assert beambert.main(command(folder, output, "--overwrite")) == 0
+    assert cli.main(command(folder, output, "--overwrite")) == 0
     assert len(output.read_text().splitlines()) >= 2
     assert list(tmp_path.iterdir()) == [output]
 
@@ -70,7 +70,7 @@ def test_an_existing_file_is_replaced_only_with_overwrite(command, folder, tmp_p
 def test_the_output_is_checked_before_tensorflow_is_imported(folder):
     code = (
         "import sys, beambert\n"
-        "codes = [beambert.main(sys.argv[1:13]), beambert.main(sys.argv[13:])]\n"
+        "codes = [cli.main(sys.argv[1:13]), cli.main(sys.argv[13:])]\n"
         "print(codes, 'tensorflow' in sys.modules)"
     )
     argv = [*features(folder, folder / "in.txt")[:11], "--overwrite", *predict(folder, folder / "in.txt")]
@@ -97,8 +97,8 @@ def test_a_removed_directory_is_a_one_line_error(command, folder, tmp_path, caps
         shutil.rmtree(output.parent, ignore_errors=True)
         return padded(*args)
 
-    monkeypatch.setattr("trainers.inference.forward.padded", removed)
-    assert beambert.main(command(folder, output)) == 1
+    monkeypatch.setattr("beambert.trainers.inference.forward.padded", removed)
+    assert cli.main(command(folder, output)) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert f"--output_file {output}: {output.parent} was removed while the command ran" in error
     assert not output.exists()

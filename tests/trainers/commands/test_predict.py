@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import beambert
-from beambert_common.word_rules import WordRules
+from beambert import cli
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.commands import predict
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL
+from beambert.trainers.inference import spans
+from beambert.trainers.inference.model_loading import load_model
+from beambert.trainers.inference.predictor import Predictor, best_windows, window_starts
 from tests.conftest import ROOT
 from tests.converted_models import write_release
 from tests.trainers.commands.served_models import LABELS, LENGTH, MULTI_LABEL, STRIDE, TAGS, close, softmax
 from tests.trainers.random_models import TEXTS, VOCABULARY
-from tokenizer.normalization import split_words
-from tokenizer.tokenizer import Tokenizer
-from trainers.commands import predict
-from trainers.errors import TrainingError
-from trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL
-from trainers.inference import spans
-from trainers.inference.model_loading import load_model
-from trainers.inference.predictor import Predictor, best_windows, window_starts
 
 # Different lengths, one without tokens, one that is truncated.
 SINGLE = ["", "All human beings.", *TEXTS[1:30:3], "a" * 90, " \x01 "]
@@ -159,7 +159,7 @@ def test_the_answers_are_those_of_finetune(models, predictor, tmp_path):
     flags = ["--predict_file", tmp_path / "dev.json", "--init_checkpoint", models / "span", "--output", output]
     flags += ["--max_seq_length", LENGTH, "--max_query_length", spans.max_query_length(LENGTH), "--do_predict"]
     flags += ["--version_2_with_negative", "--null_score_diff_threshold", "1e9"]
-    assert beambert.main(["finetune", "squad", *map(str, flags)]) == 0
+    assert cli.main(["finetune", "squad", *map(str, flags)]) == 0
     written = json.loads((output / "predictions.json").read_text(encoding="utf-8"))
     odds = json.loads((output / "null_odds.json").read_text(encoding="utf-8"))
     found = answers(predictor("span"), [" ||| ".join(pair) for pair in zip(questions, contexts, strict=True)])
@@ -290,7 +290,7 @@ def test_windows_cover_a_row_and_show_most(count, room):
 
 def called(capsys, *argv):
     capsys.readouterr()
-    code = beambert.main(["predict", *map(str, argv)])
+    code = cli.main(["predict", *map(str, argv)])
     return code, *capsys.readouterr()
 
 
@@ -410,7 +410,7 @@ def test_json_in_every_encoding_of_stdout(models, capsys, monkeypatch, encoding)
     text = "\u00e9 human \u4eba"
     stdout = io.TextIOWrapper(io.BytesIO(), encoding, errors="backslashreplace")
     monkeypatch.setattr(sys, "stdout", stdout)
-    assert beambert.main(["predict", str(models / "classification"), text, "--json"]) == 0
+    assert cli.main(["predict", str(models / "classification"), text, "--json"]) == 0
     stdout.flush()
     answer = json.loads(stdout.buffer.getvalue().decode())
     assert answer["text"] == text

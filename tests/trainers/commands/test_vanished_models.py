@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-import beambert
-from bert_model.checkpoints import hugging_face, native, tf1, writer
-from trainers.commands import export
+from beambert import cli
+from beambert.bert_model.checkpoints import hugging_face, native, tf1, writer
+from beambert.trainers.commands import export
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_convert(kind, moment, model, tmp_path, monkeypatch, capsys):
         return result
 
     monkeypatch.setattr(module, "write", written)
-    assert beambert.main(["convert", str(model), str(parent / "new"), "--to", kind]) == 1
+    assert cli.main(["convert", str(model), str(parent / "new"), "--to", kind]) == 1
     error = one_line(capsys)
     assert str(parent) in error
     assert not (parent / "new").exists()
@@ -52,7 +52,7 @@ def test_convert_with_a_deleted_file(name, model, tmp_path, monkeypatch, capsys)
         (prefix.parent / name).unlink()
 
     monkeypatch.setattr(tf1, "write", written)
-    assert beambert.main(["convert", str(model), str(tmp_path / "new"), "--to", "tf1"]) == 1
+    assert cli.main(["convert", str(model), str(tmp_path / "new"), "--to", "tf1"]) == 1
     assert f"{name} was removed while the command ran" in one_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +71,7 @@ def saved_as(saved_classifier, monkeypatch, change):
 def test_export(model, saved_classifier, tmp_path, monkeypatch, capsys):
     parent = tmp_path / "parent"
     saved_as(saved_classifier, monkeypatch, lambda _: shutil.rmtree(parent))
-    assert beambert.main(["export", str(model), str(parent / "new")]) == 1
+    assert cli.main(["export", str(model), str(parent / "new")]) == 1
     assert "was removed while the command ran; run the same command again" in one_line(capsys)
     assert not parent.exists()
 
@@ -79,6 +79,6 @@ def test_export(model, saved_classifier, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.data-00000-of-00001", "assets/vocab.txt"])
 def test_export_with_a_deleted_file(name, model, saved_classifier, tmp_path, monkeypatch, capsys):
     saved_as(saved_classifier, monkeypatch, lambda directory: (directory / name).unlink())
-    assert beambert.main(["export", str(model), str(tmp_path / "new")]) == 1
+    assert cli.main(["export", str(model), str(tmp_path / "new")]) == 1
     assert f"{name} was removed while the command ran; run the same command again" in one_line(capsys)
     assert list(tmp_path.iterdir()) == []

@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from pipelines.errors import DatasetError
-from pipelines.instances.layout import Rows
-from pipelines.instances.masking import MaskingVocabulary, mask_rows
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.masking import MaskingVocabulary, mask_rows
+from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_dataset
-from trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from trainers.data.pipeline import train_batches, validation_batches
-from trainers.data.stateless_random import stateless_hash
-from trainers.optimization.schedule import Stage
 
 DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic")
 TOKENS = np.arange(10, 1000, dtype=np.int32)
@@ -59,7 +59,7 @@ def test_masks_equal_recorded_masks(shape, share, rates, predictions, digest):
 def test_equal_random_numbers_are_taken_in_the_order_of_positions(monkeypatch):
     # 31-bit numbers of a row are rarely equal; here all of them are.
     monkeypatch.setattr(
-        "trainers.data.dynamic_masking.extend_hash",
+        "beambert.trainers.data.dynamic_masking.extend_hash",
         lambda keys, numbers: np.full(np.broadcast_shapes(keys.shape, numbers.shape), 1 << 62, np.uint64),
     )
     ids, mask = np.full((2, 30), 5, np.int32), np.ones((2, 30), np.int32)

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dataset import Shard
-from trainers.data import example_order
-from trainers.data.example_order import StepExamples, blocks_in_order, length_of_step, step_examples, train_blocks
-from trainers.data.stateless_random import extend_hash, permutation, stateless_hash
-from trainers.optimization.schedule import Stage
+from beambert.pipelines.dataset import Shard
+from beambert.trainers.data import example_order
+from beambert.trainers.data.example_order import (
+    StepExamples,
+    blocks_in_order,
+    length_of_step,
+    step_examples,
+    train_blocks,
+)
+from beambert.trainers.data.stateless_random import extend_hash, permutation, stateless_hash
+from beambert.trainers.optimization.schedule import Stage
 
 
 def shards(*counts_of_copies, row_length=128):

@@ -6,10 +6,10 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from beambert.trainers.data.example_order import length_of_step
+from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, write_dataset
-from trainers.data.example_order import length_of_step
-from trainers.data.pipeline import train_batches, validation_batches
-from trainers.optimization.schedule import Stage
 
 STAGES = [Stage(data=0, batch_size=4, first_step=0, end_step=40, first_example=0)]
 BINS = dataclasses.replace(OPTIONS, length_bins=(20, 26, LENGTH))

@@ -6,11 +6,11 @@ import itertools
 import numpy as np
 import pytest
 
+from beambert.trainers.data.mask_rate_schedule import check_predictions, mask_rate_at, parse_mask_rates
+from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, write_dataset
-from trainers.data.mask_rate_schedule import check_predictions, mask_rate_at, parse_mask_rates
-from trainers.data.pipeline import train_batches, validation_batches
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import Stage
 
 PREDICTIONS = 16
 DYNAMIC = dataclasses.replace(OPTIONS, masking="dynamic", max_predictions_per_seq=PREDICTIONS)

@@ -9,12 +9,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.trainers.data import parsing
+from beambert.trainers.data.parsing import InvalidExampleError, parse_in_python, parser
 from tests.trainers.pretraining_shards import OPTIONS, random_features, record, write_dataset
-from trainers.data import parsing
-from trainers.data.parsing import InvalidExampleError, parse_in_python, parser
 
 try:
-    from trainers.data._examples import parse as parse_in_c
+    from beambert.trainers.data._examples import parse as parse_in_c
 except ImportError:
     parse_in_c = None
 
@@ -256,7 +256,7 @@ def test_the_first_problem_is_the_result(parse_records):
 )
 def test_a_dataset_is_parsed_with_and_without_a_compiler(tmp_path, monkeypatch, compiled, changes):
     if compiled and parse_in_c is None:
-        pytest.skip("trainers.data._examples was not built: no C compiler when beambert was installed")
+        pytest.skip("beambert.trainers.data._examples was not built: no C compiler when beambert was installed")
     if not compiled:
         monkeypatch.setattr(parsing, "_examples", None)
     options = dataclasses.replace(OPTIONS, **changes)
@@ -271,7 +271,7 @@ def test_a_dataset_is_parsed_with_and_without_a_compiler(tmp_path, monkeypatch, 
     assert raised.value.record == 1
 
 
-@pytest.mark.skipif(parse_in_c is None, reason="trainers.data._examples was not built")
+@pytest.mark.skipif(parse_in_c is None, reason="beambert.trainers.data._examples was not built")
 def test_wrong_arguments_are_refused():
     outputs = [(b"a", False, np.zeros((1, 2), np.int32))]
     for wrong in (

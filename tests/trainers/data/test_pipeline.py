@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.errors import DatasetError
+from beambert.pipelines.errors import DatasetError
+from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy
+from beambert.trainers.optimization.schedule import Stage, plan_stages
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, write_dataset
-from trainers.data.pipeline import train_batches, validation_batches
-from trainers.data.shard_reader import CorruptRecordPolicy
-from trainers.optimization.schedule import Stage, plan_stages
 
 FORMATS = {
     "plain": {},

@@ -10,13 +10,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.dataset import Shard
-from pipelines.errors import DatasetError
-from pipelines.io.tfrecord import content_at, find_records
+from beambert.pipelines.dataset import Shard
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io.tfrecord import content_at, find_records
+from beambert.trainers.data.example_order import blocks_in_order, train_blocks
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, ShardRecords
+from beambert.trainers.data.verification import check_sizes, verify
 from tests.trainers.pretraining_shards import OPTIONS, write_dataset
-from trainers.data.example_order import blocks_in_order, train_blocks
-from trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, ShardRecords
-from trainers.data.verification import check_sizes, verify
 
 COMPRESSIONS = {"none": "", "gzip": "GZIP"}
 

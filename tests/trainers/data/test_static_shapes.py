@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines.dataset import load
-from pipelines.errors import DatasetError
+from beambert.pipelines.dataset import load
+from beambert.pipelines.errors import DatasetError
+from beambert.trainers.backends.tensorflow.input import dataset_of
+from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
+from beambert.trainers.commands import pretrain
+from beambert.trainers.data.pipeline import train_batches
+from beambert.trainers.objective import Objective
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, write_dataset
-from trainers.backends.tensorflow.input import dataset_of
-from trainers.backends.tensorflow.static_lengths import with_static_lengths
-from trainers.commands import pretrain
-from trainers.data.pipeline import train_batches
-from trainers.objective import Objective
-from trainers.optimization.schedule import Stage
 
 BINS = dataclasses.replace(OPTIONS, length_bins=(8, LENGTH))
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.data.text_encoding import encode_texts
-from trainers.errors import TaskDataError
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.data.text_encoding import encode_texts
+from beambert.trainers.errors import TaskDataError
 
 SMALL = Tokenizer(Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b", "c", ".")))
 

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines.dataset import load
+from beambert.pipelines.dataset import load
+from beambert.trainers.data import text_sample
+from beambert.trainers.data.text_sample import read_sample
 from tests.trainers import pretraining_shards
 from tests.trainers.pretraining_shards import OPTIONS, write_dataset
-from trainers.data import text_sample
-from trainers.data.text_sample import read_sample
 
 
 def rows_of(text):

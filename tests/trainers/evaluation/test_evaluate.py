@@ -6,18 +6,18 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.evaluation.evaluation_run import encode_pairs
+from beambert.trainers.evaluation.minimal_pairs import MinimalPair
+from beambert.trainers.evaluation.text_scores import masked_lm_scores, masked_windows, mean_score, pseudo_log_likelihood
+from beambert.trainers.evaluation.text_windows import text_windows
+from beambert.trainers.inference import masked_scoring
+from beambert.trainers.inference.masked_scoring import MaskedScorer, distinct_copies, masked_copies
+from beambert.trainers.inference.model_loading import load_model
 from tests.conftest import ROOT
 from tests.trainers.random_models import TEXTS, VOCABULARY, write_model
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.errors import TrainingError
-from trainers.evaluation.evaluation_run import encode_pairs
-from trainers.evaluation.minimal_pairs import MinimalPair
-from trainers.evaluation.text_scores import masked_lm_scores, masked_windows, mean_score, pseudo_log_likelihood
-from trainers.evaluation.text_windows import text_windows
-from trainers.inference import masked_scoring
-from trainers.inference.masked_scoring import MaskedScorer, distinct_copies, masked_copies
-from trainers.inference.model_loading import load_model
 
 # Its weights have a large standard deviation, so that the context changes the predictions.
 HUGGING_FACE = ROOT / "tests/fixtures/hugging_face/pretraining_erf"

@@ -6,9 +6,9 @@ import statistics
 import numpy as np
 import pytest
 
-from trainers.evaluation.minimal_pairs import MinimalPair
-from trainers.evaluation.pair_scores import pair_scores
-from trainers.evaluation.published_pair_scores import BLIMP, BLIMP_FIELDS, published_accuracies
+from beambert.trainers.evaluation.minimal_pairs import MinimalPair
+from beambert.trainers.evaluation.pair_scores import pair_scores
+from beambert.trainers.evaluation.published_pair_scores import BLIMP, BLIMP_FIELDS, published_accuracies
 
 
 def pairs_of(*groups):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.evaluation.text_windows import read_texts, sample_windows, text_units, text_windows
 from tests.trainers.random_models import TEXTS, VOCABULARY
-from tokenizer.tokenizer import Tokenizer
-from trainers.evaluation.text_windows import read_texts, sample_windows, text_units, text_windows
 
 TOKENIZER = Tokenizer(VOCABULARY)
 

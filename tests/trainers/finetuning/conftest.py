@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.trainers import fake_backend
 from tests.trainers.finetuning.task_files import TEXTS, write_pairs
 from tests.trainers.random_models import CONFIG, write_model
@@ -24,7 +24,7 @@ def numpy_backend():
 @pytest.fixture
 def real_backend(monkeypatch, numpy_backend):
     """Train with TensorFlow in this test."""
-    monkeypatch.delitem(sys.modules, "trainers.backends.tensorflow.runtime")
+    monkeypatch.delitem(sys.modules, "beambert.trainers.backends.tensorflow.runtime")
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def finetune(rte, initial, tmp_path):
     """
 
     def run(*flags: str) -> int:
-        return beambert.main(arguments("rte", rte, initial, tmp_path / "output", *flags))
+        return cli.main(arguments("rte", rte, initial, tmp_path / "output", *flags))
 
     return run
 

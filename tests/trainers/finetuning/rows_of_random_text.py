@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from trainers.finetuning.finetuning_task import Rows
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.finetuning.finetuning_task import Rows
 
 LABELS = 3
 CHOICES = 4

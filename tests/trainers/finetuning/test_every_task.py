@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-import beambert
-from bert_model.checkpoints import native
+from beambert import cli
+from beambert.bert_model.checkpoints import native
+from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.finetuning.tasks.task_names import TASKS
 from tests.conftest import with_slow
 from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.finetuning.task_files import write_task
 from tests.trainers.random_models import write_model
-from trainers.checkpoints.best_checkpoint import lower_is_better
-from trainers.finetuning.tasks.task_names import TASKS
 
 RESULTS = {
     "cola": {"eval_matthews", "eval_accuracy"},
@@ -56,7 +56,7 @@ def test_task_trains_evaluates_and_predicts(task, tmp_path, shared_data, capsys)
     command = ["finetune", task, "--data_dir", str(tmp_path / "data"), "--output", str(output)]
     command += ["--max_seq_length", "64", *flags]
     first = ["--init_checkpoint", str(initial), "--do_train", "--do_eval", "--do_predict"]
-    assert beambert.main([*command, *first, "--num_train_epochs", "1", "--train_batch_size", "8"]) == 0
+    assert cli.main([*command, *first, "--num_train_epochs", "1", "--train_batch_size", "8"]) == 0
     said = capsys.readouterr()
     assert "initialized 2" in said.out
     results = json.loads((output / "eval_results.json").read_text())
@@ -75,8 +75,8 @@ def test_task_trains_evaluates_and_predicts(task, tmp_path, shared_data, capsys)
     # The output directory contains everything that evaluation and prediction require.
     (tmp_path / "initial").rename(tmp_path / "gone")
     before = {name: (output / name).read_bytes() for name in ("eval_results.txt", ANSWERS.get(task, "vocab.txt"))}
-    assert beambert.main([*command, "--do_eval", "--do_predict"]) == 0
+    assert cli.main([*command, "--do_eval", "--do_predict"]) == 0
     assert {name: (output / name).read_bytes() for name in before} == before
     assert "Not the run's own development examples" not in capsys.readouterr().out
-    assert beambert.main(["predict", str(output), QUESTIONS.get(task, "the ferry left")]) == 0
+    assert cli.main(["predict", str(output), QUESTIONS.get(task, "the ferry left")]) == 0
     assert capsys.readouterr().out.strip()

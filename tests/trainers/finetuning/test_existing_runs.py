@@ -10,9 +10,9 @@ import shutil
 
 import pytest
 
-import beambert
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning import finetune_flags, run_comparison, sweep
+from beambert import cli
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning import finetune_flags, run_comparison, sweep
 
 EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
 
@@ -29,7 +29,7 @@ def runs_of(output):
 
 def seeds(data, initial, output, *flags):
     argv = ["finetune", "rte", "--data_dir", str(data), "--init_checkpoint", str(initial), "--output", str(output)]
-    return beambert.main([*argv, *EPOCH, "--seeds", "2", "--seed", "7", *flags])
+    return cli.main([*argv, *EPOCH, "--seeds", "2", "--seed", "7", *flags])
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_pat
 
     def tune(*flags):
         argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
-        return beambert.main([*argv, "--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", *flags])
+        return cli.main([*argv, "--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", *flags])
 
     def kept():
         return {path.parent.name for path in output.glob("*/checkpoints")}
@@ -150,7 +150,7 @@ def test_tune_keeps_the_checkpoints_of_a_tie_in_any_order_of_the_grid(rte, initi
     def tune(rates):
         argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
         argv += ["--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", "--warmup_proportion", "0"]
-        return beambert.main([*argv, "--learning_rates", rates])
+        return cli.main([*argv, "--learning_rates", rates])
 
     run_once = sweep.run_once
     with monkeypatch.context() as patch:

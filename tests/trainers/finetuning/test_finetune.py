@@ -11,22 +11,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import beambert
-from beambert_common.typed_json import read
-from bert_model.checkpoints import native, tf1
-from bert_model.finetuning_models import BertForTask
+from beambert import cli
+from beambert.bert_model.checkpoints import native, tf1
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.common.typed_json import read
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.best_checkpoint import best
+from beambert.trainers.finetuning import finetuning_run
+from beambert.trainers.finetuning.outputs import print_summary
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from tests.forked import run
 from tests.pages import parsed
 from tests.trainers.finetuning.conftest import arguments
 from tests.trainers.finetuning.task_files import write_pairs
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
 from tests.trainers.random_models import CONFIG, VOCABULARY, write_model
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.best_checkpoint import best
-from trainers.finetuning import finetuning_run
-from trainers.finetuning.outputs import print_summary
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
-from trainers.monitoring.training_monitor import TrainingMonitor
 
 
 def results(output):
@@ -78,7 +78,7 @@ def test_mistakes_are_one_line(finetune, tmp_path, capsys, flags, said):
 
 def test_missing_inputs_are_named(rte, initial, tmp_path, capsys):
     def said(*flags):
-        assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(tmp_path / "o"), *flags]) == 1
+        assert cli.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(tmp_path / "o"), *flags]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         return line
 
@@ -93,7 +93,7 @@ def test_missing_inputs_are_named(rte, initial, tmp_path, capsys):
     assert "is a model for pretraining" in said("--do_eval", "--init_checkpoint", str(initial))
     assert not (tmp_path / "o").exists() or not list((tmp_path / "o").glob("*.json"))
     with pytest.raises(SystemExit):
-        beambert.main(["finetune", "rta", "--output", "o"])
+        cli.main(["finetune", "rta", "--output", "o"])
     assert "invalid choice: 'rta'" in capsys.readouterr().err
 
 
@@ -103,7 +103,7 @@ def test_random_weights_instead_of_a_checkpoint(rte, tmp_path):
     vocabulary.write_bytes(VOCABULARY.to_bytes())
     output = tmp_path / "output"
     given = ["finetune", "rte", "--data_dir", str(rte), "--model", str(model), "--vocab_file", str(vocabulary)]
-    assert beambert.main([*given, "--output", str(output), "--train_batch_size", "8", "--max_seq_length", "32"]) == 0
+    assert cli.main([*given, "--output", str(output), "--train_batch_size", "8", "--max_seq_length", "32"]) == 0
     assert results(output)["global_step"] == 9
     assert not (output / "init_checkpoint.txt").exists()
 
@@ -114,7 +114,7 @@ def test_output_of_another_run_is_refused(finetune, rte, initial, tmp_path, caps
     capsys.readouterr()
 
     def said(*flags, task="rte"):
-        code = beambert.main(["finetune", task, "--data_dir", str(rte), "--output", str(output), *flags])
+        code = cli.main(["finetune", task, "--data_dir", str(rte), "--output", str(output), *flags])
         captured = capsys.readouterr()
         assert code == 1, captured.out
         return captured.err
@@ -125,18 +125,18 @@ def test_output_of_another_run_is_refused(finetune, rte, initial, tmp_path, caps
     given = ["--do_train", "--train_batch_size", "4", "--num_train_epochs", "2"]
     assert "the data at step 0" in said(*given, "--max_seq_length", "16")
     # Omitted flags keep their recorded values, so this is the same run, which is complete.
-    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
+    assert cli.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *given]) == 0
     assert "is already trained to step 12; raise --num_train_epochs to continue" in capsys.readouterr().out
     # With other options no step follows, and the record stays that of the steps.
     record = (output / "run.json").read_bytes()
     shorter = [*given[:3], "--num_train_epochs", "1", "--learning_rate", "0.5", "--do_eval"]
-    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *shorter]) == 0
+    assert cli.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(output), *shorter]) == 0
     said = capsys.readouterr()
     assert "is already trained to step 12" in said.out
     assert "step 12/12" in said.out + said.err
     assert (output / "run.json").read_bytes() == record
     pretraining = write_model(tmp_path / "converted")
-    assert beambert.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
+    assert cli.main(["finetune", "rte", "--data_dir", str(rte), "--output", str(pretraining)]) == 1
     assert "contains a converted model (beambert.json)" in capsys.readouterr().err
 
 
@@ -152,7 +152,7 @@ def stopped(argv, step):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingMonitor, "update", updated)
-        return beambert.main(argv)
+        return cli.main(argv)
 
 
 def weights(output, step):
@@ -165,12 +165,12 @@ def test_resumed_run_writes_the_same_bytes(rte, initial, tmp_path):
     given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--max_seq_length", "48"]
     given += ["--train_batch_size", "4", "--num_train_epochs", "2.5", "--eval_steps", "4", "--do_train", "--do_eval"]
     outputs = [tmp_path / "straight", tmp_path / "stopped"]
-    assert beambert.main([*given, "--output", str(outputs[0])]) == 0
+    assert cli.main([*given, "--output", str(outputs[0])]) == 0
     for step in (3, 8):
         assert stopped([*given, "--output", str(outputs[1])], step) == 143
         (saved,) = checkpoint_manager.checkpoints(outputs[1] / "checkpoints")[-1:]
         assert saved.step == step
-    assert beambert.main([*given, "--output", str(outputs[1])]) == 0
+    assert cli.main([*given, "--output", str(outputs[1])]) == 0
     assert weights(outputs[0], 15) == weights(outputs[1], 15)
     assert results(outputs[0]) == results(outputs[1])
     lines = []
@@ -203,7 +203,7 @@ def test_devices_share_the_evaluation(rte, initial, tmp_path):
         given += ["--eval_batch_size", str(5 + devices), "--train_batch_size", "6", "--num_train_epochs", "1"]
         log = tmp_path / "log"
         flags = ["--do_train", "--do_eval", "--do_predict"]
-        assert run(log, beambert.main, [*given, *flags]) == 0, log.read_text()
+        assert run(log, cli.main, [*given, *flags]) == 0, log.read_text()
     one, three = tmp_path / "devices1", tmp_path / "devices3"
     assert results(three) == pytest.approx(results(one), rel=1e-4)
     first, second = (np.loadtxt(output / "test_results.tsv", delimiter="\t") for output in (one, three))
@@ -263,12 +263,12 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     assert finetune() == 0
     output = tmp_path / "output"
     given = ["finetune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(output), "--max_seq_length", "48"]
-    assert beambert.main([*given, "--output", str(tmp_path / "scored"), "--do_eval", "--do_predict"]) == 0
+    assert cli.main([*given, "--output", str(tmp_path / "scored"), "--do_eval", "--do_predict"]) == 0
     again = results(tmp_path / "scored")
     assert {**again, "global_step": 12} == results(output)
     assert not (tmp_path / "scored" / "beambert.json").exists()
     capsys.readouterr()
-    assert beambert.main([*given, "--output", str(tmp_path / "more"), "--train_batch_size", "8"]) == 0
+    assert cli.main([*given, "--output", str(tmp_path / "more"), "--train_batch_size", "8"]) == 0
     # A head with the same labels is kept.
     assert "initialized" not in capsys.readouterr().out
     # A head with other labels cannot be evaluated, and is initialized again for training.
@@ -277,10 +277,10 @@ def test_a_fine_tuned_model_is_scored_or_trained_further(finetune, rte, tmp_path
     labels = ["neutral", "entailment", "contradiction"]
     write_pairs(other, ("sentence1", "sentence2"), labels, ("train", "dev_matched", "dev_mismatched"))
     given = ["finetune", "mnli", "--data_dir", str(other), "--init_checkpoint", str(output), "--train_batch_size", "8"]
-    assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_eval"]) == 1
+    assert cli.main([*given, "--output", str(tmp_path / "mnli"), "--do_eval"]) == 1
     said = capsys.readouterr().err
     assert "the labels of the model (entailment, not_entailment) are not those of mnli" in said
-    assert beambert.main([*given, "--output", str(tmp_path / "mnli"), "--do_train", "--do_eval"]) == 0
+    assert cli.main([*given, "--output", str(tmp_path / "mnli"), "--do_train", "--do_eval"]) == 0
     assert "initialized 2: output_weights, output_bias" in capsys.readouterr().out
     assert "eval_mismatched_loss" in results(tmp_path / "mnli")
 
@@ -290,16 +290,16 @@ def test_multi_label_model_stays_multi_label(table, initial, tmp_path, capsys):
     given = ["finetune", "csv", "--data_dir", str(table), "--output", str(output), "--max_seq_length", "48"]
     flags = ["--problem", "multi_label", "--label_column", "topics", "--label_separator", "|"]
     start = ["--init_checkpoint", str(initial), "--train_batch_size", "8", "--num_train_epochs", "1"]
-    assert beambert.main([*given, *flags, *start, "--do_train", "--do_predict"]) == 0
+    assert cli.main([*given, *flags, *start, "--do_train", "--do_predict"]) == 0
     before = (output / "predictions.tsv").read_bytes()
     assert native.load(output).multi_label
     (output / "predictions.tsv").unlink()
-    assert beambert.main([*given, "--do_predict"]) == 0
+    assert cli.main([*given, "--do_predict"]) == 0
     assert (output / "predictions.tsv").read_bytes() == before
     capsys.readouterr()
     one = ["--problem", "classification", "--label_column", "stars"]
     again = ["finetune", "csv", "--data_dir", str(table), "--init_checkpoint", str(output), *one]
-    assert beambert.main([*again, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
+    assert cli.main([*again, "--output", str(tmp_path / "other"), "--do_eval"]) == 1
     assert "error" in capsys.readouterr().err
 
 
@@ -308,7 +308,7 @@ def test_a_new_regression_head_begins_at_the_mean_of_the_targets(table, initial,
     flags = ["--problem", "regression", "--label_column", "score", "--learning_rate", "1e-12"]
     biases = []
     for name, model in (("first", initial), ("second", tmp_path / "first")):
-        assert beambert.main(arguments("csv", table, model, tmp_path / name, *flags)) == 0
+        assert cli.main(arguments("csv", table, model, tmp_path / name, *flags)) == 0
         step = checkpoint_manager.checkpoints(tmp_path / name / "checkpoints")[-1].step
         biases.append(tf1.read(tmp_path / f"{name}/checkpoints/model.ckpt-{step}")["output_bias"].read())
         train = table / "train.csv"
@@ -330,7 +330,7 @@ def test_lone_surrogate_in_squad_leaves_a_report_with_answers(initial, tmp_path)
         write_squad(tmp_path / name, (text, [{**question, "id": f"q{number}"} for number in range(8)]))
     output = tmp_path / "output"
     given = ["finetune", "squad", "--data_dir", str(tmp_path), "--output", str(output), "--max_seq_length", "48"]
-    assert beambert.main([*given, "--init_checkpoint", str(initial), "--train_batch_size", "8"]) == 0
+    assert cli.main([*given, "--init_checkpoint", str(initial), "--train_batch_size", "8"]) == 0
     details = read(output / "evaluation.json", dict)["splits"]["dev"]
     assert details["answers"][0]["context"] == text.replace("\ud83d", "?")
     assert "The ferry ? left" in "".join(parsed((output / "report.html").read_text(encoding="utf-8")).text)

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random_rows
-from trainers.data.batches import InputShard
-from trainers.finetuning.batches import (
+from beambert.trainers.data.batches import InputShard
+from beambert.trainers.finetuning.batches import (
     EpochOrder,
     Grouping,
     Width,
@@ -18,7 +17,8 @@ from trainers.finetuning.batches import (
     order_of,
     train_batches,
 )
-from trainers.optimization.schedule import Stage
+from beambert.trainers.optimization.schedule import Stage
+from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random_rows
 
 DYNAMIC, FIXED = Width(24, False, 8), Width(24, True)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.finetuning_models import BertForTask
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.trainers.finetuning.batches import features_of
+from beambert.trainers.finetuning.evaluation_loss import evaluation_loss
+from beambert.trainers.finetuning.finetuning_objectives import LOSS, finetuning_objective
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, HEADS, LABELS, random_rows
-from trainers.finetuning.batches import features_of
-from trainers.finetuning.evaluation_loss import evaluation_loss
-from trainers.finetuning.finetuning_objectives import LOSS, finetuning_objective
 
 
 def model_of(head):

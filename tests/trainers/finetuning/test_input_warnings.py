@@ -2,7 +2,7 @@
 
 import json
 
-import beambert
+from beambert import cli
 from tests.trainers.finetuning.conftest import arguments
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
 
@@ -10,7 +10,7 @@ from tests.trainers.finetuning.tasks.squad_examples import write_squad
 def run(tmp_path, initial, capsys, task, *flags):
     """Run `beambert finetune`, and return its warnings."""
     capsys.readouterr()
-    assert beambert.main(arguments(task, tmp_path, initial, tmp_path / "output", *flags)) == 0
+    assert cli.main(arguments(task, tmp_path, initial, tmp_path / "output", *flags)) == 0
     return [line.removeprefix("warning: ") for line in capsys.readouterr().err.splitlines()]
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-import beambert
-from bert_model.checkpoints import native
-from bert_model.checkpoints.reader import open_checkpoint
+from beambert import cli
+from beambert.bert_model.checkpoints import native
+from beambert.bert_model.checkpoints.reader import open_checkpoint
 from tests.trainers.random_models import write_model
 
 LABELS = ("news", "sport", "weather")
@@ -18,7 +18,7 @@ def model(tmp_path):
 
 
 def convert(source, destination, kind):
-    assert beambert.main(["convert", str(source), str(destination), "--to", kind]) == 0
+    assert cli.main(["convert", str(source), str(destination), "--to", kind]) == 0
 
 
 def test_conversion_preserves_multi_label_except_to_tf1(model, tmp_path, capsys):

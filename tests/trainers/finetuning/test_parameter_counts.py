@@ -5,7 +5,7 @@ import re
 
 import tensorflow as tf
 
-from bert_model.checkpoints import native
+from beambert.bert_model.checkpoints import native
 
 
 def counted(output) -> int:

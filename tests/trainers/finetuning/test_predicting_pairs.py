@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pytest
 
-import beambert
-from bert_model.checkpoints import native
+from beambert import cli
+from beambert.bert_model.checkpoints import native
+from beambert.trainers.commands import predict as predict_command
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.finetuning.text_pairs import pairs_in
+from beambert.trainers.training.run_manifest import RunRecord
 from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import write_model
-from trainers.commands import predict as predict_command
-from trainers.finetuning.finetuning_task import Rows
-from trainers.finetuning.text_pairs import pairs_in
-from trainers.training.run_manifest import RunRecord
 
 SINGLE, PAIR = "the ferry left", "the ferry left ||| nobody stayed"
 
@@ -45,7 +45,7 @@ def models(tmp_path_factory):
 
 
 def predict(capsys, path, *argv):
-    code = beambert.main(["predict", str(path), *argv])
+    code = cli.main(["predict", str(path), *argv])
     return code, capsys.readouterr()
 
 
@@ -112,7 +112,7 @@ def test_fine_tuning_records_text_pairs(finetune, tmp_path, capsys):
     assert finetune("--do_eval") == 0
     assert native.load(output).text_pairs is True
     # Conversion preserves the field.
-    assert beambert.main(["convert", str(output), str(tmp_path / "again"), "--to", "native"]) == 0
+    assert cli.main(["convert", str(output), str(tmp_path / "again"), "--to", "native"]) == 0
     assert native.load(tmp_path / "again").text_pairs is True
 
 

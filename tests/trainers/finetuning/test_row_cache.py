@@ -4,12 +4,12 @@ import io
 import numpy as np
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.class_weights import class_weights_of
+from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
 from tests.trainers.finetuning.rows_of_random_text import random_rows
 from tests.trainers.random_models import VOCABULARY
-from tokenizer.tokenizer import Tokenizer
-from trainers.errors import TrainingError
-from trainers.finetuning.class_weights import class_weights_of
-from trainers.finetuning.row_cache import encode_cached, fingerprint
 
 # Offsets in an entry of the directory of a zip archive.
 FLAGS, COMPRESSION = 8, 10

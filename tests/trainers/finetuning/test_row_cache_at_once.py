@@ -5,11 +5,11 @@ import os
 
 import numpy as np
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.finetuning.row_cache import encode_cached
 from tests.processes_at_once import run_at_once
 from tests.trainers.finetuning.rows_of_random_text import random_rows
 from tests.trainers.random_models import VOCABULARY
-from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.row_cache import encode_cached
 
 PROCESSES, ROUNDS = 3, 20
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import VOCABULARY
 
@@ -26,7 +26,7 @@ def finetune(tmp_path, capsys):
             (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
         argv = [command, "csv", "--data_dir", str(tmp_path), "--output", str(tmp_path / "output"), *flags]
         argv += ["--model", str(tmp_path / "model.json"), "--vocab_file", str(tmp_path / "vocab.txt")]
-        assert beambert.main([*argv, "--max_seq_length", "32"]) == 0
+        assert cli.main([*argv, "--max_seq_length", "32"]) == 0
         return capsys.readouterr(), (tmp_path / "output" / "report.html").read_text(encoding="utf-8")
 
     return run

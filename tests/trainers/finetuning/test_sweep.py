@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-import beambert
+from beambert import cli
+from beambert.trainers.commands.tune import TuneConfig
+from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.finetuning import sweep
 from tests.trainers.checkpoints.saved_checkpoints import variables
-from trainers.commands.tune import TuneConfig
-from trainers.errors import StorageError, TrainingError
-from trainers.finetuning import sweep
 
 
 def test_runs_of_several_seeds_equal_single_runs(finetune, tmp_path, capsys):
@@ -54,7 +54,7 @@ def test_a_finished_run_of_a_separate_command_is_evaluated_and_not_trained(finet
 def tune(rte, initial, tmp_path, *flags):
     given = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial)]
     given += ["--output", str(tmp_path / "output"), "--max_seq_length", "48"]
-    return beambert.main([*given, "--train_batch_sizes", "8", "--epochs", "1", *flags])
+    return cli.main([*given, "--train_batch_sizes", "8", "--epochs", "1", *flags])
 
 
 def test_grid_resumes_with_missing_runs_and_keeps_the_best(rte, initial, tmp_path, capsys, monkeypatch):
@@ -148,7 +148,7 @@ def test_mistakes_end_all_runs_at_once(rte, initial, tmp_path, capsys):
 @pytest.mark.parametrize("flags", [["--learning_rates", "1e-3,x"], ["--epochs", "0"], ["--train_batch_sizes", ""]])
 def test_invalid_grids_are_refused(flags, capsys):
     with pytest.raises(SystemExit):
-        beambert.main(["tune", "rte", "--output", "o", *flags])
+        cli.main(["tune", "rte", "--output", "o", *flags])
     assert f"argument {flags[0]}" in capsys.readouterr().err
 
 

@@ -1,7 +1,7 @@
 """Test `beambert finetune` with an output directory or file deleted during the run, and a corrupt model record."""
 
+from beambert.trainers.training import loop
 from tests.trainers.checkpoints.saved_checkpoints import after_save
-from trainers.training import loop
 
 
 def test_the_best_checkpoint_is_not_replaced_by_the_last(finetune, tmp_path, monkeypatch, capsys):

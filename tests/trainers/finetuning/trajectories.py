@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_model.checkpoints import native, tf1
-from bert_model.checkpoints.stored_tensors import StoredTensor
-from bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
-from bert_model.config import BertConfig
-from bert_model.finetuning_models import BertForTask
+from beambert.bert_model.checkpoints import native, tf1
+from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
+from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
+from beambert.bert_model.config import BertConfig
+from beambert.bert_model.finetuning_models import BertForTask
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.backends.backend import TrainConfig
+from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.finetuning.batches import Width, features_of, train_batches
+from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.backends.backend import TrainConfig
-from trainers.backends.tensorflow.train_step import Trainer
-from trainers.data.batches import Batches, InputShard
-from trainers.finetuning.batches import Width, features_of, train_batches
-from trainers.finetuning.finetuning_objectives import finetuning_objective
-from trainers.finetuning.finetuning_task import Rows
-from trainers.optimization.optimizer_options import OptimizerOptions
-from trainers.optimization.schedule import Stage
 
 # No dropout, since every library draws its random numbers differently.
 TINY = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokenizer.tokenizer import Tokenizer
-from trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
 
 
 class Span(NamedTuple):

@@ -1,7 +1,7 @@
 """Test the counts of differing code points in the model card, and the ranges of code points in export.json."""
 
-from tokenizer.differences import TokenizerDifferences
-from trainers.inference.export_record import code_point_ranges, difference_lines
+from beambert.tokenizer.differences import TokenizerDifferences
+from beambert.trainers.inference.export_record import code_point_ranges, difference_lines
 
 
 def test_ranges() -> None:

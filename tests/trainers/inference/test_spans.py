@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beambert.tokenizer.in_graph import InGraphTokenizer
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.inference.span_signatures import answer_spans
 from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.trainers.inference.best_spans import best_spans, context_windows, windows_with_most_context
-from tokenizer.in_graph import InGraphTokenizer
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.inference.span_signatures import answer_spans
 
 ODD = [
     "",

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-import beambert
+from beambert import cli
 from tests.trainers.random_models import write_model
 
 LABELS = ("no", "yes")
@@ -33,7 +33,7 @@ def test_a_model_that_computes_nan(tmp_path, monkeypatch, capsys, task, weight, 
     write_model(tmp_path / "MODEL", task, labels, nan_in=weight)
     (tmp_path / "texts.txt").write_text("all human rights\n", encoding="utf-8")
     (tmp_path / "pairs.tsv").write_text("all human rights\tall rights human\n", encoding="utf-8")
-    assert beambert.main(shlex.split(command)) == 1
+    assert cli.main(shlex.split(command)) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     message = "MODEL computes NaN: its weights are not finite; use a checkpoint from before the weights became NaN\n"

@@ -8,8 +8,14 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.commands import pretrain
-from trainers.metrics.chance_levels import is_level, level_of, pretraining_levels, pretraining_warnings, with_level
+from beambert.trainers.commands import pretrain
+from beambert.trainers.metrics.chance_levels import (
+    is_level,
+    level_of,
+    pretraining_levels,
+    pretraining_warnings,
+    with_level,
+)
 
 
 def counted(data) -> tuple[float, float, int]:

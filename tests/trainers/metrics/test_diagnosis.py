@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from beambert_common.typed_json import convert
-from tests.conftest import ROOT
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.diagnosis import (
+from beambert.common.typed_json import convert
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.diagnosis import (
     LABELS,
     LEARNING_RATE,
     ONE_CLASS,
@@ -22,8 +21,9 @@ from trainers.metrics.diagnosis import (
     findings_of_text,
     is_on_plateau,
 )
-from trainers.metrics.text_measures import TextMeasures
-from trainers.run_report.run_facts import facts_of
+from beambert.trainers.metrics.text_measures import TextMeasures
+from beambert.trainers.run_report.run_facts import facts_of
+from tests.conftest import ROOT
 
 # Runs of 2026-11-24 on sentences of SST-2 (vocabulary 1,000, two layers of 64 units) and on German novels. Runs of
 # 2026-11-25 on Wikipedia (vocabulary 8,000, four layers of 256 units).

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM, MaskedText, MaskRates, NgramModel
+from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM, MaskedText, MaskRates, NgramModel
 
 PAD, MASK, CLS = 0, 1, 2
 VOCABULARY = 9

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.metrics import task_metrics
-from trainers.metrics.score_warnings import (
+from beambert.trainers.metrics import task_metrics
+from beambert.trainers.metrics.score_warnings import (
     answer_warnings,
     choice_warnings,
     class_warnings,
@@ -17,7 +17,7 @@ from trainers.metrics.score_warnings import (
     label_warnings,
     number_warnings,
 )
-from trainers.metrics.task_metrics import confusion
+from beambert.trainers.metrics.task_metrics import confusion
 
 
 def classes(labels, predictions, names=("no", "yes")):
@@ -109,7 +109,7 @@ def test_few_examples_are_not_significant():
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=3, max_size=6))
 def test_agreement_is_judged_as_by_all_permutations(pairs):
     """Compute the mean and the variance of the number of correct predictions over all permutations."""
-    from trainers.metrics import score_warnings
+    from beambert.trainers.metrics import score_warnings
 
     labels, predictions = (np.array(column) for column in zip(*pairs, strict=True))
     right = [(labels == predictions[list(order)]).sum() for order in itertools.permutations(range(len(labels)))]

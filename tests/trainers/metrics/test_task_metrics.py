@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from trainers.metrics import task_metrics
+from beambert.trainers.metrics import task_metrics
 
 THREE = ([0, 1, 2, 2, 1, 0, 1, 1, 2, 0, 1, 2], [0, 1, 1, 2, 1, 1, 1, 0, 2, 0, 2, 2])
 TWO = ([1, 1, 0, 1, 0, 0, 1, 1, 0, 1], [1, 0, 0, 1, 1, 0, 1, 1, 1, 1])

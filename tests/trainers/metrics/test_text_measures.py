@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.metrics.ngram_baselines import MaskedText
-from trainers.metrics.text_measures import (
+from beambert.trainers.metrics.ngram_baselines import MaskedText
+from beambert.trainers.metrics.text_measures import (
     LEAST_OCCURRENCES,
     LEAST_REPEATS,
     WINDOW_TOKENS,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.goodput import (
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.goodput import (
     LABELS,
     GoodputSeconds,
     GoodputTimer,
@@ -16,8 +16,8 @@ from trainers.monitoring.goodput import (
     resumed_seconds,
     summary,
 )
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 
 SECONDS = st.floats(0, 1e8)
 

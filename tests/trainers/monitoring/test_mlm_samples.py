@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.monitoring.mlm_samples import FILLED, mlm_samples
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import Vocabulary
-from trainers.monitoring.mlm_samples import FILLED, mlm_samples
 
 WORDS = [
     "the",

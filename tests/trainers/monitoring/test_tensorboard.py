@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.monitoring.tensorboard import EventLog
+from beambert.trainers.monitoring.tensorboard import EventLog
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 # Enums of TensorFlow that have no public names.

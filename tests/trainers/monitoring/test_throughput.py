@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from bert_model.config import BertConfig
-from trainers.monitoring.throughput import Rows, cost_of_step, peak_flops, rows_of
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.monitoring.throughput import Rows, cost_of_step, peak_flops, rows_of
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_rows_of_several_lengths_count_as_often_as_they_occur():
 
 
 def test_rows_are_counted_from_the_manifest(data):
-    from pipelines.dataset import load
+    from beambert.pipelines.dataset import load
 
     dataset = load(data)
     (rows,) = rows_of(dataset)
@@ -81,6 +81,6 @@ def test_rows_are_counted_from_the_manifest(data):
 
 
 def test_throughput_needs_no_tensorflow():
-    code = "import sys, trainers.monitoring.throughput; print(*sys.modules)"
+    code = "import sys, beambert.trainers.monitoring.throughput; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"tensorflow", "keras", "apache_beam"}.intersection(name.split(".")[0] for name in loaded)

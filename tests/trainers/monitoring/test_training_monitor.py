@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from trainers.metrics.baseline_record import LevelFields
-from trainers.metrics.standing import MEANINGS
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS, MetricsLog
-from trainers.monitoring.tensorboard import EventLog
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import TrainingMonitor
-from trainers.monitoring.training_progress import steps_a_report
+from beambert.trainers.metrics.baseline_record import LevelFields
+from beambert.trainers.metrics.standing import MEANINGS
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS, MetricsLog
+from beambert.trainers.monitoring.tensorboard import EventLog
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.monitoring.training_progress import steps_a_report
 
 SHOWN = {"loss": "loss", "masked_lm_accuracy": "MLM", "next_sentence_accuracy": "NSP"}
 FIRST, SECOND = StepCost(4, 4 * 32.0, 1e6, unpadded_tokens=4 * 20.0), StepCost(8, 8 * 64.0, 5e6, "length 64")

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
+from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
 from tests.trainers.optimization.optimizer_problem import PEAK_RATE, STEPS, WARMUP_STEPS, gradients, initial_weights
-from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
 
 CHANGES = {
     "released": {},

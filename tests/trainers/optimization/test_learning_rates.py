@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
+from beambert.trainers.optimization.optimizers import learning_rate_at
 from tests.trainers.optimization.optimizer_steps import rates_of
-from trainers.errors import TrainingError
-from trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from trainers.optimization.optimizers import learning_rate_at
 
 
 def rates(steps, peak, num_train_steps, num_warmup_steps, **options):

@@ -1,9 +1,9 @@
 import pytest
 
-from bert_model.checkpoints.variable_names import variable_names
-from bert_model.config import BertConfig
-from trainers.errors import TrainingError
-from trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
+from beambert.bert_model.checkpoints.variable_names import variable_names
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
 NAMES = [name.tf1 for name in variable_names(CONFIG)]

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
+from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+from beambert.trainers.optimization.optimizers import OptimizerState, clip_by_global_norm
 from tests.conftest import ROOT
 from tests.trainers.optimization import optimizer_steps
 from tests.trainers.optimization.optimizer_problem import (
@@ -28,9 +31,6 @@ from tests.trainers.optimization.optimizer_steps import (
     updates_of,
     weights_after,
 )
-from trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from trainers.optimization.optimizers import OptimizerState, clip_by_global_norm
 
 # Rate factors of "layerwise" in CHANGES. Of two layers, the upper one has 0.5 and the lower one 0.25. The embeddings
 # have 0.125, and the variables above the layers 1.

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import Stage, check_batch_sizes, plan_stages, stage_at, stages_before
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import Stage, check_batch_sizes, plan_stages, stage_at, stages_before
 
 
 @st.composite

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState
+from beambert.trainers.optimization.update_measures import measured_matrices, update_measures
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.pretraining_shards import SMALLEST
-from trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from trainers.optimization.optimizers import Optimizer, OptimizerState
-from trainers.optimization.update_measures import measured_matrices, update_measures
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 CONFIG = dataclasses.replace(SMALLEST, num_hidden_layers=3)
 

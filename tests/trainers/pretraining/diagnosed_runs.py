@@ -4,13 +4,13 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_model.config import BertConfig
-from trainers.commands import pretrain
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.metrics.diagnosis import findings_of_run, is_on_plateau
-from trainers.pretraining.pretrain_flags import add_arguments
-from trainers.run_report.finished_run import Run, read_run
-from trainers.run_report.run_facts import facts_of
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.commands import pretrain
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.metrics.diagnosis import findings_of_run, is_on_plateau
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.run_report.finished_run import Run, read_run
+from beambert.trainers.run_report.run_facts import facts_of
 
 # With these flags, a model learns a toy language and most of the real texts.
 GOOD = ("--optimizer", "adamw", "--learning_rate", "3e-3", "--train_batch_size", "64", "--no_next_sentence")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import beambert
-from bert_model.checkpoints import native
+from beambert import cli
+from beambert.bert_model.checkpoints import native
+from beambert.trainers.commands.features import FeatureExtractor
+from beambert.trainers.inference import signatures
+from beambert.trainers.inference.model_loading import load_model
 from tests.trainers.random_models import write_model
-from trainers.commands.features import FeatureExtractor
-from trainers.inference import signatures
-from trainers.inference.model_loading import load_model
 
 IDS = np.array([[2, 7, 8, 9, 3]], np.int32)
 CHANGED = np.array([[2, 7, 8, 10, 3]], np.int32)
@@ -55,10 +55,10 @@ def test_features_use_the_attention_of_the_model(tmp_path, causal_attention):
 def test_conversion_keeps_causal_attention_or_warns(tmp_path, capsys):
     directory = write_model(tmp_path / "model", causal_attention=True)
     for kind in ("native", "tf1", "huggingface"):
-        assert beambert.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0
+        assert cli.main(["convert", str(directory), str(tmp_path / kind), "--to", kind]) == 0
         assert ("uses causal attention" in capsys.readouterr().err) == (kind != "native")
     assert native.load(tmp_path / "native").causal_attention
     assert "| Attention | causal |" in (tmp_path / "native" / "README.md").read_text(encoding="utf-8")
     plain = write_model(tmp_path / "plain")
-    assert beambert.main(["convert", str(plain), str(tmp_path / "plain-tf1"), "--to", "tf1"]) == 0
+    assert cli.main(["convert", str(plain), str(tmp_path / "plain-tf1"), "--to", "tf1"]) == 0
     assert capsys.readouterr().err == ""

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from beambert.trainers.commands import pretrain
+from beambert.trainers.errors import TrainingError
 from tests.trainers.checkpoints.saved_checkpoints import variables
-from trainers.commands import pretrain
-from trainers.errors import TrainingError
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from pipelines import dataset as manifest
+from beambert.pipelines import dataset as manifest
+from beambert.trainers.commands import pretrain
+from beambert.trainers.metrics import baseline_record
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.pretraining.baselines import baselines_of
+from beambert.trainers.pretraining.prepare import read_vocabulary
+from beambert.trainers.run_report.run_report import write_report
 from tests.pages import assert_harmless, parsed
-from trainers.commands import pretrain
-from trainers.metrics import baseline_record
-from trainers.monitoring import metrics_jsonl
-from trainers.pretraining.baselines import baselines_of
-from trainers.pretraining.prepare import read_vocabulary
-from trainers.run_report.run_report import write_report
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 

@@ -7,19 +7,19 @@ import json
 import numpy as np
 import pytest
 
-from bert_model.config import PRESETS, BertConfig, ConfigError
-from pipelines.dataset import load
-from pipelines.errors import DatasetError, OutputError
+from beambert.bert_model.config import PRESETS, BertConfig, ConfigError
+from beambert.pipelines.dataset import load
+from beambert.pipelines.errors import DatasetError, OutputError
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.commands import pretrain
+from beambert.trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
 from tests.trainers import fake_backend
 from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, VOCABULARY, write_dataset
-from tokenizer.vocabulary import Vocabulary
-from trainers.checkpoints import checkpoint_manager
-from trainers.commands import pretrain
-from trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
-from trainers.errors import TrainingError
-from trainers.monitoring import metrics_jsonl
-from trainers.pretraining.pretrain_flags import add_arguments
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 

@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.pretraining_shards import SMALLEST, VOCABULARY, random_features
 from tests.trainers.small_runs import repeated, settings, trained, updated
-from trainers.backends.tensorflow.train_step import Trainer
-from trainers.checkpoints import checkpoint_manager
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 
 def make_model(**options):

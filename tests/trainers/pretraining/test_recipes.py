@@ -2,15 +2,15 @@ import argparse
 
 import pytest
 
-import beambert
-from beambert_common.durations import format_duration
-from bert_model.config import BertConfig
+from beambert import cli
+from beambert.bert_model.config import BertConfig
+from beambert.common.durations import format_duration
+from beambert.trainers.monitoring.throughput import peak_flops
+from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
+from beambert.trainers.pretraining import recipes
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.pretraining.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
 from tests.conftest import ROOT
-from trainers.monitoring.throughput import peak_flops
-from trainers.optimization.schedule import check_batch_sizes, plan_stages
-from trainers.pretraining import recipes
-from trainers.pretraining.pretrain_flags import add_arguments
-from trainers.pretraining.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
 
 
 def parse(*argv):
@@ -48,11 +48,11 @@ def test_flags_override_the_recipe_in_any_order():
 
 def test_the_command_lists_the_recipes(capsys):
     with pytest.raises(SystemExit) as stop:
-        beambert.main(["pretrain", "--recipe"])
+        cli.main(["pretrain", "--recipe"])
     assert stop.value.code == 0
     alone = capsys.readouterr().out
     with pytest.raises(SystemExit):
-        beambert.main(["pretrain", "--help"])
+        cli.main(["pretrain", "--help"])
     assert alone in capsys.readouterr().out
     for name in RECIPES:
         assert f"\n  {name}: " in alone
@@ -60,7 +60,7 @@ def test_the_command_lists_the_recipes(capsys):
 
 
 def test_the_command_puts_the_recipe_first():
-    _, module = beambert.make_parser("pretrain")
+    _, module = cli.make_parser("pretrain")
     argv = module.complete_arguments(["--recipe", "tiny-cpu", "--model", "mini"])
     assert argv[0] == "--model=tiny"
     assert argv[-2:] == ["--model", "mini"]

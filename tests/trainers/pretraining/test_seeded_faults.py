@@ -2,10 +2,8 @@
 
 import pytest
 
-from pipelines import dataset as manifest
-from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
-from tests.trainers.pretraining.toy_language import Language, write_language
-from trainers.metrics.diagnosis import (
+from beambert.pipelines import dataset as manifest
+from beambert.trainers.metrics.diagnosis import (
     LABELS,
     LEARNING_RATE,
     ONE_CLASS,
@@ -13,8 +11,10 @@ from trainers.metrics.diagnosis import (
     VOCABULARY,
     findings_of_text,
 )
-from trainers.pretraining.baselines import baselines_of
-from trainers.pretraining.prepare import read_vocabulary
+from beambert.trainers.pretraining.baselines import baselines_of
+from beambert.trainers.pretraining.prepare import read_vocabulary
+from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
+from tests.trainers.pretraining.toy_language import Language, write_language
 
 TEXT_FAULTS = {
     "repeated lines": REPETITION,

@@ -9,13 +9,13 @@ import keras
 import numpy as np
 import pytest
 
-from bert_model.pretraining import BertForPretraining
+from beambert.bert_model.pretraining import BertForPretraining
+from beambert.trainers.commands import pretrain
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import SMALLEST, random_features
 from tests.trainers.small_runs import evaluated, updated
-from trainers.commands import pretrain
-from trainers.monitoring import metrics_jsonl
-from trainers.pretraining.pretraining_objective import pretraining_task
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_overfits_a_handful_of_examples():
 
 @pytest.mark.slow
 def test_tensorflow_starts_in_silence():
-    start = "from trainers.backends.tensorflow.startup import start_tensorflow; start_tensorflow()"
+    start = "from beambert.trainers.backends.tensorflow.startup import start_tensorflow; start_tensorflow()"
     program = f"{start}; import tensorflow as tf; tf.constant(1.0) + 1"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stderr == ""

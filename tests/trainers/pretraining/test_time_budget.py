@@ -11,13 +11,13 @@ import json
 import numpy as np
 import pytest
 
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining import prepare
+from beambert.trainers.pretraining.prepare import run_pretraining
+from beambert.trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
+from beambert.trainers.training.run_manifest import RunRecord
 from tests.trainers.checkpoints.saved_checkpoints import variables
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import Stage
-from trainers.pretraining import prepare
-from trainers.pretraining.prepare import run_pretraining
-from trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
-from trainers.training.run_manifest import RunRecord
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 

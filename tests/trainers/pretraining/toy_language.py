@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_model.config import BertConfig
-from pipelines.dataset import FILE_NAME, Dataset, Shard
-from pipelines.instances.options import PretrainingDataOptions
-from pipelines.io.tfrecord import framed
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines.dataset import FILE_NAME, Dataset, Shard
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.io.tfrecord import framed
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.trainers.pretraining_shards import serialized
-from tokenizer.vocabulary import Vocabulary
 
 LENGTH, PREDICTIONS = 32, 5
 OPTIONS = PretrainingDataOptions(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)

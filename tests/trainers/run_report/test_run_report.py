@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_model.config import BertConfig
-from pipelines.reporting import axes
+from beambert.bert_model.config import BertConfig
+from beambert.pipelines.reporting import axes
+from beambert.trainers.run_report.curves import MOST_POINTS, curve, thinned
+from beambert.trainers.run_report.run_report import FILE_NAME, write_report
+from beambert.trainers.run_report.run_warnings import warnings_of
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
-from trainers.run_report.curves import MOST_POINTS, curve, thinned
-from trainers.run_report.run_report import FILE_NAME, write_report
-from trainers.run_report.run_warnings import warnings_of
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
 SECTIONS = (

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pages import assert_harmless, look_at, needs_chromium, parsed
-from trainers.errors import TrainingError
-from trainers.run_report.sweep_report import (
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.run_report.sweep_report import (
     FILE_NAME,
     RunOutcome,
     mean_and_deviation,
@@ -18,6 +17,7 @@ from trainers.run_report.sweep_report import (
     summary_line,
     write_runs_report,
 )
+from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
 HOSTILE = "<script>alert(1)</script>&\"'"
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.trainers.run_report import task_tables
+from beambert.trainers.run_report.published_scores import published
+from beambert.trainers.run_report.run_report import write_report
+from beambert.trainers.run_report.task_examples import marked_context
+from beambert.trainers.run_report.task_sections import metric_label, sections, warnings_of_details
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 from tests.trainers.run_report.report_details import confusion, entities, evaluations
-from trainers.run_report import task_tables
-from trainers.run_report.published_scores import published
-from trainers.run_report.run_report import write_report
-from trainers.run_report.task_examples import marked_context
-from trainers.run_report.task_sections import metric_label, sections, warnings_of_details
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
 RIGHT_TO_LEFT = "יולד جميع הניאס \u202eقلب " + "ש" * 50

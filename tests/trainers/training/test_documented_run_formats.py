@@ -6,22 +6,22 @@ import re
 
 import pytest
 
-import beambert
-from bert_model.checkpoints.native import ModelRecord
+from beambert import cli
+from beambert.bert_model.checkpoints.native import ModelRecord
+from beambert.trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
+from beambert.trainers.commands import pretrain
+from beambert.trainers.config.recorded_options import RecordedOptions
+from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
+from beambert.trainers.metrics.task_metrics import CLASS_METRICS, MULTI_LABEL_METRICS, REGRESSION_METRICS
+from beambert.trainers.metrics.text_measures import TextMeasures
+from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
+from beambert.trainers.monitoring.throughput import StepCost
+from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.training.run_manifest import RunRecord
 from tests.conftest import ROOT
-from trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
-from trainers.commands import pretrain
-from trainers.config.recorded_options import RecordedOptions
-from trainers.finetuning import run_outcomes
-from trainers.metrics.baseline_record import BaselineRecord
-from trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
-from trainers.metrics.task_metrics import CLASS_METRICS, MULTI_LABEL_METRICS, REGRESSION_METRICS
-from trainers.metrics.text_measures import TextMeasures
-from trainers.monitoring.metrics_jsonl import TIMING_FIELDS
-from trainers.monitoring.throughput import StepCost
-from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
-from trainers.optimization.schedule import Stage
-from trainers.training.run_manifest import RunRecord
 
 RUN_FORMAT = ROOT / "docs/reference/run-format.md"
 CHECKPOINT_FORMATS = ROOT / "docs/reference/checkpoint-formats.md"
@@ -60,7 +60,7 @@ def test_options_of_run_json_are_flags_or_documented():
     flags = {
         action.dest
         for command in ("pretrain", "finetune", "tune")
-        for action in beambert.make_parser(command)[0]._actions
+        for action in cli.make_parser(command)[0]._actions
         if action.option_strings
     }
     recorded = set(RecordedOptions.__annotations__)

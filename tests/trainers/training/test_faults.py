@@ -12,15 +12,15 @@ import time
 import pytest
 import tensorflow as tf
 
-import beambert
+from beambert import cli
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.checkpoints.best_checkpoint import best
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.goodput import GoodputSeconds
+from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from tests.forked import run
 from tests.trainers import fake_backend
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, SMALLEST, write_dataset
-from trainers.checkpoints import checkpoint_manager
-from trainers.checkpoints.best_checkpoint import best
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.goodput import GoodputSeconds
-from trainers.monitoring.training_monitor import TrainingMonitor
 
 STEPS = 40
 SAVED_EVERY = 5
@@ -68,7 +68,7 @@ def command(argv, fault):
     if fault:
         name, *arguments = fault
         globals()[name](*arguments)
-    return beambert.main(argv)
+    return cli.main(argv)
 
 
 def at_step(step, action):

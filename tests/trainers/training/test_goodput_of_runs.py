@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.goodput import latest_seconds, recorded_seconds
+from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
+from beambert.trainers.objective import Objective
+from beambert.trainers.pretraining.prepare import run_pretraining
 from tests.trainers.small_runs import repeated, settings, trained
-from trainers.backends.tensorflow.train_step import Trainer
-from trainers.checkpoints import checkpoint_manager
-from trainers.monitoring import metrics_jsonl
-from trainers.monitoring.goodput import latest_seconds, recorded_seconds
-from trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
-from trainers.objective import Objective
-from trainers.pretraining.prepare import run_pretraining
 
 
 def seconds_of(output):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.backends.tensorflow.train_step import Trainer, dropout_seed
+from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.objective import NOT_FINITE, Objective
 from tests.trainers.fake_backend import FakeTrainer
 from tests.trainers.small_runs import batches_of, evaluated, repeated, settings, trained, updated
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.train_step import Trainer, dropout_seed
-from trainers.checkpoints import checkpoint_manager
-from trainers.errors import TrainingError
-from trainers.objective import NOT_FINITE, Objective
 
 
 def line_task():

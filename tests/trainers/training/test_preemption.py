@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from beambert.trainers.training import preemption
 from tests.forked import start
-from trainers.training import preemption
 
 
 def open_files():

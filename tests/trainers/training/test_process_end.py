@@ -49,8 +49,8 @@ def test_a_process_ends_although_readers_read_ahead():
     """Check that running calls of Python readers, made by TensorFlow's threads, do not block the exit of a command."""
     program = """
 import sys, time
-from beambert_common import process
-from trainers.backends.tensorflow.startup import start_tensorflow
+from beambert.common import process
+from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 start_tensorflow()
 import numpy as np
 import tensorflow as tf

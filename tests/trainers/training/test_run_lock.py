@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from beambert_common import run_snapshot
-from pipelines.errors import OutputError
-from pipelines.io.output_directory import LOCK_NAME
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.errors import TrainingError
-from trainers.training.run_lock import run_lock
+from beambert.common import run_snapshot
+from beambert.pipelines.errors import OutputError
+from beambert.pipelines.io.output_directory import LOCK_NAME
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.training.run_lock import run_lock
 
 HOSTS = ["a:1", "b:1"]
 CONFIGS = [
@@ -102,7 +102,7 @@ def test_tpu_cluster_variables_do_not_disable_the_lock_with_tensorflow(tmp_path,
 def test_tensorflow_distribution_has_the_same_chief(cluster, kind, index, chief, monkeypatch):
     import tensorflow as tf
 
-    from trainers.backends.tensorflow.distribution import _is_chief
+    from beambert.trainers.backends.tensorflow.distribution import _is_chief
 
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}}))
     assert _is_chief(tf.distribute.cluster_resolver.TFConfigClusterResolver()) == chief

@@ -5,13 +5,13 @@ from importlib import metadata
 
 import pytest
 
-from bert_model.config import BertConfig
-from trainers.config.pretrain_config import PretrainConfig
-from trainers.errors import TrainingError
-from trainers.optimization.schedule import plan_stages
-from trainers.pretraining.pretrain_flags import add_arguments
-from trainers.training import run_manifest
-from trainers.training.run_manifest import RunRecord, changes, check_same_run, last_step, load
+from beambert.bert_model.config import BertConfig
+from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.schedule import plan_stages
+from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.training import run_manifest
+from beambert.trainers.training.run_manifest import RunRecord, changes, check_same_run, last_step, load
 
 CONFIG = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
 SHORT, LONG = "a" * 64, "b" * 64

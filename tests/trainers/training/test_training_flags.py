@@ -2,12 +2,12 @@ import argparse
 
 import pytest
 
-from trainers.config.run_config import RunConfig
-from trainers.errors import TrainingError
-from trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from trainers.optimization.optimizer_options import OptimizerOptions
-from trainers.training.optimizer_flags import add_optimizer_arguments
-from trainers.training.training_flags import add_training_arguments
+from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.training.optimizer_flags import add_optimizer_arguments
+from beambert.trainers.training.training_flags import add_training_arguments
 
 
 def parse(*flags):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import beambert
+from beambert import cli
+from beambert.trainers.errors import StorageError
+from beambert.trainers.training.run_files import directory_errors
 from tests.trainers.checkpoints.saved_checkpoints import after_save
 from tests.trainers.pretraining_shards import SMALLEST
-from trainers.errors import StorageError
-from trainers.training.run_files import directory_errors
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -41,7 +41,7 @@ def replace(output: Path) -> None:
 def test_the_directory_vanishes(happens, command, tmp_path, monkeypatch, capsys):
     output = tmp_path / "output"
     after_save(monkeypatch, 3, lambda checkpoints: happens(output))
-    assert beambert.main(command(6, 3)) == 1
+    assert cli.main(command(6, 3)) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"beambert pretrain: error: {output}")
     assert "removed, moved or replaced while the command ran" in last
@@ -70,14 +70,14 @@ def test_a_file_vanishes(name, command, tmp_path, monkeypatch, capsys):
 
     with monkeypatch.context() as patched:
         after_save(patched, 6 if name.startswith("model") else 3, happens)
-        assert beambert.main(command(6, 3)) == 1
+        assert cli.main(command(6, 3)) == 1
     captured = capsys.readouterr()
     last = captured.err.splitlines()[-1]
     assert name in last
     assert "removed" in last
     assert "Try it" not in captured.out
     # The message says to run the same command again, which then succeeds.
-    assert beambert.main(command(6, 3)) == 0
+    assert cli.main(command(6, 3)) == 0
     assert "Try it" in capsys.readouterr().out
     for file in ("vocab.txt", "bert_config.json", "run.json", "beambert.json", "README.md", "eval_results.txt"):
         assert (output / file).is_file()
@@ -85,19 +85,19 @@ def test_a_file_vanishes(name, command, tmp_path, monkeypatch, capsys):
 
 def test_a_file_is_changed(command, tmp_path, monkeypatch, capsys):
     after_save(monkeypatch, 3, lambda _: (tmp_path / "output" / "vocab.txt").write_text("mine"))
-    assert beambert.main(command(6, 3)) == 1
+    assert cli.main(command(6, 3)) == 1
     assert "vocab.txt was changed while the command ran" in capsys.readouterr().err
 
 
 def test_a_damaged_record_of_the_model_can_be_removed(command, tmp_path, capsys):
     path = tmp_path / "output" / "beambert.json"
-    assert beambert.main(command(4, 2)) == 0
+    assert cli.main(command(4, 2)) == 0
     whole = path.read_bytes()
     path.write_bytes(whole + b"x")
-    assert beambert.main(command(4, 2)) == 1
+    assert cli.main(command(4, 2)) == 1
     assert capsys.readouterr().err.endswith(f"; remove {path} and run the same command again\n")
     path.unlink()
-    assert beambert.main(command(4, 2)) == 0
+    assert cli.main(command(4, 2)) == 0
     assert path.read_bytes() == whole
 
 
@@ -116,8 +116,8 @@ def test_files_written_into_a_deleted_directory_are_not_foreign(foreign, command
 
     with monkeypatch.context() as patched:
         after_save(patched, 4, happens)
-        assert beambert.main(command(6, 2)) == 1
+        assert cli.main(command(6, 2)) == 1
     capsys.readouterr()
-    code = beambert.main(command(6, 2))
+    code = cli.main(command(6, 2))
     assert code == int(foreign), capsys.readouterr().err
     assert foreign == (output / "thesis.txt").exists()

@@ -14,12 +14,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from trainers.backends.backend import MakeBatches
-from trainers.backends.jax.memory_errors import memory_error
-from trainers.backends.jax.prefetch import Prefetch
-from trainers.backends.jax.startup import LOST_PROCESS
-from trainers.data.batches import InputShard
-from trainers.errors import TrainingError
+from beambert.trainers.backends.backend import MakeBatches
+from beambert.trainers.backends.jax.memory_errors import memory_error
+from beambert.trainers.backends.jax.prefetch import Prefetch
+from beambert.trainers.backends.jax.startup import LOST_PROCESS
+from beambert.trainers.data.batches import InputShard
+from beambert.trainers.errors import TrainingError
 
 # The axis of the mesh, over which batches are sharded.
 DATA = "data"

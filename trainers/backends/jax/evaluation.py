@@ -8,10 +8,10 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from trainers.backends.backend import MakeBatches
-from trainers.backends.jax.distribution import DATA, Distribution
-from trainers.backends.jax.state import place, with_values
-from trainers.objective import Features, Objective, Ratios, Sums, Tensor, divided
+from beambert.trainers.backends.backend import MakeBatches
+from beambert.trainers.backends.jax.distribution import DATA, Distribution
+from beambert.trainers.backends.jax.state import place, with_values
+from beambert.trainers.objective import Features, Objective, Ratios, Sums, Tensor, divided
 
 
 def evaluation_of(task: Objective, distribution: Distribution) -> Callable[[MakeBatches], dict[str, float]]:

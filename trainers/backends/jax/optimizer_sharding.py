@@ -12,10 +12,10 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from bert_model.vocabulary_padding import is_padded, without_padding
-from trainers.backends.jax.distribution import DATA
-from trainers.objective import Tensor
-from trainers.optimization.optimizers import OptimizerState, sum_of_squares
+from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.trainers.backends.jax.distribution import DATA
+from beambert.trainers.objective import Tensor
+from beambert.trainers.optimization.optimizers import OptimizerState, sum_of_squares
 
 # Smaller variables stay replicated: parts of them would save little memory and cost two collective operations each.
 LEAST_ELEMENTS = 1024

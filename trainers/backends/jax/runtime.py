@@ -1,8 +1,8 @@
-"""The members of `trainers.backends.backend.Backend` for JAX."""
+"""The members of `beambert.trainers.backends.backend.Backend` for JAX."""
 
-from trainers.backends.jax.distribution import open_distribution
-from trainers.backends.jax.evaluation import compiled, evaluation_of, outputs_of
-from trainers.backends.jax.train_step import Trainer
+from beambert.trainers.backends.jax.distribution import open_distribution
+from beambert.trainers.backends.jax.evaluation import compiled, evaluation_of, outputs_of
+from beambert.trainers.backends.jax.train_step import Trainer
 
 make_trainer = Trainer
 __all__ = ["compiled", "evaluation_of", "make_trainer", "open_distribution", "outputs_of"]

@@ -4,9 +4,9 @@ import os
 import socket
 import time
 
-from beambert_common.uncollected_imports import uncollected_imports
-from trainers.config.process_group import ProcessGroup
-from trainers.errors import TrainingError
+from beambert.common.uncollected_imports import uncollected_imports
+from beambert.trainers.config.process_group import ProcessGroup
+from beambert.trainers.errors import TrainingError
 
 # Time to connect to the coordinator, and time without a sign of life after which a process counts as lost. JAX then
 # aborts the other processes, with a line that another task died.

@@ -7,7 +7,7 @@ import jax
 import keras
 from jax.sharding import PartitionSpec
 
-from trainers.backends.jax.distribution import Distribution
+from beambert.trainers.backends.jax.distribution import Distribution
 
 
 def with_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> keras.StatelessScope:

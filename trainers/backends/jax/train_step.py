@@ -15,11 +15,11 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from bert_model.jax_dropout import example_seeds
-from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
-from trainers.backends.jax.distribution import DATA, Distribution
-from trainers.backends.jax.evaluation import on_host
-from trainers.backends.jax.optimizer_sharding import (
+from beambert.bert_model.jax_dropout import example_seeds
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.jax.distribution import DATA, Distribution
+from beambert.trainers.backends.jax.evaluation import on_host
+from beambert.trainers.backends.jax.optimizer_sharding import (
     global_norm,
     norm_of_whole,
     own_part,
@@ -28,10 +28,10 @@ from trainers.backends.jax.optimizer_sharding import (
     sum_over_devices,
     with_all_parts,
 )
-from trainers.backends.jax.state import assign, place, with_values
-from trainers.backends.jax.used_arguments import used_arguments
-from trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, sums_of_step
-from trainers.optimization.optimizers import (
+from beambert.trainers.backends.jax.state import assign, place, with_values
+from beambert.trainers.backends.jax.used_arguments import used_arguments
+from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, sums_of_step
+from beambert.trainers.optimization.optimizers import (
     Optimizer,
     OptimizerState,
     clip_by_global_norm,
@@ -46,7 +46,7 @@ _STEPS_AHEAD = 2
 
 
 class Trainer:
-    """An objective with its optimizer, the content of a checkpoint; see `trainers.backends.backend.Trainer`.
+    """An objective with its optimizer, the content of a checkpoint; see `beambert.trainers.backends.backend.Trainer`.
 
     Args:
         task: the objective.

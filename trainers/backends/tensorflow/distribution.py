@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainers.backends.tensorflow.input import dataset_of
-from trainers.data.batches import Batches, InputShard
-from trainers.errors import TrainingError
+from beambert.trainers.backends.tensorflow.input import dataset_of
+from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.errors import TrainingError
 
 
 class Distribution:

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainers.backends.backend import MakeBatches
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.train_step import on_host
-from trainers.objective import Features, Objective, Sums, Tensor, divided
+from beambert.trainers.backends.backend import MakeBatches
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.backends.tensorflow.train_step import on_host
+from beambert.trainers.objective import Features, Objective, Sums, Tensor, divided
 
 
 def evaluation_of(

@@ -1,8 +1,8 @@
-"""The members of `trainers.backends.backend.Backend` for TensorFlow."""
+"""The members of `beambert.trainers.backends.backend.Backend` for TensorFlow."""
 
-from trainers.backends.tensorflow.distribution import Distribution
-from trainers.backends.tensorflow.evaluation import compiled, evaluation_of, outputs_of
-from trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.backends.tensorflow.distribution import Distribution
+from beambert.trainers.backends.tensorflow.evaluation import compiled, evaluation_of, outputs_of
+from beambert.trainers.backends.tensorflow.train_step import Trainer
 
 open_distribution = Distribution.open
 make_trainer = Trainer

@@ -7,9 +7,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from pipelines.dataset import Dataset
-from trainers.data.parsing import feature_lengths
-from trainers.objective import Features, Objective, Sums
+from beambert.pipelines.dataset import Dataset
+from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.objective import Features, Objective, Sums
 
 
 def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
@@ -20,8 +20,8 @@ def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
         dataset: the manifest.
 
     Returns:
-        An objective for batches with dynamic lengths (`trainers.data.pipeline.train_batches`), or the given objective
-        if the dataset has a single sequence length.
+        An objective for batches with dynamic lengths (`beambert.trainers.data.pipeline.train_batches`), or the given
+        objective if the dataset has a single sequence length.
     """
     shapes = sorted({(shard.max_seq_length, shard.max_predictions_per_seq) for shard in dataset.shards})
     if len(shapes) == 1:

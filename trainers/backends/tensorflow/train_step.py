@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
-from trainers.backends.tensorflow.distribution import Distribution, replica_number, sum_over_replicas, update_together
-from trainers.objective import NOT_FINITE, Features, Objective, Ratios, Sums, loss_of, sums_of_step
-from trainers.optimization.optimizers import (
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.tensorflow.distribution import (
+    Distribution,
+    replica_number,
+    sum_over_replicas,
+    update_together,
+)
+from beambert.trainers.objective import NOT_FINITE, Features, Objective, Ratios, Sums, loss_of, sums_of_step
+from beambert.trainers.optimization.optimizers import (
     Optimizer,
     OptimizerState,
     clip_by_global_norm,
@@ -50,7 +55,7 @@ class _Totals(NamedTuple):
 
 
 class Trainer:
-    """An objective with its optimizer, the content of a checkpoint; see `trainers.backends.backend.Trainer`.
+    """An objective with its optimizer, the content of a checkpoint; see `beambert.trainers.backends.backend.Trainer`.
 
     Args:
         task: the objective; its variables must be created in the scope of `distribution`.

@@ -9,10 +9,10 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import TrainingError
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import TrainingError
 
-_GLUE = "trainers.finetuning.tasks.text.glue"
+_GLUE = "beambert.trainers.finetuning.tasks.text.glue"
 TASKS = {
     "cola": _GLUE,
     "sst2": _GLUE,
@@ -24,10 +24,10 @@ TASKS = {
     "rte": _GLUE,
     "wnli": _GLUE,
     "xnli": _GLUE,
-    "squad": "trainers.finetuning.tasks.spans.span_task",
-    "swag": "trainers.finetuning.tasks.text.multiple_choice",
-    "ner": "trainers.finetuning.tasks.tagging.tagging_task",
-    "csv": "trainers.finetuning.tasks.text.tabular",
+    "squad": "beambert.trainers.finetuning.tasks.spans.span_task",
+    "swag": "beambert.trainers.finetuning.tasks.text.multiple_choice",
+    "ner": "beambert.trainers.finetuning.tasks.tagging.tagging_task",
+    "csv": "beambert.trainers.finetuning.tasks.text.tabular",
 }
 
 

@@ -3,9 +3,9 @@
 import codecs
 from pathlib import Path
 
-from beambert_common.command_line.path_flags import file_kind
-from pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
-from trainers.errors import TaskDataError
+from beambert.common.command_line.path_flags import file_kind
+from beambert.pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
+from beambert.trainers.errors import TaskDataError
 
 
 def read_text(path: Path) -> str:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, read_file, recognize_format
-from pipelines.sources.plain_text import chapters, gutenberg, wrapped_lines
+from beambert.pipelines.sources import ReadOptions, read_file, recognize_format
+from beambert.pipelines.sources.plain_text import chapters, gutenberg, wrapped_lines
 
 # An independent oracle, written from the headers and footers of the books, not from the rules of the reader.
 LICENCE = re.compile(

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import ReadOptions, SourceError, read_file
-from pipelines.sources.structured import json_values
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file
+from beambert.pipelines.sources.structured import json_values
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 JSON = st.recursive(

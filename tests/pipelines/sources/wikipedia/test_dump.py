@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import beambert
-from pipelines.corpus import corpus_manifest
-from pipelines.sources import ReadOptions, SourceError, read_file, recognize_format, split_file
-from pipelines.sources.wikipedia import dump as reader
-from pipelines.sources.wikipedia import dump_pages
+from beambert import cli
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.sources import ReadOptions, SourceError, read_file, recognize_format, split_file
+from beambert.pipelines.sources.wikipedia import dump as reader
+from beambert.pipelines.sources.wikipedia import dump_pages
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
   <siteinfo>
@@ -412,7 +412,7 @@ def test_a_corpus_is_the_same_for_any_splits(tmp_path, monkeypatch):
         monkeypatch.setitem(reader.SPLIT_BYTES, ".bz2", size)
         output = tmp_path / str(size)
         argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "34", "--num_partitions", "3"]
-        assert beambert.main([*argv, "--skip_rules", "repeated_ngrams"]) == 0
+        assert cli.main([*argv, "--skip_rules", "repeated_ngrams"]) == 0
         assert corpus_manifest.load(str(output)).counts["documents_rejected"] == {"redirect": 1, "truncated": 1}
         files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
         found.append({file.name: file.read_bytes() for file in files})

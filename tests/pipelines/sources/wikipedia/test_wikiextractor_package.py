@@ -11,14 +11,14 @@ import sys
 
 import pytest
 
-import beambert
-from pipelines.corpus import corpus_manifest
-from pipelines.errors import SourceError
-from pipelines.sources import ReadOptions, read_file
-from pipelines.sources.wikipedia import dump, dump_pages, wikiextractor_process
-from pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS
+from beambert import cli
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.sources.wikipedia import dump, dump_pages, wikiextractor_process
+from beambert.pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS
 
-MODULE = "pipelines.sources.wikipedia.wikiextractor_package"
+MODULE = "beambert.pipelines.sources.wikipedia.wikiextractor_package"
 WITH_PACKAGE = ReadOptions("wikipedia", wikitext_extractor="wikiextractor")
 HEAD = '<mediawiki xml:lang="en"><siteinfo><namespace key="6">Bildo</namespace></siteinfo>\n'
 
@@ -251,7 +251,7 @@ def test_without_the_package_one_line_has_the_remedy(tmp_path, monkeypatch, caps
         assert str(error.value) == f"{expected} on this machine, which reads the dump; {remedy}"
         return
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "o"), "--wikitext_extractor", "wikiextractor"]
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     assert capsys.readouterr().err == f"beambert corpus: error: {expected}; {remedy}\n"
     assert not (tmp_path / "o").exists()
 
@@ -267,7 +267,7 @@ def test_the_flag_without_effect_is_refused(package, tmp_path, capsys, input_for
     """Refuse the flag for formats without wikitext: the format wikiextractor is the output of the package."""
     path = write(tmp_path / "a.xml", *PAGES)
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "o"), "--input_format", input_format]
-    assert beambert.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 1
+    assert cli.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 1
     assert f"has no effect on --input_format {input_format}" in capsys.readouterr().err
 
 
@@ -278,10 +278,10 @@ def test_the_corpus_records_the_extractor_and_resumes_with_no_other(package, tmp
     path, output = write(tmp_path / "a.xml", *PAGES), tmp_path / "corpus"
     argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "16", "--validation_fraction", "0"]
     for _ in range(2):
-        assert beambert.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 0
+        assert cli.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 0
     assert "is up to date" in capsys.readouterr().out
     assert corpus_manifest.load(str(output)).options["read"]["wikitext_extractor"] == "wikiextractor"
-    assert beambert.main(argv) == 1
+    assert cli.main(argv) == 1
     expected = "(read.wikitext_extractor: 'wikiextractor' recorded, 'beambert' requested); choose another --output"
     assert expected in capsys.readouterr().err
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources.wikipedia import template_rules, templates
-from pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, MAX_NESTING, TooComplex, to_paragraphs
+from beambert.pipelines.sources.wikipedia import template_rules, templates
+from beambert.pipelines.sources.wikipedia.wikitext import MAX_CHARACTERS, MAX_NESTING, TooComplex, to_paragraphs
 from tests.conftest import with_slow
 
 # The words a reader sees in place of a template, in English.

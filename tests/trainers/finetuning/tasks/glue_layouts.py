@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from tokenizer.vocabulary import Vocabulary
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.tasks.text import glue
-from trainers.finetuning.tasks.text.text_task import TextTask
+from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.tasks.text import glue
+from beambert.trainers.finetuning.tasks.text.text_task import TextTask
 
 _MNLI_TEXTS = (
     "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.finetuning.tasks.spans.squad_files import Answer, Question, SquadFile
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.tasks.spans.squad_files import Answer, Question, SquadFile
 
 
 def arguments(**given):

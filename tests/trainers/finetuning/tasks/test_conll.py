@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.tagging import conll
+from beambert.trainers.finetuning.tasks.tagging.conll import Layout, read, with_predictions
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.tagging import conll
-from trainers.finetuning.tasks.tagging.conll import Layout, read, with_predictions
 
 
 def write(directory, content, name="train.txt"):

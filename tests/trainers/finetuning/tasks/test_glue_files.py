@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.text.glue_files import TsvFile
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile
 
 
 @pytest.fixture(scope="module")

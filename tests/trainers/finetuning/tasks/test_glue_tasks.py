@@ -2,11 +2,11 @@
 
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.text import glue
 from tests.trainers.finetuning.tasks import glue_layouts
 from tests.trainers.finetuning.tasks.glue_layouts import examples, open_glue, write_table, write_task
-from tokenizer.tokenizer import Tokenizer
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.text import glue
 
 ALL = ("train", "dev", "test")
 

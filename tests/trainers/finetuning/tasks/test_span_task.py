@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.spans.span_task import add_arguments, open_task
 from tests.trainers.finetuning.tasks.squad_examples import arguments, write_squad
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.spans.span_task import add_arguments, open_task
 
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "green", "tea", "rain", "sun", "what", "?")))
 CONTEXT = "green tea rain sun"

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert_common.added_tokens import AddedToken
+from beambert.common.added_tokens import AddedToken
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.finetuning.tasks.spans import squad_answers
+from beambert.trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL, find_answers, write_answers
+from beambert.trainers.finetuning.tasks.spans.squad_files import read_squad
+from beambert.trainers.finetuning.tasks.spans.squad_scores import scores_of_1_1
+from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
 from tests.trainers.finetuning.tasks.squad_examples import plain, squad_file
 from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, answers_of, windows_of
 from tests.trainers.finetuning.tasks.test_squad_windows import SMALL, files
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.finetuning.tasks.spans import squad_answers
-from trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL, find_answers, write_answers
-from trainers.finetuning.tasks.spans.squad_files import read_squad
-from trainers.finetuning.tasks.spans.squad_scores import scores_of_1_1
-from trainers.finetuning.tasks.spans.squad_windows import window_rows
 
 
 def logits_of(rows, generator, ties):

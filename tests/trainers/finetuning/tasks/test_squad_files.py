@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.spans.squad_files import Answer, read_squad
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.spans.squad_files import Answer, read_squad
 
 CONTEXT = "green tea and rain"
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.spans.squad_files import read_squad
+from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
 from tests.trainers.finetuning.tasks.squad_examples import plain, squad_file
 from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, windows_of
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.spans.squad_files import read_squad
-from trainers.finetuning.tasks.spans.squad_windows import window_rows
 
 PIECES = (*SPECIAL_TOKENS, *"abeßσς.(,)1#-", "##a", "##b", "##e", "##σ", "##ς", "##1", "ab", "##ab", "ᄀ", "##ᅡ", "中")
 LETTERS = "aAabbé ..(,)1#-\u202f\u00a0\t\n\u2028\u200b\x1cΣßÅ가中x"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
+from beambert.trainers.finetuning.tasks.text.table_files import SUFFIXES, read_split, read_table
 from tests.conftest import ROOT
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TRAIN
-from trainers.finetuning.tasks.text.table_files import SUFFIXES, read_split, read_table
 
 # All characters that UTF-8 can encode.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -200,8 +200,8 @@ def test_parquet_without_its_library_says_what_to_install(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), tmp_path / "train.parquet")
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from pathlib import Path\nfrom trainers.errors import TaskDataError\n"
-        "from trainers.finetuning.tasks.text.table_files import read_table\n"
+        "from pathlib import Path\nfrom beambert.trainers.errors import TaskDataError\n"
+        "from beambert.trainers.finetuning.tasks.text.table_files import read_table\n"
         f"try: read_table(Path({str(tmp_path / 'train.parquet')!r}))\nexcept TaskDataError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -3,12 +3,12 @@ import argparse
 import numpy as np
 import pytest
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.tagging.tagging_task import add_arguments, open_task
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.tagging.tagging_task import add_arguments, open_task
 
 CHARACTERS = sorted({c for document in sentences() for words in document for word, _, _ in words for c in word})
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *CHARACTERS, *(f"##{c}" for c in CHARACTERS))), False)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks import submission
+from beambert.trainers.finetuning.tasks.text.text_example import TextExample
+from beambert.trainers.finetuning.tasks.text.text_task import TextTask
+from beambert.trainers.metrics.task_metrics import sigmoid, softmax
 from tests.trainers.finetuning.tasks import glue_layouts
 from tests.trainers.finetuning.tasks.glue_layouts import open_glue, write_task
-from tokenizer.tokenizer import Tokenizer
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks import submission
-from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.finetuning.tasks.text.text_task import TextTask
-from trainers.metrics.task_metrics import sigmoid, softmax
 
 TOKENIZER = Tokenizer(glue_layouts.VOCABULARY)
 # Logits of five examples with the most probable classes 1 0 1 1 0.

@@ -7,22 +7,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert_common.command_line.flags import boolean, number, sequence_length, shortened
-from beambert_common.command_line.path_flags import ANY_PATH
-from tokenizer.tokenizer import Tokenizer
-from trainers.config.finetune_config import FinetuneConfig, SquadConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
-from trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers, write_answers
-from trainers.finetuning.tasks.spans.squad_files import SquadFile, read_squad
-from trainers.finetuning.tasks.spans.squad_scores import (
+from beambert.common.command_line.flags import boolean, number, sequence_length, shortened
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.config.finetune_config import FinetuneConfig, SquadConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers, write_answers
+from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile, read_squad
+from beambert.trainers.finetuning.tasks.spans.squad_scores import (
     applied_threshold,
     question_scores,
     scores_of_1_1,
     scores_of_2_0,
 )
-from trainers.finetuning.tasks.spans.squad_windows import window_rows
-from trainers.metrics.score_warnings import answer_warnings
+from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
+from beambert.trainers.metrics.score_warnings import answer_warnings
 
 DEFAULT_MAX_SEQ_LENGTH = 384
 # Value of --null_score_diff_threshold that selects the best threshold for F1.

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.word_rules import WordRules
-from tokenizer.normalization import split_words
-from trainers.finetuning.finetuning_task import Rows
-from trainers.finetuning.tasks.spans.squad_encoding import SPACING, Words
-from trainers.finetuning.tasks.spans.squad_files import SquadFile
+from beambert.common.atomic_files import write_atomic
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import split_words
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.finetuning.tasks.spans.squad_encoding import SPACING, Words
+from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile
 
 # Null odds of a question without any candidate text; the released code crashes.
 ONLY_NULL = 1e6

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.instances.ragged import ranges
-from tokenizer.tokenizer import Tokenizer
-from trainers.finetuning.tasks.spans.squad_files import SquadFile
+from beambert.pipelines.instances.ragged import ranges
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile
 
 # Separators of the words of a context; the tokenizer has more space characters.
 SPACES = " \t\r\n\u202f"

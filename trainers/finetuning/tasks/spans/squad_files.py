@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 
 class Answer(NamedTuple):

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.instances.ragged import ranges
-from tokenizer.normalization import split_words, split_words_with_sources
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.wordpiece import CONTINUATION
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import Rows
-from trainers.finetuning.tasks.spans.squad_encoding import NOT_FOUND, Encoded, answer_tokens, encode
-from trainers.finetuning.tasks.spans.squad_files import SquadFile
+from beambert.pipelines.instances.ragged import ranges
+from beambert.tokenizer.normalization import split_words, split_words_with_sources
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.wordpiece import CONTINUATION
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import Rows
+from beambert.trainers.finetuning.tasks.spans.squad_encoding import NOT_FOUND, Encoded, answer_tokens, encode
+from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile
 
 _CHUNK = 16384  # Rows encoded at a time.
 
@@ -57,10 +57,9 @@ def window_rows(
             max_context bool [T], whether the token has its maximum context in this window (`_check_is_max_context`);
             piece_splits int64 [C + 1], context i has the tokens `piece_splits[i]:piece_splits[i + 1]`;
             piece_offsets int32 [P, 2], character offsets of the tokens in the context;
-            piece_places int32 [P, 2], their character offsets in the words of `tokenizer.normalization.split_words`,
-            joined by spaces; for [UNK] those of the whole word;
-            unknown bool [P], whether a token is [UNK];
-            word_rules bool [3], the fields of the `WordRules` of these words.
+            piece_places int32 [P, 2], their character offsets in the words of
+            `beambert.tokenizer.normalization.split_words`, joined by spaces; for [UNK] those of the whole word; unknown
+            bool [P], whether a token is [UNK]; word_rules bool [3], the fields of the `WordRules` of these words.
 
     Raises:
         TaskDataError: max_seq_length leaves no room for the context of a question.

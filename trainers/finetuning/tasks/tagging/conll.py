@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 DOCUMENT_MARK = "-DOCSTART-"
 # Placeholders in the tag column of files without tags.

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainers.finetuning.tasks.tagging.tag_schemes import Entities
+from beambert.trainers.finetuning.tasks.tagging.tag_schemes import Entities
 
 
 class Scores(NamedTuple):

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipelines.instances.ragged import ranges
-from tokenizer.tokenizer import Tokenizer
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import Logits, Rows
+from beambert.pipelines.instances.ragged import ranges
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import Logits, Rows
 
 # In Rows.extras: int64 [W], index in Rows.ids of the first token of each word, -1 for a word without tokens.
 FIRST_TOKENS = "first_pieces"

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.command_line.flags import WholeNumber, boolean
-from tokenizer.tokenizer import Tokenizer
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
-from trainers.finetuning.tasks.tagging import conll
-from trainers.finetuning.tasks.tagging.conll import ConllFile, Layout
-from trainers.finetuning.tasks.tagging.entity_scores import entity_scores
-from trainers.finetuning.tasks.tagging.tag_schemes import (
+from beambert.common.atomic_files import write_atomic
+from beambert.common.command_line.flags import WholeNumber, boolean
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.tasks.tagging import conll
+from beambert.trainers.finetuning.tasks.tagging.conll import ConllFile, Layout
+from beambert.trainers.finetuning.tasks.tagging.entity_scores import entity_scores
+from beambert.trainers.finetuning.tasks.tagging.tag_schemes import (
     DEFAULT_SCHEME,
     IO,
     OUTSIDE,
@@ -33,8 +33,8 @@ from trainers.finetuning.tasks.tagging.tag_schemes import (
     similar_tag,
     tags_of,
 )
-from trainers.finetuning.tasks.tagging.tagging_rows import tagging_rows, word_labels
-from trainers.metrics.score_warnings import entity_warnings
+from beambert.trainers.finetuning.tasks.tagging.tagging_rows import tagging_rows, word_labels
+from beambert.trainers.metrics.score_warnings import entity_warnings
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 _SHOWN_SENTENCES = 30

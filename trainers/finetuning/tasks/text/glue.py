@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from trainers.finetuning.tasks.text.glue_files import TsvFile, TsvRow
-from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.finetuning.tasks.text.text_task import TextTask, listed
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile, TsvRow
+from beambert.trainers.finetuning.tasks.text.text_example import TextExample
+from beambert.trainers.finetuning.tasks.text.text_task import TextTask, listed
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 

@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainers.errors import TaskDataError
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

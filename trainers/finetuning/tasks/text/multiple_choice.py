@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.atomic_files import write_atomic
-from beambert_common.quantities import counted
-from beambert_common.unicode_text import replace_surrogates
-from tokenizer.tokenizer import Tokenizer
-from trainers.config.finetune_config import FinetuneConfig
-from trainers.data.text_encoding import encode_texts
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
-from trainers.finetuning.tasks.submission import readable_predictions, test_results
-from trainers.finetuning.tasks.text.table_files import Table, read_split
-from trainers.metrics.score_warnings import choice_warnings
-from trainers.metrics.task_metrics import softmax
+from beambert.common.atomic_files import write_atomic
+from beambert.common.quantities import counted
+from beambert.common.unicode_text import replace_surrogates
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.data.text_encoding import encode_texts
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.tasks.submission import readable_predictions, test_results
+from beambert.trainers.finetuning.tasks.text.table_files import Table, read_split
+from beambert.trainers.metrics.score_warnings import choice_warnings
+from beambert.trainers.metrics.task_metrics import softmax
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 _REMEDY = "use SWAG's columns sent1, sent2, ending0, ending1, ..., or context and choices (a list), and label"

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from beambert_common.unicode_text import replace_surrogates
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from trainers.finetuning.tasks.utf8_files import read_text
+from beambert.common.unicode_text import replace_surrogates
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 # Names of a split's file, without suffix.

@@ -11,14 +11,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert_common.command_line.flags import accept_old_name, number
-from beambert_common.unicode_text import replace_surrogates
-from trainers.config.finetune_config import FinetuneConfig, TableConfig
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from trainers.finetuning.tasks.text.table_files import Table, find_split, read_split
-from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.finetuning.tasks.text.text_task import TextTask, listed
+from beambert.common.command_line.flags import accept_old_name, number
+from beambert.common.unicode_text import replace_surrogates
+from beambert.trainers.config.finetune_config import FinetuneConfig, TableConfig
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.tasks.text.table_files import Table, find_split, read_split
+from beambert.trainers.finetuning.tasks.text.text_example import TextExample
+from beambert.trainers.finetuning.tasks.text.text_task import TextTask, listed
 
 DEFAULT_MAX_SEQ_LENGTH = 128
 CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")

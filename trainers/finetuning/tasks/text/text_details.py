@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.metrics.score_warnings import label_set_warnings, number_warnings
-from trainers.metrics.task_metrics import confusion, label_f1
+from beambert.trainers.finetuning.tasks.text.text_example import TextExample
+from beambert.trainers.metrics.score_warnings import label_set_warnings, number_warnings
+from beambert.trainers.metrics.task_metrics import confusion, label_f1
 
 MISTAKES = 50
 POINTS = 500

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from beambert_common.atomic_files import write_atomic
-from tokenizer.tokenizer import Tokenizer
-from trainers.data.text_encoding import encode_texts
-from trainers.errors import TaskDataError
-from trainers.finetuning.finetuning_task import DEV, TEST, Logits, Rows
-from trainers.finetuning.tasks import submission
-from trainers.finetuning.tasks.text import text_details
-from trainers.finetuning.tasks.text.text_example import TextExample
-from trainers.metrics import task_metrics
-from trainers.metrics.chance_levels import LEVELS
-from trainers.metrics.task_metrics import sigmoid, softmax
+from beambert.common.atomic_files import write_atomic
+from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.data.text_encoding import encode_texts
+from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.finetuning_task import DEV, TEST, Logits, Rows
+from beambert.trainers.finetuning.tasks import submission
+from beambert.trainers.finetuning.tasks.text import text_details
+from beambert.trainers.finetuning.tasks.text.text_example import TextExample
+from beambert.trainers.metrics import task_metrics
+from beambert.trainers.metrics.chance_levels import LEVELS
+from beambert.trainers.metrics.task_metrics import sigmoid, softmax
 
 # Labels of regression are trained as float32.
 _LARGEST_LABEL = float(np.finfo(np.float32).max)

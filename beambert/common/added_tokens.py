@@ -1,0 +1,106 @@
+"""Tokens that a tokenizer keeps whole, as Hugging Face tokenizers record them: `AddedToken` of `tokenizers`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Required, TypedDict, TypeVar
+
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME
+from beambert.common.typed_json import Count, JsonError, NonEmpty, convert, decode, read
+
+# The only file with the added tokens of models before 2023, without their attributes.
+ADDED_TOKENS_FILE_NAME = "added_tokens.json"
+SPECIAL_TOKENS_FILE_NAME = "special_tokens_map.json"
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token that is kept whole where a text contains it; the fields have the names and defaults of `tokenizers`.
+
+    Attributes:
+        content: The token.
+        single_word: Whether it is kept only between characters that are not of words.
+        lstrip, rstrip: Whether it includes the whitespace before or after it. The token ids do not depend on this.
+        normalized: Whether it is sought in the normalized text, such as the lower-cased one, and normalized itself.
+        special: Whether it is a special token of the model.
+    """
+
+    content: NonEmpty
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
+    special: bool = False
+
+
+class _TokenizerConfig(TypedDict, total=False):
+    """The fields of `tokenizer_config.json` and `special_tokens_map.json` that are read."""
+
+    added_tokens_decoder: dict[Count, AddedToken]
+    additional_special_tokens: list[NonEmpty | AddedToken] | None
+
+
+class _Entry(TypedDict, total=False):
+    """An added token in `tokenizer.json`: its id, and the fields of `AddedToken`."""
+
+    id: Required[Count]
+    content: Required[NonEmpty]
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+
+
+class _TokenizerJson(TypedDict, total=False):
+    """The field of `tokenizer.json` that is read."""
+
+    added_tokens: list[_Entry]
+
+
+_T = TypeVar("_T")
+
+
+def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
+    """Return the added tokens of a directory with their ids, special tokens of BERT included.
+
+    `tokenizer_config.json` has all of them since 2023. Otherwise those of the older files are combined, of which
+    `tokenizer.json` has the attributes.
+
+    Args:
+        directory: The directory, in which each file may be missing.
+
+    Returns:
+        (id, token) for each token. The id is None where only `vocab.txt` has it.
+
+    Raises:
+        JsonError: A file cannot be read or is invalid; the message starts with its path.
+    """
+    config = _read(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
+    if "added_tokens_decoder" in config:
+        return list(config["added_tokens_decoder"].items())
+    special = [
+        AddedToken(token, normalized=False, special=True) if isinstance(token, str) else token
+        for content in (config, _read(directory / SPECIAL_TOKENS_FILE_NAME, _TokenizerConfig))
+        for token in content.get("additional_special_tokens") or ()
+    ]
+    names = {token.content for token in special}
+    tokens: dict[str, tuple[int | None, AddedToken]] = {}
+    for entry in _read(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
+        token = convert(entry, AddedToken)
+        tokens[token.content] = (entry["id"], token)
+    for content, number in _read(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
+        is_special = content in names
+        tokens.setdefault(content, (number, AddedToken(content, normalized=not is_special, special=is_special)))
+    for token in special:
+        tokens.setdefault(token.content, (None, token))
+    return list(tokens.values())
+
+
+def _read(path: Path, schema: type[_T]) -> _T:
+    """Return the content of a file; an empty object if it does not exist."""
+    try:
+        return read(path, schema)
+    except FileNotFoundError:
+        return decode(b"{}", schema)
+    except JsonError as error:
+        raise JsonError(f"{path}: {error}") from error
