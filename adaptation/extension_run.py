@@ -14,8 +14,8 @@ from beambert.common.added_tokens import AddedToken
 from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.corpus.reading import Input
+from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
-from beambert.pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions
 from beambert.tokenizer.coverage import coverage
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
 from beambert.tokenizer.recorded_rules import rules_beside

@@ -176,7 +176,8 @@ class MaskedWordTrainer:
 
 def words_of(paths: Sequence[str], do_lower_case: bool) -> list[str]:
     """Return the running words of text files."""
-    from beambert.pipelines.sources import ReadOptions, read_file
+    from beambert.pipelines.formats.input_format import ReadOptions
+    from beambert.pipelines.sources.readers import read_file
     from beambert.tokenizer.normalization import split_words
 
     documents = (document for path in paths for document in read_file(path, ReadOptions()))

@@ -36,9 +36,10 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.corpus.reading import to_record
 from beambert.pipelines.corpus.records import Record, to_block
+from beambert.pipelines.documents import Document, partition_of
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.sources import ReadOptions, read_file
-from beambert.pipelines.sources.documents import Document, partition_of
+from beambert.pipelines.sources.readers import read_file
 from beambert.tokenizer.coverage import coverage
 from beambert.tokenizer.learner import learn_vocabulary
 from beambert.tokenizer.word_counts import count_words, most_frequent

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import zstandard
 
-from beambert.pipelines.sources import ReadOptions, split_file
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import split_file
 from benchmarks.corpus import articles
 
 BYTES = 500_000_000

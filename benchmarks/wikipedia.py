@@ -23,12 +23,13 @@ from pathlib import Path
 from unittest import mock
 
 from beambert.pipelines.corpus.segmentation import split_sentences
-from beambert.pipelines.sources import ReadOptions, SourceError, read_file, split_file
-from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
-from beambert.pipelines.sources.wikipedia import wikiextractor_package
-from beambert.pipelines.sources.wikipedia.dump_pages import _unescape
-from beambert.pipelines.sources.wikipedia.wikiextractor_process import require_package
-from beambert.pipelines.sources.wikipedia.wikitext import to_paragraphs
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import WIKITEXT_EXTRACTORS, ReadOptions
+from beambert.pipelines.formats.wikipedia import wikiextractor_package
+from beambert.pipelines.formats.wikipedia.dump_pages import _unescape
+from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
+from beambert.pipelines.formats.wikipedia.wikitext import to_paragraphs
+from beambert.pipelines.sources.readers import read_file, split_file
 from benchmarks.wikipedia_prose import WORD, visible_paragraphs
 
 Extract = Callable[[str, str], list[str]]
@@ -178,7 +179,7 @@ def measure_cleaning(
 
 def list_templates(texts: list[tuple[str, str]]) -> None:
     """Print the templates between words of prose that the cleaner drops, most frequent first."""
-    from beambert.pipelines.sources.wikipedia.templates import has_rule
+    from beambert.pipelines.formats.wikipedia.templates import has_rule
 
     counts: Counter[str] = Counter()
     for _, text in texts:

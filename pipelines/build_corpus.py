@@ -20,14 +20,13 @@ from beambert.pipelines.corpus.deduplication_transforms import group_by_partitio
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.reading import FileSplit, ReadSplit
 from beambert.pipelines.corpus.removed_text import Loss, losses_of_files
-from beambert.pipelines.corpus.split_reads import splits_to_read
 from beambert.pipelines.corpus.write_shards import CountPartition, WriteCorpusShard
 from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.sources import SourceError
 from beambert.pipelines.sources.files import require_unchanged
 from beambert.pipelines.vocabulary.learn_vocabulary import make_vocabulary
 from beambert.pipelines.vocabulary.vocabulary_options import require_languages
@@ -234,7 +233,7 @@ def _read_into_blocks(
     pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, work: str
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
     """Return (partition, block), and the number of documents and the bytes lost of each file split."""
-    reads = splits_to_read(pipeline, splits, options.read)
+    reads = pipeline | "FileSplits" >> beam.Create(splits) | "Spread" >> beam.Reshuffle()
     read = reads | "Read" >> beam.ParDo(ReadSplit(options, work)).with_outputs(
         ReadSplit.COUNT, ReadSplit.LOSSES, main="blocks"
     )

@@ -100,7 +100,8 @@ def articles(tmp_path_factory) -> Path:
 
 
 def _write_articles(folder: Path) -> None:
-    from beambert.pipelines.sources import ReadOptions, read_file
+    from beambert.pipelines.formats.input_format import ReadOptions
+    from beambert.pipelines.sources.readers import read_file
 
     documents = list(read_file("language_reference", ReadOptions("language_reference")))
     lines = [json.dumps({"text": "\n".join(d.paragraphs), "title": d.title}) for d in documents]

@@ -6,7 +6,7 @@ from typing import Any
 
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.sources import ReadOptions
+from beambert.pipelines.formats.input_format import ReadOptions
 
 
 def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:

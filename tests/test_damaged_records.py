@@ -18,10 +18,10 @@ from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
 from beambert.pipelines.corpus import records, write_shards
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.dataset import Shard
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.examples import work_items
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.io import directory_lock, output_directory
-from beambert.pipelines.sources import SourceError
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError

@@ -8,7 +8,8 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from beambert.pipelines import dataset
 from beambert.pipelines.cleaning import rules
-from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import read_file
 from tests.conftest import ROOT
 
 

@@ -9,15 +9,12 @@ import sys
 import pytest
 
 from beambert import cli
-from beambert.pipelines.sources import READERS
-from beambert.pipelines.sources.input_formats import FORMATS
 from tests.conftest import ROOT
 
 EXPORTS = {
     "beambert.bert_model": {"BertConfig", "BertEncoder", "BertForPretraining", "BertForTask"},
     "beambert.bert_model.checkpoints": {"Checkpoint", "CheckpointError", "open_checkpoint"},
     "beambert.pipelines": {"CorpusOptions", "Dataset", "PretrainingDataOptions"},
-    "beambert.pipelines.sources": {"READERS", "ReadOptions", "read_file"},
     "beambert.tokenizer": {"Tokenizer", "Vocabulary"},
     "beambert.trainers": {"LoopConfig", "Objective", "Predictor", "TrainingError", "load_model", "train"},
 }
@@ -101,10 +98,6 @@ def test_help_imports_nothing_slow():
     result = subprocess.run([sys.executable, "-c", _PRINT_HELP], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert all(f"usage: beambert {command}" in result.stdout for command in cli.COMMANDS)
-
-
-def test_every_format_has_a_reader():
-    assert ("auto", *READERS) == FORMATS
 
 
 def test_the_model_does_not_import_tensorflow():

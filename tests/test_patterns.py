@@ -7,7 +7,7 @@ import pytest
 
 from beambert.common.added_tokens import AddedToken
 from beambert.deploy.dataflow import flags as dataflow_flags
-from beambert.pipelines.sources.wikipedia import dump_pages
+from beambert.pipelines.formats.wikipedia import dump_pages
 from beambert.tokenizer.added_tokens import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
@@ -50,11 +50,11 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     "beambert.pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
     "beambert.pipelines.sources.files._expression": ("patterns of the user", list),
-    "beambert.pipelines.sources.wikipedia.dump_pages._disambiguation": (
+    "beambert.pipelines.formats.wikipedia.dump_pages._disambiguation": (
         "search",
         lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],
     ),
-    "beambert.pipelines.sources.wikipedia.wikitext._without_tags.end_of": (
+    "beambert.pipelines.formats.wikipedia.wikitext._without_tags.end_of": (
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),

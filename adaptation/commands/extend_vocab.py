@@ -10,7 +10,7 @@ from beambert.bert_model.checkpoints import writer
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from beambert.common.command_line.flags import positive_int, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
-from beambert.pipelines.sources.input_formats import FORMATS
+from beambert.pipelines.formats import FORMATS
 from beambert.trainers.commands.model_flags import add_model_arguments
 
 DESCRIPTION = """Add the words of a text to the vocabulary of a model, or replace its vocabulary.
@@ -22,7 +22,7 @@ EXAMPLE = """beambert extend-vocab uncased --input 'texts/*.txt' --num_tokens 10
 beambert extend-vocab uncased --replace data/vocab.txt --output uncased-new"""
 COMMON_FLAGS = ("--input", "--num_tokens", "--output", "--fill_unused", "--replace", "--to")
 # The language reference is a format without --input.
-_FORMATS = tuple(name for name in FORMATS if name != "language_reference")
+_FORMATS = ("auto", *(name for name in FORMATS if name != "language_reference"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,11 +27,11 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.reading import split_inputs
 from beambert.pipelines.corpus.write_shards import corpus_shard_name
 from beambert.pipelines.dataset import SPLITS
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources import SourceError
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64

@@ -19,10 +19,10 @@ from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_config import CorpusConfig
 from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.formats.input_format import WIKITEXT_EXTRACTORS
 from beambert.pipelines.runner import memory
 from beambert.pipelines.runner.dataflow_job import refusal
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
     from beambert.common.command_line.command import Command

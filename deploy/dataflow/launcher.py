@@ -14,11 +14,10 @@ from beambert.common.command_line.path_flags import path_arguments
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph
 from beambert.deploy.dataflow.template import COMMANDS, parameters_of
-from beambert.pipelines.errors import DatasetError, OutputError, SubmitError
+from beambert.pipelines.errors import DatasetError, OutputError, SourceError, SubmitError
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, listed
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute, entries_in
-from beambert.pipelines.sources import SourceError
 from beambert.tokenizer.vocabulary import VocabularyError
 
 

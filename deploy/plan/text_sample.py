@@ -27,14 +27,13 @@ from beambert.pipelines.commands import corpus
 from beambert.pipelines.commands.corpus_config import corpus_config
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.reading import Input, to_record
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import FORMATS
+from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
 from beambert.pipelines.io.atomic_files import read_bytes
-from beambert.pipelines.sources import FORMATS, SourceError, read_file, split_file
-from beambert.pipelines.sources.documents import Document
 from beambert.pipelines.sources.files import open_stored
-from beambert.pipelines.sources.frames import CODECS, FrameError, FrameReader
-from beambert.pipelines.sources.kinds import COMPRESSED_SUFFIXES
-from beambert.pipelines.sources.wikipedia import dump
-from beambert.pipelines.sources.wikipedia.dump_pages import is_dump
+from beambert.pipelines.sources.readers import range_format, read_file, split_file
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -144,8 +143,8 @@ def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str, vocab_file: str | None
 ) -> tuple[CorpusOptions, list[Input]]:
     """Return the options of `beambert corpus` and its input files."""
-    if input_format not in FORMATS:
-        raise SourceError(f"unknown --input_format {input_format}; choose from {', '.join(FORMATS)}")
+    if input_format not in ("auto", *FORMATS):
+        raise SourceError(f"unknown --input_format {input_format}; choose from auto, {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
     corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]
@@ -162,7 +161,7 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
     """Yield (documents, bytes of the file that they represent): all of a small file, splits of a large one."""
     if file.bytes <= _WHOLE_BYTES:
         yield read_file(file.path, options.read), file.bytes
-    elif dump.can_split(file.path) and is_dump(dump.read_head(file.path)):
+    elif (input_format := range_format(file.path, options.read)) and input_format.read_range:
         splits = split_file(file.path, file.bytes, options.read)
         for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]:
             _, start, stop = splits[number]

@@ -16,9 +16,9 @@ import numpy as np
 from beambert.pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes, plain_words
 from beambert.pipelines.cleaning.residual_markup import unescape_entities
 from beambert.pipelines.cleaning.rules import normalize_nfc, remove_control_characters
-from beambert.pipelines.sources import SourceError
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.lines import HEAD_BYTES, wide_encoding
 from beambert.pipelines.sources.files import open_decompressed
-from beambert.pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
 
 NGRAM = 13
 

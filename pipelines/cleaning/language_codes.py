@@ -4,7 +4,7 @@ import difflib
 import re
 
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.sources.wikipedia.languages import editions
+from beambert.pipelines.formats.wikipedia.languages import editions
 
 _NAMES = (
     "aa=Afar|ab=Abkhazian|ae=Avestan|af=Afrikaans|ak=Akan|am=Amharic|an=Aragonese|ar=Arabic|as=Assamese|"

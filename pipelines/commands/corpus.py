@@ -10,7 +10,8 @@ from beambert.common.command_line.flags import accept_old_name, fraction, num_pa
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
 from beambert.pipelines.corpus.segmentation import SEGMENTERS
-from beambert.pipelines.sources.input_formats import BAD_RECORD_ACTIONS, FORMATS, WIKITEXT_EXTRACTORS
+from beambert.pipelines.formats import FORMATS
+from beambert.pipelines.formats.input_format import BAD_RECORD_ACTIONS, WIKITEXT_EXTRACTORS
 
 if TYPE_CHECKING:
     from beambert.pipelines.commands.corpus_config import CorpusConfig
@@ -74,7 +75,7 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--input_format",
-        choices=FORMATS,
+        choices=("auto", *FORMATS),
         default="auto",
         metavar="FORMAT",
         help="Input format: auto, text (one document per file), sentences (one sentence per line, an empty line "

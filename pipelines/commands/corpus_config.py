@@ -18,13 +18,13 @@ from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import get_format, reads_files
+from beambert.pipelines.formats.frames import COMPRESSED_SUFFIXES
+from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, WIKITEXT_EXTRACTORS, ReadOptions
+from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.io.atomic_files import storage_errors
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources.files import DEFAULT_TEXT_FIELD, ReadOptions, match_files
-from beambert.pipelines.sources.input_formats import WIKITEXT_EXTRACTORS
-from beambert.pipelines.sources.kinds import COMPRESSED_SUFFIXES
-from beambert.pipelines.sources.readers import WITHOUT_LANGUAGES
-from beambert.pipelines.sources.wikipedia.wikiextractor_process import require_package
+from beambert.pipelines.sources.files import match_files
 from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
@@ -95,7 +95,9 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """Return the options of job 1. Raise SourceError or VocabularyError for an invalid value."""
     require_language(args.language)
-    if args.language_sampling_exponent != 1.0 and args.input_format in WITHOUT_LANGUAGES:
+    if args.language_sampling_exponent != 1.0 and not (
+        args.input_format == "auto" or get_format(args.input_format).has_language
+    ):
         raise SourceError(
             f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
             f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
@@ -142,11 +144,10 @@ def _find_inputs(
     input_format: str, patterns: list[str] | None, weights: list[float] | None, output: str
 ) -> list[Input]:
     """Return the distinct input files, sorted by path. Raise SourceError if no file matches."""
-    if input_format == "language_reference":
+    if not reads_files(input_format):
         if patterns:
-            raise SourceError("--input_format language_reference reads no files; leave --input out")
-        name = "language_reference"
-        return [Input(name, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), name, 1.0)]
+            raise SourceError(f"--input_format {input_format} reads no files; leave --input out")
+        return [Input(input_format, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), input_format, 1.0)]
     if not patterns:
         raise SourceError("--input is missing; give files or quoted patterns, such as --input 'texts/*.txt'")
     weights = weights or [1.0] * len(patterns)

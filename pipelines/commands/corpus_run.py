@@ -41,7 +41,7 @@ from beambert.pipelines.runner.job_output import (
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.sources import is_one_document
+from beambert.pipelines.sources.readers import is_one_document
 from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).

@@ -7,8 +7,11 @@ from pathlib import PurePosixPath
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_labeled
 from beambert.pipelines.corpus.reading import Input
-from beambert.pipelines.sources import ReadOptions, SourceError, check_file
-from beambert.pipelines.sources.kinds import stem_of
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import reads_files
+from beambert.pipelines.formats.frames import stem_of
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import check_file
 
 # Maximum number of files checked. A block of bzip2 takes 0.05 s to decompress, a file in an object store costs a
 # request. The other files are checked when they are read.
@@ -30,7 +33,7 @@ def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[st
     Raises:
         SourceError: A file is of a kind without text, or a field flag is given and no file has fields.
     """
-    if options.input_format == "language_reference":
+    if not reads_files(options.input_format):
         has_fields = {inputs[0].path: False} if field_flags else {}
     else:
         has_fields = _check_files(_sample(inputs), options)

@@ -19,7 +19,7 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
-from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
 from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
@@ -54,7 +54,6 @@ from beambert.pipelines.runner.repair import (
     rebuild_missing_shards,
     restore_vocabulary,
 )
-from beambert.pipelines.sources import SourceError
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
 

@@ -10,7 +10,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from beambert.pipelines.corpus.document_steps import record_of
 from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from beambert.pipelines.corpus.records import Record, to_block
-from beambert.pipelines.sources.documents import Document
+from beambert.pipelines.documents import Document
 
 # Characters of text to buffer before writing blocks.
 _FLUSH_CHARACTERS = 32 << 20

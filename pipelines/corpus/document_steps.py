@@ -16,8 +16,8 @@ from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.cleaning.tag_density import HTML_TAGS, has_html
 from beambert.pipelines.corpus.records import Record
 from beambert.pipelines.corpus.segmentation import document_sentences, truncate_sentences
+from beambert.pipelines.documents import Document, Removed, identity
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.sources.documents import Document, Removed, identity
 
 SNIPPET_CHARACTERS = 200
 # Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
@@ -192,6 +192,7 @@ def record_of(document: Document, language: str = "") -> Record:
         reason=document.rejected,
         work=_work(document),
         line=document.line,
+        byte=document.byte,
         source_id=document.source_id,
     )
 
@@ -207,6 +208,7 @@ def document_of(record: Record) -> Document:
         rejected=record.reason,
         language=record.language,
         line=record.line,
+        byte=record.byte,
         source_id=record.source_id,
         origin=record.origin,
         weight=record.weight,

@@ -3,8 +3,8 @@
 import dataclasses
 
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.sources import ReadOptions
-from beambert.pipelines.sources.documents import is_validation, partition_of
+from beambert.pipelines.documents import is_validation, partition_of
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
 
 

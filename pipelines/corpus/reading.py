@@ -16,14 +16,14 @@ from beambert.pipelines.corpus.block_buffer import BlockBuffer
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.records import BlockLocation, Record, read_block_file, write_block_file
 from beambert.pipelines.corpus.removed_text import Loss
-from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import DatasetError, SourceError
+from beambert.pipelines.formats import reads_files
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
 from beambert.pipelines.io.manifest_schemas import Split, SplitSummary
-from beambert.pipelines.sources import ReadOptions, SourceError, read_file, split_file
-from beambert.pipelines.sources.documents import Document
 from beambert.pipelines.sources.files import read_position, require_unchanged
-from beambert.pipelines.sources.lines import RangeStart
-from beambert.pipelines.sources.readers import is_dump_by_name, line_reader_of, read_range
+from beambert.pipelines.sources.readers import range_format, read_file, split_file
 
 # Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
 _MAX_RANGES = 4096
@@ -69,19 +69,6 @@ class FileSplit(NamedTuple):
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
-class SplitRead(NamedTuple):
-    """A file split, and where its reading starts: `WHOLE_FILE`, `BY_ITSELF`, the start of a range, or None if empty."""
-
-    split: FileSplit
-    start: RangeStart | None
-
-
-# The split reads the complete file.
-WHOLE_FILE = RangeStart()
-# The split is of a Wikipedia dump, which is read without information about other splits.
-BY_ITSELF = RangeStart("wikipedia")
-
-
 def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
     """Return the splits of all files. A local file that cannot be read in ranges is one split."""
     min_bytes = sum(file.bytes for file in inputs) // _MAX_RANGES
@@ -96,7 +83,7 @@ def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
 
 def _has_ranges(path: str, options: ReadOptions) -> bool:
     try:
-        return is_dump_by_name(path, options) or bool(line_reader_of(path, options))
+        return range_format(path, options) is not None
     except SourceError:
         # The job reads the file as a whole and reports the error.
         return False
@@ -115,28 +102,20 @@ def to_record(document: Document, options: CorpusOptions) -> Record:
     return steps.record_of(document, options.language)
 
 
-def documents_of(read: SplitRead, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:
+def read_documents(file_split: FileSplit, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:
     """Yield the documents of a split, and check that the file has not changed since the job started.
 
     Args:
-        read: the split and its start.
+        file_split: the split.
         options: options of reading.
         line_paragraphs: as of `read_file`.
 
     Raises:
         SourceError: the file cannot be read or has changed.
     """
-    file_split, start = read
     path, size, changed, origin, weight = file_split.input
-    if start is None:
-        return
-    if start == WHOLE_FILE:
-        documents = read_file(path, options, line_paragraphs=line_paragraphs)
-    elif start == BY_ITSELF:
-        documents = read_file(path, options, file_split.start, file_split.stop)
-    else:
-        documents = read_range(path, options, start, file_split.stop)
     try:
+        documents = read_file(path, options, file_split.start, file_split.stop, line_paragraphs=line_paragraphs)
         for document in documents:
             yield dataclasses.replace(document, origin=origin, weight=weight)
     except SourceError:
@@ -147,7 +126,7 @@ def documents_of(read: SplitRead, options: ReadOptions, *, line_paragraphs: bool
 
 
 def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions) -> None:
-    if options.input_format != "language_reference":
+    if reads_files(options.input_format):
         require_unchanged(path, size, changed)
 
 
@@ -171,18 +150,17 @@ class ReadSplit(beam.DoFn):
         self._options = options
         self._work = work
 
-    def process(self, read: SplitRead) -> Iterator[Any]:
+    def process(self, file_split: FileSplit) -> Iterator[Any]:
         """Read one split."""
-        file_split = read.split
         summary: dict[str, Any] = {"documents": 0}
         counter = WorkCounter(READING, file_split.bytes)
         if not self._work:
-            yield from self._blocks(read, summary, counter)
+            yield from self._blocks(file_split, summary, counter)
         else:
             path = f"{self._work}/{file_split.name()}"
             block_file = read_block_file(path)
-            if block_file is None or not self._is_valid(*block_file, read.start):
-                write_block_file(path, self._blocks(read, summary, counter), summary)
+            if block_file is None or not self._is_valid(*block_file):
+                write_block_file(path, self._blocks(file_split, summary, counter), summary)
                 block_file = read_block_file(path)
                 if block_file is None:
                     raise DatasetError(f"{path} was removed while the command ran; run the same command again")
@@ -191,37 +169,29 @@ class ReadSplit(beam.DoFn):
         counter.finish(summary["documents"])
         self._SO_FAR.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
-        # Work directories of older versions lack these fields.
-        loss = Loss(summary.get("bytes_kept", 0), Counter(summary.get("bytes_lost", {})))
+        loss = Loss(summary["bytes_kept"], Counter(summary["bytes_lost"]))
         file, is_complete = file_split.input, file_split.is_whole_file
         yield beam.pvalue.TaggedOutput(self.LOSSES, (file.path, file.origin, is_complete, loss))
 
-    def _is_valid(
-        self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any], start: RangeStart | None
-    ) -> bool:
-        """Return whether the keys and summary of a block file are valid results of `_blocks` for the same start."""
+    def _is_valid(self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any]) -> bool:
+        """Return whether the keys and the summary of a block file are valid results of `_blocks`."""
         try:
             keys = convert([key for key, _ in locations], list[tuple[Split, Count]])
             require(summary, SplitSummary)
         except JsonError:
             return False
-        # After an error of a range that does not recur, one split has the text of all, and the others are empty. Older
-        # versions, which do not record the start, read all files but dumps that way.
-        recorded = summary.get("start", list(BY_ITSELF if start == BY_ITSELF else WHOLE_FILE))
-        if recorded != (start and list(start)):
-            return False
         return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
     def _blocks(
-        self, read: SplitRead, summary: dict[str, Any], counter: WorkCounter
+        self, file_split: FileSplit, summary: dict[str, Any], counter: WorkCounter
     ) -> Iterator[tuple[Partition, bytes]]:
         buffer, loss = BlockBuffer(self._options), Loss()
         line_paragraphs = self._options.segmenter == "lines"
-        for document in documents_of(read, self._options.read, line_paragraphs=line_paragraphs):
+        for document in read_documents(file_split, self._options.read, line_paragraphs=line_paragraphs):
             record = to_record(document, self._options)
             summary["documents"] += 1
-            counter.add(1, read_position(read.split.input.path) - read.split.start)
+            counter.add(1, read_position(file_split.input.path) - file_split.start)
             loss.add(record)
             yield from buffer.add(record)
-        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost), start=read.start)
+        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
         yield from buffer.flush()

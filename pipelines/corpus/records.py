@@ -34,7 +34,7 @@ class Record(NamedTuple):
         work: JSON of the cleaning results, or "": {"counts": {rule: paragraphs}, "dropped": [[rule, snippet]],
             "reported": [rules that report but do not reject]}. For a document that shares text with evaluation data,
             "contamination" has the fields for `rejected/*.jsonl`.
-        line, source_id: line and ID of the document in its file, as in `Document`.
+        line, byte, source_id: position and ID of the document in its file, as in `Document`.
     """
 
     id: bytes
@@ -48,6 +48,7 @@ class Record(NamedTuple):
     reason: str
     work: str
     line: int = 0
+    byte: int | None = None
     source_id: str = ""
 
     def paragraph_texts(self) -> list[str]:
@@ -69,6 +70,7 @@ _SCHEMA = pyarrow.schema(
         ("reason", pyarrow.string()),
         ("work", pyarrow.string()),
         ("line", pyarrow.int64()),
+        ("byte", pyarrow.int64()),
         ("source_id", pyarrow.string()),
     ]
 )

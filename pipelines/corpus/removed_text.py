@@ -8,7 +8,7 @@ from typing import Any
 
 from beambert.pipelines.cleaning.rules import SKIPPABLE, utf8_bytes
 from beambert.pipelines.corpus.records import Record
-from beambert.pipelines.sources.documents import LICENSE
+from beambert.pipelines.documents import LICENSE
 
 # Fraction of removed text above which an input gets a warning.
 _WARNING_FRACTION = 0.5

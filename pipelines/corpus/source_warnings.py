@@ -5,8 +5,8 @@ from typing import Any
 
 from beambert.common.quantities import counted
 from beambert.pipelines.cleaning.tag_density import HTML_TAGS
-from beambert.pipelines.sources.structured.fields import BAD_RECORDS
-from beambert.pipelines.sources.wikipedia.dump_pages import TRUNCATED
+from beambert.pipelines.formats.fields import BAD_RECORDS
+from beambert.pipelines.formats.wikipedia.dump_pages import TRUNCATED
 from beambert.tokenizer.lost_marks import is_accent
 
 # Fraction of documents with HTML above which to warn. Wikipedia has 0.05 %, program text 0.6 %.

@@ -87,13 +87,12 @@ class DiacriticWords(TypedDict):
     words: dict[str, Count]
 
 
-class SplitSummary(TypedDict, total=False):
+class SplitSummary(TypedDict):
     """The counts of `beambert.pipelines.corpus.reading.ReadSplit` of a split of an input file."""
 
-    documents: Required[Count]
+    documents: Count
     bytes_kept: Count
     bytes_lost: dict[str, Count]
-    start: tuple[str, Count, Count, Count] | None
 
 
 class ShardCounts(TypedDict):

@@ -26,10 +26,9 @@ from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from beambert.common import file_errors
 from beambert.common.process import repeat_lost_interrupt
 from beambert.common.signals import handled_signals
-from beambert.pipelines.errors import DatasetError, SubmitError
+from beambert.pipelines.errors import DatasetError, SourceError, SubmitError
 from beambert.pipelines.runner import beam_flags, worker_services
 from beambert.pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
-from beambert.pipelines.sources import SourceError
 from beambert.tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}

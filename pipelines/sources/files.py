@@ -1,6 +1,5 @@
 """Find, open, decompress and decode input files for all readers, with errors that name file and line."""
 
-import dataclasses
 import io
 import lzma
 import os
@@ -20,9 +19,9 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 from beambert.common.quantities import counted
 from beambert.common.terminal import printable
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader
+from beambert.pipelines.formats.lines import Chunk
 from beambert.pipelines.io.atomic_files import storage_errors
-from beambert.pipelines.sources.frames import CODECS, FrameError, FrameReader
-from beambert.pipelines.sources.lines import Chunk, decode_line, lines_of_stream
 
 _ARROW_CODECS = {".gz": "gzip", ".bz2": "bz2"}
 # The first bytes of compressed files, by suffix.
@@ -35,46 +34,7 @@ _MAGIC = {
 _BUFFER_BYTES = 1 << 20
 # The path and the stream of the file that a thread has opened last.
 _opened = threading.local()
-DEFAULT_TEXT_FIELD = "text"
 _PATTERN_CHARACTERS = re.compile(r"[*?\[]")
-
-
-@dataclasses.dataclass(frozen=True)
-class ReadOptions:
-    """The options of reading.
-
-    Attributes:
-        input_format: One of `beambert.pipelines.sources.FORMATS`; "auto" recognizes each file from its content.
-        encoding: Encoding of text files, an extension of ASCII.
-        text_field: Field or column with the text.
-        document_unit: Document of a Gutenberg book, "book" or "chapter".
-        id_field: Field or column with the user's document ID, or "".
-        on_bad_record: Action for a record that cannot be read or has no text, one of
-            `beambert.pipelines.sources.input_formats.BAD_RECORD_ACTIONS`.
-        language_field: Field or column with the language code; "" for "language", if the field exists.
-        wikitext_extractor: Extractor of the pages of a Wikipedia dump, one of
-            `beambert.pipelines.sources.input_formats.WIKITEXT_EXTRACTORS`.
-    """
-
-    input_format: str = "auto"
-    encoding: str = "utf-8"
-    text_field: str = DEFAULT_TEXT_FIELD
-    document_unit: str = "book"
-    id_field: str = ""
-    on_bad_record: str = "stop"
-    language_field: str = ""
-    wikitext_extractor: str = "beambert"
-
-    def __post_init__(self) -> None:
-        try:
-            ascii_compatible = "\n{<".encode(self.encoding) == b"\n{<"
-        except (LookupError, ValueError):
-            ascii_compatible = False
-        if not ascii_compatible:
-            raise SourceError(
-                f"invalid --encoding {self.encoding}: unknown, or not an extension of ASCII; convert the files first: "
-                f"iconv -f {self.encoding} -t utf-8 FILE"
-            )
 
 
 def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: bool = True) -> list[FileMetadata]:
@@ -436,15 +396,3 @@ def read_position(path: str) -> int:
         return file.tell() if opened == path else 0
     except (OSError, ValueError):
         return 0  # Closed, or a stream without a position.
-
-
-def decode_lines(
-    stream: io.BufferedIOBase, path: str, encoding: str, errors: str = "strict"
-) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without LF or CRLF), without a UTF-8 byte order mark.
-
-    Raises:
-        SourceError: A line is not valid in `encoding`, and `errors` is "strict"; or the file is UTF-16 or UTF-32.
-    """
-    for line in lines_of_stream(stream, path, encoding):
-        yield line.number, decode_line(line, path, encoding, errors)

@@ -8,9 +8,9 @@ import codecs
 import dataclasses
 import re
 
-from beambert.pipelines.sources.wide_encodings import wide_encoding
+from beambert.pipelines.formats.frames import stem_of
+from beambert.pipelines.formats.lines import wide_encoding
 
-COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst", ".xz")
 _HEAD_BYTES = 4096
 _AS_TEXT = "or read it unchanged with --input_format text"
 
@@ -92,14 +92,6 @@ _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _CONTROL_BYTES = bytes([*range(9), 11, *range(14, 27), *range(28, 32)])
 _LEAST_CONTROL_BYTES = 8
 _CONTROL_SHARE = 0.01
-
-
-def stem_of(name: str) -> str:
-    """Return the lowercase name of a file without compression suffixes."""
-    stem = name.lower()
-    for suffix in COMPRESSED_SUFFIXES:
-        stem = stem.removesuffix(suffix)
-    return stem
 
 
 def kind_of(name: str, head: bytes) -> Kind | None:

@@ -1,94 +1,81 @@
 """Recognize the format of a file, split it for several workers, and read its documents."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.sources import language_reference
-from beambert.pipelines.sources.documents import Document
-from beambert.pipelines.sources.files import ReadOptions, open_decompressed
-from beambert.pipelines.sources.kinds import kind_of, stem_of
-from beambert.pipelines.sources.lines import RangeStart
-from beambert.pipelines.sources.plain_text import bookcorpus, gutenberg, sentences, text
-from beambert.pipelines.sources.ranges import has_frames, index_range, lines_of_range
-from beambert.pipelines.sources.structured import delimited_text, json_values, jsonl, parquet
-from beambert.pipelines.sources.wikipedia import dump, wikiextractor
-from beambert.pipelines.sources.wikipedia.dump_pages import is_dump
+from beambert.pipelines.formats import FORMATS, get_format, reads_files, recognize
+from beambert.pipelines.formats.frames import read_head, stem_of
+from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
+from beambert.pipelines.formats.text import TEXT, read_text
+from beambert.pipelines.sources.files import open_decompressed, open_stored
+from beambert.pipelines.sources.kinds import kind_of
+from beambert.pipelines.sources.ranges import has_frames, open_lines
 
-READERS = {
-    "sentences": sentences.read_documents,
-    "text": text.read_documents,
-    "bookcorpus": bookcorpus.read_documents,
-    "gutenberg": gutenberg.read_documents,
-    "jsonl": jsonl.read_documents,
-    "json": json_values.read_documents,
-    "csv": delimited_text.read_csv,
-    "tsv": delimited_text.read_tsv,
-    "parquet": parquet.read_documents,
-    "wikiextractor": wikiextractor.read_documents,
-    "wikipedia": dump.read_documents,
-    "language_reference": language_reference.read_documents,
-}
-# Readers of the lines of a range, for formats whose documents are lines or runs of lines.
-LINE_READERS = {
-    "sentences": sentences.read_lines,
-    "bookcorpus": bookcorpus.read_lines,
-    "jsonl": jsonl.read_lines,
-    "wikiextractor": wikiextractor.read_lines,
-    "wikiextractor_json": wikiextractor.read_json_lines,
-}
-# Formats without a language field.
-WITHOUT_LANGUAGES = ("sentences", "text", "bookcorpus", "gutenberg", "wikiextractor", "language_reference")
-# Formats with --text_field. WikiExtractor's files have fields only in its --json format.
-_WITH_FIELDS = ("jsonl", "json", "csv", "tsv", "parquet")
-# Formats whose reader itself reports files of another kind.
-_CHECKED_BY_READER = ("parquet", "wikipedia")
-
-# Size of a file split in bytes by compression, for formats in `LINE_READERS`.
-_SPLIT_BYTES = {".bz2": dump.SPLIT_BYTES[".bz2"], ".zst": 4 << 20, "": 16 << 20}
-# Names that `auto` reads in a format whose files are read as a whole.
-_WHOLE_SUFFIXES = (".csv", ".tsv", ".tab", ".parquet")
-
+# Size of a range of lines in bytes, by the compression of the file.
+_LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
 # Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
 _HEAD_BYTES = 4096
+# The head of a Wikipedia dump may be that long.
+_LONG_HEAD_BYTES = 64 << 10
+_RANGE_BUFFER_BYTES = 512 << 10
 
 
-def recognize_format(name: str, head: bytes) -> str:
-    """Return the format of a file by its name and its first decompressed bytes; "text" if no other format matches."""
-    stem = stem_of(name)
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if is_dump(head):
-        return "wikipedia"
-    start = head[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"<doc ") or wikiextractor.is_json(start):
-        return "wikiextractor"
-    if json_values.is_json(stem, start):
-        return "json"
-    if start.startswith(b"{") or stem.endswith((".jsonl", ".ndjson")):
-        return "jsonl"
-    if stem.endswith(".csv"):
-        return "csv"
-    if stem.endswith((".tsv", ".tab")):
-        return "tsv"
-    if gutenberg.is_gutenberg(head[:_HEAD_BYTES]):
-        return "gutenberg"
-    return "text"
-
-
-def _format_of(path: str, head: bytes, options: ReadOptions) -> str:
+def recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
     """Return the format with which to read a file.
+
+    Args:
+        path: Path of the file.
+        head: Its first decompressed bytes.
+        options: Options of reading.
 
     Raises:
         SourceError: The file is of a kind that is not text. The message contains the kind and the remedy.
     """
-    requested = options.input_format
-    input_format = recognize_format(path, head) if requested == "auto" else requested
-    kind = kind_of(path, head) if input_format not in _CHECKED_BY_READER else None
+    is_auto = options.input_format == "auto"
+    input_format = recognize(path, head[:_HEAD_BYTES]) if is_auto else get_format(options.input_format)
+    kind = None if input_format.reports_other_kinds else kind_of(path, head)
     # An explicit format overrides the recognition of markup, but not of binary files.
-    if kind and (kind.binary or requested == "auto"):
+    if kind and (kind.binary or is_auto):
         raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
-    return input_format
+    return (input_format.layout and input_format.layout(head)) or input_format
+
+
+def _byte_range_format(path: str, options: ReadOptions) -> InputFormat | None:
+    """Return the format with which ranges of the bytes of a file are read, or None.
+
+    The rest of the file may be corrupt.
+
+    Raises:
+        SourceError: The file cannot be opened or decompressed.
+    """
+    names = FORMATS if options.input_format == "auto" else [options.input_format]
+    for input_format in map(get_format, names):
+        if input_format.read_range and _by_suffix(input_format.range_bytes, path):
+            if options.input_format != "auto":
+                return input_format
+            with open_stored(path, _RANGE_BUFFER_BYTES) as file:
+                head = read_head(file, path, _LONG_HEAD_BYTES)
+            if input_format.recognize and input_format.recognize(stem_of(path), head):
+                return input_format
+    return None
+
+
+def _open_format(path: str, options: ReadOptions) -> InputFormat:
+    """Return the format of a file, which is opened only if its content decides.
+
+    Raises:
+        SourceError: The file cannot be opened, or is of a kind that is not text.
+    """
+    if options.input_format != "auto":
+        requested = get_format(options.input_format)
+        if requested.reports_other_kinds or not requested.reads_files:
+            return requested
+    if input_format := _byte_range_format(path, options):
+        return input_format
+    with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
+        return recognize_format(path, stream.peek(_HEAD_BYTES), options)
 
 
 def check_file(path: str, options: ReadOptions) -> bool:
@@ -97,14 +84,24 @@ def check_file(path: str, options: ReadOptions) -> bool:
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    if options.input_format == "wikipedia":
-        return False
-    if options.input_format == "auto" and dump.can_split(path) and is_dump(dump.read_head(path)):
-        return False
-    with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
-        head = stream.peek(_HEAD_BYTES)
-        input_format = _format_of(path, head, options)
-        return input_format in _WITH_FIELDS or (input_format == "wikiextractor" and wikiextractor.has_json_lines(head))
+    return _open_format(path, options).has_fields
+
+
+def is_one_document(path: str, options: ReadOptions) -> bool:
+    """Return whether a file is a single document, because its format is plain text.
+
+    Raises:
+        SourceError: The file cannot be opened, or is of a kind that is not text.
+    """
+    return _open_format(path, options) is TEXT
+
+
+def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
+    """Return the requested format, or for `auto` the format of the file's suffix; None if only the content decides."""
+    if options.input_format != "auto":
+        return get_format(options.input_format)
+    stem = stem_of(path)
+    return next((each for each in map(get_format, FORMATS) if each.suffixes and stem.endswith(each.suffixes)), None)
 
 
 def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -> list[tuple[str, int, int | None]]:
@@ -116,58 +113,46 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
         path: Path of the file.
         size: Its size in bytes, as stored.
         options: Options of reading.
-        min_bytes: Minimum size of a split, for large inputs. It does not apply to Wikipedia dumps.
+        min_bytes: Minimum size of a range of lines, for large inputs.
     """
-    if is_dump_by_name(path, options):
-        return [(path, start, stop) for start, stop in dump.split(path, size)]
-    stem, input_format = stem_of(path), options.input_format
-    is_whole = path.lower().endswith((".gz", ".xz")) or (input_format == "auto" and stem.endswith(_WHOLE_SUFFIXES))
-    if is_whole or (input_format != "auto" and input_format not in LINE_READERS):
+    input_format = _format_by_name(path, options)
+    if input_format and input_format.read_range:
+        step = _by_suffix(input_format.range_bytes, path)
+    elif (input_format and not input_format.read_lines) or path.lower().endswith((".gz", ".xz")):
+        step = 0
+    else:
+        step = max(_by_suffix(_LINE_RANGE_BYTES, path), min_bytes)
+    if not step:
         return [(path, 0, None)]
-    suffix = next((suffix for suffix in _SPLIT_BYTES if path.lower().endswith(suffix)), "")
-    step = max(_SPLIT_BYTES[suffix], min_bytes)
     return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
-def is_dump_by_name(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is split as a Wikipedia dump, whose ranges are read by themselves."""
-    return options.input_format == "wikipedia" or (options.input_format == "auto" and stem_of(path).endswith(".xml"))
+def _by_suffix(sizes: Mapping[str, int], path: str) -> int:
+    """Return the size of the first suffix that a path has; 0 without one."""
+    return next((size for suffix, size in sizes.items() if path.lower().endswith(suffix)), 0)
 
 
-def line_reader_of(path: str, options: ReadOptions) -> str:
-    """Return how ranges of a file are read.
-
-    Returns:
-        A key of `LINE_READERS`; "wikipedia" for a dump, of which each range is read by itself; or "" if the file is
-        read as a whole, because of its format or its compression.
+def range_format(path: str, options: ReadOptions) -> InputFormat | None:
+    """Return the format with which ranges of a file are read; None if the file is read as a whole.
 
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    if options.input_format == "language_reference":
-        return ""
-    if options.input_format in ("auto", "wikipedia") and dump.can_split(path):
-        if options.input_format == "wikipedia" or is_dump(dump.read_head(path)):
-            return "wikipedia"
-        if is_dump_by_name(path, options):
-            return ""
-    if not has_frames(path):
-        return ""
-    with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
-        head = stream.peek(_HEAD_BYTES)
-    input_format = _format_of(path, head, options)
-    if input_format == "wikiextractor" and wikiextractor.has_json_lines(head):
-        return "wikiextractor_json"
-    return input_format if input_format in LINE_READERS else ""
+    if input_format := _byte_range_format(path, options):
+        return input_format
+    if not reads_files(options.input_format) or not has_frames(path):
+        return None
+    input_format = _open_format(path, options)
+    return input_format if input_format.read_lines else None
 
 
 def read_file(
     path: str, options: ReadOptions, start: int = 0, stop: int | None = None, *, line_paragraphs: bool = False
 ) -> Iterator[Document]:
-    """Read the documents of a file, or of one split from `split_file`.
+    """Read the documents of a file, or those that begin in one split from `split_file`.
 
-    The line numbers of a range of text are found by reading the file up to the range. `index_range` and `locate_ranges`
-    of `beambert.pipelines.sources.ranges` find those of all ranges in one reading, for `read_range`.
+    The documents of all splits, in order, are those of the complete file. Of several errors of a file, each split
+    reports its own.
 
     Args:
         path: A path on any Beam filesystem; `.gz`, `.bz2`, `.zst` and `.xz` files are decompressed.
@@ -181,83 +166,34 @@ def read_file(
     Raises:
         SourceError: The file is missing, corrupt, wrongly encoded or not of its format.
     """
-    if start or stop is not None:
-        reader = line_reader_of(path, options)
-        if reader in LINE_READERS:
-            yield from _read_after_prefix(path, options, reader, start, stop)
-            return
-        if reader == "wikipedia":
-            yield from dump.read_split(path, start, stop, options.wikitext_extractor)
-            return
-        if start:
-            return
-    yield from _read_whole_file(path, options, line_paragraphs)
-
-
-def _read_after_prefix(
-    path: str, options: ReadOptions, reader: str, start: int, stop: int | None
-) -> Iterator[Document]:
-    range_start = RangeStart(reader)
-    if start:
-        prefix = index_range(path, options.encoding, reader, 0, start)
-        if prefix.end is None or (stop is not None and prefix.end >= stop):
-            return
-        range_start = RangeStart(reader, prefix.end, 1 + prefix.lines, prefix.run)
-    yield from read_range(path, options, range_start, stop)
-
-
-def read_range(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:
-    """Read the documents of a range of a file, with the line numbers of the file.
-
-    The documents of all ranges, in order, are those of the complete file. Of several errors of a file, each range
-    reports its own.
-
-    Args:
-        path: A path on any Beam filesystem.
-        options: Format, encoding and field names.
-        start: Start of the range, from `beambert.pipelines.sources.ranges.locate_ranges`.
-        stop: End of the range in the file as stored; None is the end of the file.
-
-    Raises:
-        SourceError: As `read_file` does.
-    """
-    with lines_of_range(path, options.encoding, start, stop) as lines:
-        yield from LINE_READERS[start.reader](lines, path, options, start)
+    input_format = range_format(path, options) if start or stop is not None else None
+    if input_format and input_format.read_range:
+        with open_stored(path, _RANGE_BUFFER_BYTES) as file:
+            yield from input_format.read_range(file, path, options, start, stop)
+    elif input_format and input_format.read_lines:
+        with open_lines(path, options.encoding, start, stop) as lines:
+            yield from input_format.read_lines(lines, path, options, start == 0)
+    elif start == 0:
+        yield from _read_whole_file(path, options, line_paragraphs)
 
 
 def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> Iterator[Document]:
-    if options.input_format == "language_reference":
-        yield from language_reference.read_documents(io.BytesIO(), path, options)
+    if not reads_files(options.input_format):
+        yield from get_format(options.input_format).read_documents(io.BufferedReader(io.BytesIO()), path, options)
         return
-    input_format = options.input_format
-    if (
-        input_format in ("auto", "wikipedia")
-        and dump.can_split(path)
-        and (input_format == "wikipedia" or is_dump(dump.read_head(path)))
-    ):
-        yield from dump.read_split(path, extractor=options.wikitext_extractor)
+    input_format = _byte_range_format(path, options)
+    if input_format and input_format.read_range:
+        with open_stored(path, _RANGE_BUFFER_BYTES) as file:
+            yield from input_format.read_range(file, path, options, 0, None)
         return
+    requested = None if options.input_format == "auto" else get_format(options.input_format)
     with open_decompressed(path) as stream:
-        if input_format not in _CHECKED_BY_READER:
-            input_format = _format_of(path, stream.peek(_HEAD_BYTES), options)
-        if input_format == "text":
-            yield from text.read_documents(stream, path, options, line_paragraphs=line_paragraphs)
+        # A format that reports other kinds of files itself may read a truncated file up to its end.
+        if requested and requested.reports_other_kinds:
+            input_format = requested
         else:
-            yield from READERS[input_format](stream, path, options)
-
-
-def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is a single document, because its format is plain text.
-
-    Args:
-        path: A path on any Beam filesystem.
-        options: Options of reading.
-
-    Raises:
-        SourceError: The file cannot be opened.
-    """
-    input_format = options.input_format
-    if input_format == "auto":
-        with open_decompressed(path) as stream:
-            input_format = recognize_format(path, stream.peek(_HEAD_BYTES))
-    return input_format == "text"
+            input_format = recognize_format(path, stream.peek(_HEAD_BYTES), options)
+        if input_format is TEXT:
+            yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
+        else:
+            yield from input_format.read_documents(stream, path, options)

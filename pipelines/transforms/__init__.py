@@ -11,9 +11,9 @@ Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDoc
 end with a manifest. They require bounded collections in the global window.
 """
 
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
-from beambert.pipelines.sources.documents import Document
 from beambert.pipelines.transforms.corpora import (
     DeduplicateDocuments,
     LearnWordPieceVocabulary,

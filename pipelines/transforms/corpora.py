@@ -15,11 +15,11 @@ from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.write_shards import deduplicate
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.output_directory import require_own
 from beambert.pipelines.runner.job_output import absolute, entries_in
-from beambert.pipelines.sources import ReadOptions
-from beambert.pipelines.sources.documents import Document
 from beambert.pipelines.vocabulary.learn_vocabulary import learn_vocabularies
 from beambert.pipelines.vocabulary.word_groups import num_word_groups
 from beambert.tokenizer.normalization import CHARACTER_RULES

@@ -1,7 +1,6 @@
 """Transforms that read documents, and transforms of single documents."""
 
 import dataclasses
-import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,10 +12,10 @@ from apache_beam.metrics import Metrics
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
-from beambert.pipelines.corpus.reading import FileSplit, Input, SplitRead, documents_of, split_inputs
-from beambert.pipelines.corpus.split_reads import locate_files
-from beambert.pipelines.sources import ReadOptions, SourceError
-from beambert.pipelines.sources.documents import Document, Removed
+from beambert.pipelines.corpus.reading import FileSplit, Input, read_documents, split_inputs
+from beambert.pipelines.documents import Document, Removed
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.files import match_files
 
 _NAMESPACE = "beambert"
@@ -89,19 +88,17 @@ class ReadDocuments(beam.PTransform):
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
-        files = pipeline | "Patterns" >> beam.Create([self._patterns]) | "Splits" >> beam.FlatMap(self._splits_by_file)
-        reads = locate_files(files, self._options)
-        return reads | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(_Read(self._options, self._line_paragraphs))
+        splits = pipeline | "Patterns" >> beam.Create([self._patterns]) | "Splits" >> beam.FlatMap(self._splits)
+        read = _Read(self._options, self._line_paragraphs)
+        return splits | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(read)
 
-    def _splits_by_file(self, patterns: list[str]) -> Iterator[list[FileSplit]]:
+    def _splits(self, patterns: list[str]) -> list[FileSplit]:
         origins: dict[str, Input] = {}
         for pattern in patterns:
             for file in match_files([pattern], "ReadDocuments", absolute_paths=False):
                 found = Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, pattern, self._weight)
                 origins.setdefault(file.path, found)
-        splits = split_inputs([file for _, file in sorted(origins.items())], self._options)
-        for _, of_file in itertools.groupby(splits, key=lambda split: split.input.path):
-            yield list(of_file)
+        return split_inputs([file for _, file in sorted(origins.items())], self._options)
 
 
 class _Read(beam.DoFn):
@@ -110,9 +107,9 @@ class _Read(beam.DoFn):
     def __init__(self, options: ReadOptions, line_paragraphs: bool) -> None:
         self._options, self._line_paragraphs = options, line_paragraphs
 
-    def process(self, read: SplitRead) -> Iterator[Document]:
+    def process(self, file_split: FileSplit) -> Iterator[Document]:
         """Yield the documents of a file split."""
-        for document in documents_of(read, self._options, line_paragraphs=self._line_paragraphs):
+        for document in read_documents(file_split, self._options, line_paragraphs=self._line_paragraphs):
             self._READ.inc()
             yield document
 

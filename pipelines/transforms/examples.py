@@ -19,6 +19,7 @@ from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by
 from beambert.pipelines.corpus.options import Partition
 from beambert.pipelines.corpus.write_shards import deduplicate
 from beambert.pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files
 from beambert.pipelines.examples.make_shards import tokenize, write_shards
@@ -32,7 +33,6 @@ from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.reporting.data_warnings import warnings_of
 from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources.documents import Document
 from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary

@@ -26,9 +26,8 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.pipelines.dataset import SPLITS
-from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
-from beambert.pipelines.sources import SourceError
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
 from beambert.pipelines.vocabulary.word_groups import (
     Batch,

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from beambert.pipelines.sources import SourceError
+from beambert.pipelines.errors import SourceError
 
 
 @dataclasses.dataclass(frozen=True)

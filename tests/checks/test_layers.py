@@ -39,7 +39,9 @@ pipelines.examples
 pipelines.corpus
 pipelines.cleaning pipelines.vocabulary
 pipelines.dataset pipelines.sources
+pipelines.formats
 pipelines.instances pipelines.io
+pipelines.documents
 pipelines.errors
 bert_model
 bert_model.checkpoints
@@ -50,9 +52,7 @@ common
 """
 _COMPILED = {"tokenizer._native", "trainers.data._examples"}
 RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
-_FOR_TRAINERS = (
-    "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables sources.wide_encodings"
-)
+_FOR_TRAINERS = "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables formats.lines"
 # The only modules that a package may import from another package, where not all lower layers are allowed. The reason is
 # that a training host has no Beam.
 ONLY = {

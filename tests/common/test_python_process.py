@@ -9,8 +9,8 @@ import sys
 import pytest
 from apache_beam.transforms.environments import python_sdk_dependencies
 
-import beambert.deploy.source_copy
 from beambert.common import python_process
+from beambert.deploy import source_copy
 from beambert.deploy.dataflow import workers
 from beambert.deploy.flink import downloads
 from beambert.deploy.tpu import job
@@ -44,7 +44,7 @@ def test_only_one_module_starts_python():
     """The others use its functions; on a TPU VM, the current directory is that of the program."""
     starts = set()
     for module in imports():
-        path = ROOT / module.replace(".", "/")
+        path = ROOT / "beambert" / module.replace(".", "/")
         tree = ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))
         # An f-string has the path for a message.
         printed = {id(node) for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for node in ast.walk(text)}
@@ -55,7 +55,7 @@ def test_only_one_module_starts_python():
                 words = [getattr(word, "value", None) for word in node.elts[:2]]
                 if re.fullmatch(r"python[\d.]*", str(words[0])) and words[1] not in ("-P", "-I"):
                     starts.add(module)
-    assert starts == {"beambert.common.python_process", "beambert.deploy.tpu.worker"}
+    assert starts == {"common.python_process", "deploy.tpu.worker"}
 
 
 def test_containers_start_python_without_the_current_directory():
@@ -64,15 +64,14 @@ def test_containers_start_python_without_the_current_directory():
     assert flags == ["P"] * 3
 
 
-@pytest.mark.parametrize("form", ["console script", "file", "module"])
+@pytest.mark.parametrize("form", ["console script", "module"])
 def test_the_commands_of_the_demo(hostile, tmp_path, form):
     """They find beambert where the demo found it, installed or not. An output of others ends the first of them."""
     (tmp_path / "out/data").mkdir(parents=True)
     (tmp_path / "out/data/mine").touch()
-    script = "import sys, beambert; sys.argv[0] = 'beambert'; sys.exit(beambert.main())"
+    script = "import sys; from beambert import cli; sys.argv[0] = 'beambert'; sys.exit(cli.main())"
     command, path, directory = {
         "console script": (["-P", "-c", script], str(ROOT), hostile),
-        "file": ([str(ROOT / "beambert.py")], None, hostile),
         # Python itself imports from the current directory here, which is that of the source.
         "module": (["-m", "beambert"], None, ROOT),
     }[form]
@@ -95,7 +94,7 @@ def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
     for folder in (source, output, output / "wheel"):
         folder.mkdir()
     (source / "setup.py").write_text(PROGRAM)
-    for module in (job, workers, deploy.source_copy):
+    for module in (job, workers, source_copy):
         monkeypatch.setattr(module, "SOURCE", source)
     assert job.build_wheel(output / "wheel").name == "beambert-1-py3-none-any.whl"
     assert workers.make_source_package(None, output).name == "beambert-1.tar.gz"

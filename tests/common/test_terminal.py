@@ -113,7 +113,7 @@ def test_closed_streams(redirection):
 def test_characters_that_a_posix_locale_lacks_are_escaped(tmp_path):
     # Python's error handler is surrogateescape there, which does not encode an arrow.
     variables = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    code = "from beambert_common import terminal; terminal.open_streams(); print('a \u2192 b')"
+    code = "from beambert.common import terminal; terminal.open_streams(); print('a \u2192 b')"
     (tmp_path / "arrow.py").write_text(code, encoding="utf-8")
     result = shell(f"PYTHONPATH={ROOT} {sys.executable} {tmp_path}/arrow.py", **variables)
     assert (result.returncode, result.stderr) == (0, "")

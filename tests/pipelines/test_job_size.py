@@ -10,8 +10,8 @@ from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.reading import FileSplit, Input
 from beambert.pipelines.examples.work_items import deal_work_items
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.sources import ReadOptions
 
 OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
 NUMBER = 400

@@ -50,9 +50,6 @@ EVERYTHING = [
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
 BOUNDED_GROUPS = {
     "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
-    "FilesWithRanges/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
-    "SpreadRanges/ReshufflePerKey/GroupByKey": _SPREAD,
-    "GroupByFile": "a few numbers for each range of a file: 4,096 ranges at most",
     "Spread/ReshufflePerKey/GroupByKey": _SPREAD,
     "CorpusShards/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
     "GroupByBand": "a share of the hashes of all documents: as many shares as partitions",
@@ -90,7 +87,7 @@ def everything(tmp_path_factory):
             "vocab.txt": "\n".join([*SPECIAL_TOKENS, "a"]),
         }.items():
             here.bucket().blob(f"text/{name}").upload_from_string(text)
-        patch.setitem(readers._SPLIT_BYTES, "", 20)
+        patch.setitem(readers._LINE_RANGE_BYTES, "", 20)
         parser = argparse.ArgumentParser()
         build.add_arguments(parser)
         argv = ["--input", f"gs://{BUCKET}/text/?.txt", "--output", f"gs://{BUCKET}/data", "--vocab_size=100"]

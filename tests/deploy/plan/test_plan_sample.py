@@ -12,7 +12,7 @@ import pytest
 from beambert import cli
 from beambert.deploy.plan import text_sample
 from beambert.deploy.plan.text_sample import sample_text
-from beambert.pipelines.sources import SourceError
+from beambert.pipelines.errors import SourceError
 
 
 def look(*patterns: object, vocab_file: str | None = None):

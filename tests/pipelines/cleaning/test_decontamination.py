@@ -17,7 +17,7 @@ from beambert.pipelines.cleaning.decontamination import (
     read_evaluation_texts,
 )
 from beambert.pipelines.cleaning.ngrams import plain_words
-from beambert.pipelines.sources import SourceError
+from beambert.pipelines.errors import SourceError
 
 
 def runs(text: str) -> set[tuple[str, ...]]:

@@ -16,8 +16,10 @@ from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
 from beambert.pipelines.cleaning.residual_markup import remove_residual_markup
 from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
-from beambert.pipelines.sources import ReadOptions, SourceError, read_file
-from beambert.pipelines.sources.plain_text import gutenberg
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import gutenberg
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import read_file
 
 DEFAULT = CleaningOptions()
 

@@ -7,7 +7,8 @@ import pytest
 
 from beambert.pipelines.cleaning.tag_density import has_html
 from beambert.pipelines.corpus.source_warnings import source_warnings
-from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import read_file
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from beambert import cli
 from beambert.pipelines import dataset
-from beambert.pipelines.sources import ReadOptions, read_file
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import read_file
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import SMALL

@@ -104,7 +104,7 @@ def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, mon
 
 def test_every_split_of_a_file_is_checked(inputs, tmp_path, monkeypatch, capsys):
     path = inputs / "a.jsonl"
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 300})
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 300})
     read_range = reading.read_range
 
     def read_and_change(path, options, start, stop):

@@ -13,9 +13,9 @@ from beambert.pipelines.build_pretraining_data import WriteShards
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.write_shards import WriteCorpusShard
-from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.errors import DatasetError, SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.sources import ReadOptions, SourceError
 from tests.conftest import without_progress
 
 TRAIN, OTHER = "corpus/train-00001-of-00003.parquet", "corpus/train-00002-of-00003.parquet"

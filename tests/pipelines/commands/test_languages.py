@@ -8,7 +8,7 @@ import pytest
 
 from beambert import cli
 from beambert.pipelines.cleaning.language_codes import require_language
-from beambert.pipelines.sources import SourceError
+from beambert.pipelines.errors import SourceError
 
 
 def _error(capsys):

@@ -14,8 +14,8 @@ from beambert.pipelines.corpus.deduplication_transforms import (
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.records import Record, to_block
 from beambert.pipelines.corpus.write_shards import deduplicate
-from beambert.pipelines.sources import ReadOptions
-from beambert.pipelines.sources.documents import identity
+from beambert.pipelines.documents import identity
+from beambert.pipelines.formats.input_format import ReadOptions
 
 OPTIONS = CorpusOptions(
     True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True

@@ -1,23 +1,22 @@
 """Test that file splits do not change the bytes of a corpus, and that errors and counts refer to files."""
 
 import bz2
-import itertools
 import json
 import random
+import re
 from collections.abc import Iterator
 
 import pytest
 import zstandard
-from apache_beam.io.filesystems import FileSystems
 
 from beambert import cli
 from beambert.pipelines.corpus import corpus_manifest, reading
-from beambert.pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, ReadSplit, SplitRead, split_inputs
-from beambert.pipelines.sources import ReadOptions, SourceError, readers
-from beambert.pipelines.sources.documents import Document
-from beambert.pipelines.sources.lines import RangeStart
-from beambert.pipelines.sources.ranges import index_range
-from beambert.pipelines.sources.readers import read_range
+from beambert.pipelines.corpus.reading import Input, split_inputs
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources import readers
+from beambert.pipelines.sources.readers import read_file
 from tests.conftest import with_slow
 from tests.pipelines.test_job_size import OPTIONS
 
@@ -65,7 +64,9 @@ def build(path, output, *flags: str) -> tuple[dict, dict]:
     argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "60", "--num_partitions", "3"]
     assert cli.main([*argv, "--min_words", "1", *flags]) == 0
     files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
-    return {file.name: file.read_bytes() for file in files}, corpus_manifest.load(str(output)).counts
+    # A file that is read in ranges has offsets instead of numbers of lines.
+    contents = {file.name: re.sub(rb'"(?:line|byte)": \d+, ', b"", file.read_bytes()) for file in files}
+    return contents, corpus_manifest.load(str(output)).counts
 
 
 @pytest.mark.parametrize(
@@ -78,21 +79,21 @@ def test_a_corpus_is_the_same_however_its_file_is_split(tmp_path, monkeypatch, c
     whole = build(path, tmp_path / "whole", *flags)
     assert "1 file split," in capsys.readouterr().out
     step = path.stat().st_size // 9
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", dict.fromkeys(readers._SPLIT_BYTES, step))
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", dict.fromkeys(readers._LINE_RANGE_BYTES, step))
     assert build(path, tmp_path / "one", *flags) == whole
     assert "10 file splits," in capsys.readouterr().out
     if name == "jsonl":
         assert whole[1]["documents_rejected"]["null_text"] == 6
 
 
-def test_an_error_names_the_line_of_the_file(tmp_path, monkeypatch, capsys):
+def test_an_error_names_the_byte_of_the_file(tmp_path, monkeypatch, capsys):
     lines = [json.dumps({"text": f"Satz {n}."}).encode() for n in range(400)]
     lines[357] = b"{broken"
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 1000})
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 1000})
     assert cli.main(["corpus", "--input", str(path), "--output", str(tmp_path / "out")]) == 1
-    assert "a.jsonl, line 358: not valid JSON" in capsys.readouterr().err
+    assert f"a.jsonl, byte {path.read_bytes().index(b'{broken'):,}: not valid JSON" in capsys.readouterr().err
 
 
 def test_a_file_that_loses_most_of_its_text_is_counted_as_one_file(tmp_path, monkeypatch):
@@ -104,7 +105,7 @@ def test_a_file_that_loses_most_of_its_text_is_counted_as_one_file(tmp_path, mon
     (tmp_path / "b.jsonl").write_text("\n".join(kept).replace("Satz", "Wert"))
     flags = ["--min_words", "9"]
     whole = build(tmp_path / "*.jsonl", tmp_path / "whole", *flags)
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 2000})
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 2000})
     assert build(tmp_path / "*.jsonl", tmp_path / "split", *flags) == whole
     assert [file["file"] for file in whole[1]["files_mostly_rejected"]] == [str(path)]
 
@@ -114,64 +115,35 @@ def test_a_stopped_command_resumes_in_the_middle_of_a_file(tmp_path, monkeypatch
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
     whole = build(path, tmp_path / "whole", *flags)
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": path.stat().st_size // 9})
-    starts: list[RangeStart] = []
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": path.stat().st_size // 9})
+    starts: list[int] = []
 
     def read_at_most(count: int):
-        def read(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:
+        def read(path: str, options: ReadOptions, start: int, stop: int | None, **flags) -> Iterator[Document]:
             starts.append(start)
-            for number, document in enumerate(read_range(path, options, start, stop)):
+            for number, document in enumerate(read_file(path, options, start, stop, **flags)):
                 if len(starts) > count and number == 20:
                     raise SourceError("The disk is full.")
                 yield document
 
         return read
 
-    monkeypatch.setattr(reading, "read_range", read_at_most(4))
+    monkeypatch.setattr(reading, "read_file", read_at_most(4))
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "out"), "--vocab_size", "60", *flags]
     argv += ["--num_partitions", "3", "--min_words", "1"]
     assert cli.main(argv) == 1
     complete = set(starts[:-1])
     assert len(complete) == 4
     starts.clear()
-    monkeypatch.setattr(reading, "read_range", read_at_most(99))
+    monkeypatch.setattr(reading, "read_file", read_at_most(99))
     assert build(path, tmp_path / "out", *flags) == whole
     assert "resuming an earlier run" in capsys.readouterr().out
     assert len(starts) == 6
     assert not complete & set(starts)
 
 
-def test_a_work_directory_of_another_division_of_the_file_is_not_used(tmp_path):
-    """Test a run without an error after one in which a split read the complete file because of an error in a range."""
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b"".join(json.dumps({"text": f"Satz {n} von vielen."}).encode() + b"\n" for n in range(90)))
-    info = FileSystems.match([str(path)])[0].metadata_list[0]
-    file = Input(str(path), info.size_in_bytes, info.last_updated_in_seconds, "", 1.0)
-    middle = file.bytes // 2
-    splits = [FileSplit(file, 0, middle), FileSplit(file, middle, None)]
-    read = ReadSplit(OPTIONS, str(tmp_path / "work"))
-
-    def documents(*starts: RangeStart | None) -> list[int]:
-        outputs = itertools.chain.from_iterable(map(read.process, map(SplitRead, splits, starts)))
-        return [output.value for output in outputs if getattr(output, "tag", "") == ReadSplit.COUNT]
-
-    index = index_range(str(path), "utf-8", "jsonl", 0, middle)
-    ranges = [RangeStart("jsonl"), RangeStart("jsonl", middle, 1 + index.lines)]
-    assert documents(WHOLE_FILE, None) == [90, 0]
-    first, second = documents(*ranges)
-    assert first + second == 90
-    assert 0 < first < 90
-    assert documents(WHOLE_FILE, None) == [90, 0]
-    # A block file of an older version, which split .bz2 files by name and read the first split as the complete file.
-    for index_file in (tmp_path / "work").glob("*.json"):
-        content = json.loads(index_file.read_text())
-        del content["summary"]["start"]
-        index_file.write_text(json.dumps(content))
-    assert documents(*ranges) == [first, second]
-
-
 def test_local_files_that_are_read_whole_are_one_split(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", dict.fromkeys(readers._SPLIT_BYTES, 100))
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", dict.fromkeys(readers._LINE_RANGE_BYTES, 100))
     content = b'{"text": "One sentence."}\n' * 40
     noise = random.Random(0).randbytes(300).hex().encode()
     contents = {

@@ -8,8 +8,8 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.documents import identity
 from beambert.pipelines.examples import train_eval_overlap
-from beambert.pipelines.sources.documents import identity
 from tests.small_manifests import corpus_of
 
 

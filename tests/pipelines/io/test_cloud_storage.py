@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from beambert import cli
-from beambert.pipelines.errors import DatasetError, OutputError
+from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
 from beambert.pipelines.runner.job_output import (
@@ -22,7 +22,6 @@ from beambert.pipelines.runner.job_output import (
     work_directory,
 )
 from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
-from beambert.pipelines.sources import SourceError
 from beambert.pipelines.sources.files import match_files, require_unchanged
 from tests.conftest import SMALL
 from tests.deploy.dataflow.gcp_stand_in import BUCKET

@@ -13,7 +13,9 @@ from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import ngrams, rules, tag_density
 from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.corpus import segmentation
-from beambert.pipelines.sources import READERS, ReadOptions, SourceError
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import get_format
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.tokenizer.learner import learn_vocabulary
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
@@ -45,7 +47,7 @@ def _text(mark: str, size: int) -> str:
 
 def _read(input_format: str, text: str) -> list:
     stream = io.BufferedReader(io.BytesIO(text.encode()))
-    return list(READERS[input_format](stream, "file", ReadOptions(input_format=input_format)))
+    return list(get_format(input_format).read_documents(stream, "file", ReadOptions(input_format=input_format)))
 
 
 def _message(input_format: str, text: str) -> str:

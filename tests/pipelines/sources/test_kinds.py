@@ -18,9 +18,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
-from beambert.pipelines.sources import ReadOptions, SourceError, check_file, read_file, recognize_format
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import recognize
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.formats.lines import wide_encoding
 from beambert.pipelines.sources.kinds import kind_of
-from beambert.pipelines.sources.wide_encodings import wide_encoding
+from beambert.pipelines.sources.readers import check_file, read_file
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
@@ -164,7 +167,7 @@ ORDINARY = [
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_text(text):
     assert kind_of("a.txt", text.encode()) is None
-    assert recognize_format("a.txt", text.encode()) == "text"
+    assert recognize("a.txt", text.encode()).name == "text"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\n\t<>[],;\"'"), max_size=600))
@@ -205,16 +208,16 @@ def test_no_alarm_on_real_text(shared_data):
 
 
 def test_formats_that_are_read():
-    assert recognize_format("a.json", b'[{"text": "a"}]') == "json"
-    assert recognize_format("a", b'\xef\xbb\xbf [\n {\n  "text": "a"') == "json"
-    assert recognize_format("a", b'{\n  "text": "a"\n}') == "json"
-    assert recognize_format("a.json", b'{"data": [\n  {"title"') == "json"
-    assert recognize_format("a.json", b'["text", "text"]') == "json"
-    assert recognize_format("a.json", b'{"text": "a"}\n{"text": "b"}\n') == "jsonl"
-    assert recognize_format("a.jsonl", b'{"text": [\n{"text": "b"}\n') == "jsonl"
-    assert recognize_format("a.csv.gz", b"text,title\n") == "csv"
-    assert recognize_format("a.TSV", b"text\ttitle\n") == "tsv"
-    assert recognize_format("a.txt", json.dumps([1, 2]).encode()) == "text"
+    assert recognize("a.json", b'[{"text": "a"}]').name == "json"
+    assert recognize("a", b'\xef\xbb\xbf [\n {\n  "text": "a"').name == "json"
+    assert recognize("a", b'{\n  "text": "a"\n}').name == "json"
+    assert recognize("a.json", b'{"data": [\n  {"title"').name == "json"
+    assert recognize("a.json", b'["text", "text"]').name == "json"
+    assert recognize("a.json", b'{"text": "a"}\n{"text": "b"}\n').name == "jsonl"
+    assert recognize("a.jsonl", b'{"text": [\n{"text": "b"}\n').name == "jsonl"
+    assert recognize("a.csv.gz", b"text,title\n").name == "csv"
+    assert recognize("a.TSV", b"text\ttitle\n").name == "tsv"
+    assert recognize("a.txt", json.dumps([1, 2]).encode()).name == "text"
 
 
 ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")

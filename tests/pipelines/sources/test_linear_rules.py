@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import residual_markup
 from beambert.pipelines.corpus import sentence_boundaries
+from beambert.pipelines.formats import gutenberg, wikiextractor, wrapped_lines
+from beambert.pipelines.formats.wikipedia import dump_pages, wikitext
 from beambert.pipelines.sources import kinds
-from beambert.pipelines.sources.plain_text import gutenberg, wrapped_lines
-from beambert.pipelines.sources.wikipedia import dump_pages, wikiextractor, wikitext
 
 # The earlier regular expressions of these rules.
 QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")

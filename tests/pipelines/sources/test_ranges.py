@@ -1,14 +1,17 @@
-"""Tests that the ranges of a file have the documents and line numbers of the file, for any boundaries."""
+"""Tests that the ranges of a file have the documents of the file, for any boundaries."""
 
 import bz2
 import contextlib
+import dataclasses
 import gzip
 import io
 import itertools
 import json
 import lzma
 import random
+import re
 import struct
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -16,13 +19,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.corpus.reading import WHOLE_FILE, FileSplit, Input, SplitRead
-from beambert.pipelines.corpus.split_reads import locate_splits
-from beambert.pipelines.sources import ReadOptions, SourceError, frames, ranges, read_file, split_file
-from beambert.pipelines.sources.plain_text import bookcorpus, sentences
-from beambert.pipelines.sources.ranges import index_range
-from beambert.pipelines.sources.readers import LINE_READERS, line_reader_of, read_range
-from beambert.pipelines.sources.structured import fields
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import fields, frames, get_format, line_runs
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.formats.lines import lines_of_stream
+from beambert.pipelines.sources import ranges
+from beambert.pipelines.sources.ranges import open_lines
+from beambert.pipelines.sources.readers import read_file, split_file
 from tests.conftest import with_slow
 
 # ---- Content
@@ -135,40 +139,17 @@ def edges_of(cuts: list[int], size: int) -> list[tuple[int, int | None]]:
     return list(zip(starts, [*starts[1:], None], strict=True))
 
 
-def located(
-    path: str, options: ReadOptions, edges: list[tuple[int, int | None]], reader: str | None = None
-) -> list[SplitRead]:
-    """Find the starts of the ranges as the corpus job does: index each, then locate all.
-
-    A given reader replaces the recognition of the format, which refuses binary data.
-    """
-    if reader is None:
-        reader = ""
-        with contextlib.suppress(SourceError):
-            reader = line_reader_of(path, options)
-    indexed = []
-    for start, stop in edges:
-        try:
-            index = index_range(path, options.encoding, reader, start, stop) if reader in LINE_READERS else None
-        except SourceError:
-            index = None
-        indexed.append((FileSplit(Input(path, 0, 0, "", 1.0), start, stop), reader, index))
-    return list(locate_splits(indexed[::-1]))
-
-
-def by_index(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]):
-    """Read the ranges as the corpus job does."""
-    for split, start in located(path, options, edges):
-        if start == WHOLE_FILE:
-            yield from read_file(path, options)
-        elif start:
-            yield from read_range(path, options, start, split.stop)
-
-
-def by_prefix(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]):
-    """Read the ranges one by one, without an index."""
+def by_ranges(path: str, options: ReadOptions, edges: list[tuple[int, int | None]]):
     for start, stop in edges:
         yield from read_file(path, options, start, stop)
+
+
+def without_positions(documents: list[Document]) -> list[Document]:
+    return [dataclasses.replace(document, line=0, byte=None) for document in documents]
+
+
+def without_position(message: str) -> str:
+    return re.sub(r"(?:line|byte) [\d,]+", "POSITION", message)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +161,7 @@ def folder(tmp_path_factory):
 def small_limits():
     """Limits that short content reaches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bookcorpus, "_MAX_BOOK_SENTENCES", 3)
+        patch.setattr(line_runs, "_SENTENCES_PER_BOOK", 3)
         patch.setattr(fields, "_MAX_RECORDS_WITHOUT_FIELD", 5)
         yield
 
@@ -215,36 +196,38 @@ def test_ranges_have_the_documents_of_the_file(folder, name, data):
     edges = edges_of(data.draw(CUTS, "ranges"), len(stored))
     with chunks_of(data.draw(st.sampled_from([5, 256 << 10]), "bytes of a chunk")):
         whole, error = outcome(read_file(str(path), options))
-        for read in (by_index, by_prefix):
-            documents, error_of_ranges = outcome(read(str(path), options, edges))
-            assert error_of_ranges == error
-            # The first range may raise an error about the first records before the second one is read.
-            assert documents == (whole[: len(documents)] if error else whole)
+        documents, error_of_ranges = outcome(by_ranges(str(path), options, edges))
+        assert without_position(error_of_ranges) == without_position(error)
+        # The first range may raise an error about the first records before the second one is read.
+        assert without_positions(documents) == without_positions(whole)[: len(documents) if error else None]
 
 
-def plain_reference(content: bytes, max_lines: int) -> list[tuple[int, list[str]]]:
-    """Return (line number, lines) of the documents between blank lines, from the text as one string."""
+def plain_reference(content: bytes, is_end) -> list[list[str]]:
+    """Return the lines of the documents between blank lines, from the text as one string."""
     text = content.decode("utf-8").removeprefix("\ufeff")
     # Before LF, CR is a part of the line end; elsewhere it is one itself.
     lines = [part for line in text.split("\n") for part in line.rstrip("\r").split("\r")]
-    documents = []
-    for is_blank, run in itertools.groupby(enumerate(lines, start=1), lambda pair: not pair[1].strip()):
-        run = list(run)
-        for start in range(0, 0 if is_blank else len(run), max_lines):
-            part = run[start : start + max_lines]
-            documents.append((part[0][0], [line for _, line in part]))
-    return documents
+    documents: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            documents[-1].append(line)
+        if not line.strip() or is_end(line):
+            documents.append([])
+    return [document for document in documents if document]
 
 
-@pytest.mark.parametrize(("name", "max_lines"), [("sentences", 10**9), ("bookcorpus", 3)])
+@pytest.mark.parametrize(
+    ("name", "is_end"),
+    [("sentences", lambda line: False), ("bookcorpus", lambda line: zlib.crc32(line.strip().encode()) % 3 == 0)],
+)
 @settings(max_examples=80)
 @given(content=joined(SENTENCES, SENTENCES), cuts=CUTS, frames=CUTS, suffix=st.sampled_from(["", ".zst", ".bz2"]))
-def test_ranges_equal_a_plain_reference(folder, name, max_lines, content, cuts, frames, suffix):
+def test_ranges_equal_a_plain_reference(folder, name, is_end, content, cuts, frames, suffix):
     stored = COMPRESSIONS[suffix](parts_of(content, frames))
     path = folder / f"reference{suffix}"
     path.write_bytes(stored)
-    documents = list(by_index(str(path), ReadOptions(name), edges_of(cuts, len(stored))))
-    assert [(document.line, document.paragraphs) for document in documents] == plain_reference(content, max_lines)
+    documents = list(by_ranges(str(path), ReadOptions(name), edges_of(cuts, len(stored))))
+    assert [document.paragraphs for document in documents] == plain_reference(content, is_end)
 
 
 @pytest.mark.parametrize("suffix", ["", ".bz2", ".zst"])
@@ -257,9 +240,14 @@ def test_every_byte_as_a_boundary(tmp_path, suffix):
     options = ReadOptions("sentences")
     whole = list(read_file(str(path), options))
     assert [document.line for document in whole] == [1, 6, 10]
+    whole = without_positions(whole)
     for cut in range(1, len(stored)):
-        assert list(by_index(str(path), options, [(0, cut), (cut, None)])) == whole, cut
-    assert list(by_index(str(path), options, edges_of(list(range(len(stored))), len(stored)))) == whole
+        assert without_positions(by_ranges(str(path), options, [(0, cut), (cut, None)])) == whole, cut
+    documents = list(by_ranges(str(path), options, edges_of(list(range(len(stored))), len(stored))))
+    assert without_positions(documents) == whole
+    if not suffix:
+        starts = ["\ufeffBär", "Drei", "😀"]
+        assert [document.byte for document in documents] == [content.index(start.encode()) for start in starts]
 
 
 # ---- Frames
@@ -267,27 +255,15 @@ def test_every_byte_as_a_boundary(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", [".bz2", ".zst", ".seekable.zst", ".pzstd.zst"])
 def test_only_ranges_with_a_frame_have_documents(tmp_path, suffix):
-    """Require that ranges without a frame are empty, and that no range reads the complete file instead."""
     parts = [b"".join(json_line(text=f"Document {n}-{m}.") + b"\n" for m in range(20)) for n in range(8)]
     path = tmp_path / f"a{suffix}"
     path.write_bytes(COMPRESSIONS[suffix](parts))
     size = path.stat().st_size
-    starts = [start for _, start in located(str(path), ReadOptions(), edges_of(list(range(0, size, 20)), size))]
-    assert WHOLE_FILE not in starts
-    assert [start.line for start in starts if start] == [1, *range(22, 161, 20)]
-
-
-def test_a_frame_at_the_end_of_another_one(tmp_path):
-    """End raw blocks with a valid frame: only the sequence of all frames shows that it is not a frame of the file."""
-    texts = [random_text(seed, 400) + b"\n\n" + zst(b"One\n\nTwo\n\nThree\n\n") for seed in range(6)]
-    stored = [zst(text) for text in texts]
-    path = tmp_path / "a.zst"
-    path.write_bytes(b"".join(stored))
-    options = ReadOptions("sentences", "latin-1")
-    assert all(frame[-40:] in text for frame, text in zip(stored, texts, strict=True))
-    third = len(b"".join(stored[:3]))
-    edges = [(0, third - 100), (third - 100, third + 100), (third + 100, None)]
-    assert [start for _, start in located(str(path), options, edges, "sentences")] == [WHOLE_FILE, None, None]
+    edges = edges_of(list(range(0, size, 20)), size)
+    ranges_read = [list(read_file(str(path), ReadOptions(), start, stop)) for start, stop in edges]
+    assert [len(documents) for documents in ranges_read if documents] == [21, *[20] * 6, 19]
+    # The offset of a document is that of its frame.
+    assert len({document.byte for document in itertools.chain(*ranges_read)}) == 8
 
 
 @pytest.mark.parametrize("damage", ["bit", "end", "zeros after", "text after", "frame cut out"])
@@ -309,10 +285,11 @@ def test_a_corrupt_file_has_the_error_of_the_whole_file(tmp_path, suffix, damage
     path.write_bytes(content)
     whole = outcome(read_file(str(path), ReadOptions()))
     assert "is not a complete" in whole[1]
-    for count in (1, 2, 5, 40):
+    for count in (2, 5, 40):
         edges = edges_of(list(range(0, len(content), len(content) // count)), len(content))
-        assert outcome(by_index(str(path), ReadOptions(), edges)) == whole
-        assert "is not a complete" in outcome(by_prefix(str(path), ReadOptions(), edges))[1] or count == 1
+        documents, error = outcome(by_ranges(str(path), ReadOptions(), edges))
+        assert "is not a complete" in error
+        assert without_positions(documents) == without_positions(whole[0][: len(documents)])
 
 
 def random_text(seed: int, size: int) -> bytes:
@@ -330,23 +307,15 @@ def test_bytes_inside_a_frame_that_look_like_a_frame(tmp_path, planted):
     path.write_bytes(b"".join(stored))
     options = ReadOptions("sentences", "latin-1")
     # The reader is called directly, since recognition of the format refuses binary data.
-    whole = list(sentences.read_documents(io.BytesIO(b"".join(texts)), str(path), options))
+    read_lines = get_format("sentences").read_lines
+    whole = list(read_lines(lines_of_stream(io.BytesIO(b"".join(texts)), "", "latin-1"), str(path), options, True))
     edges_at = len(stored[0] + stored[1]) + stored[2].rindex(planted)
     for cut in range(edges_at - 3, edges_at + len(planted) + 3):
-        first, second = located(str(path), options, [(0, cut), (cut, None)], "sentences")
-        if first.start == WHOLE_FILE:
-            # The planted frame is valid, and only the data after it is not.
-            assert second.start is None
-            assert len(planted) > 10
-            assert cut <= edges_at
-            continue
-        assert second.start.offset == len(stored[0] + stored[1] + stored[2])
-        documents = [
-            document
-            for split, start in (first, second)
-            for document in read_range(str(path), options, start, split.stop)
-        ]
-        assert documents == whole
+        documents = []
+        for start, stop in ((0, cut), (cut, None)):
+            with open_lines(str(path), "latin-1", start, stop) as lines:
+                documents += read_lines(lines, str(path), options, start == 0)
+        assert without_positions(documents) == without_positions(whole)
 
 
 # ---- Bytes read
@@ -380,8 +349,6 @@ def test_a_range_reads_its_own_bytes(tmp_path, monkeypatch, suffix):
     size = path.stat().st_size
     assert size > 4 << 20
     start, stop = size // 2, size // 2 + (256 << 10)
-    range_index = index_range(str(path), "utf-8", "jsonl", 0, start)
-    range_start = ranges.RangeStart("jsonl", range_index.end, 1 + range_index.lines, 0)
     opened = ranges.open_stored
 
     @contextlib.contextmanager
@@ -390,13 +357,9 @@ def test_a_range_reads_its_own_bytes(tmp_path, monkeypatch, suffix):
             yield io.BufferedReader(CountedReads(file.raw), buffer_bytes)
 
     monkeypatch.setattr(ranges, "open_stored", counted)
-    for read in (
-        lambda: index_range(str(path), "utf-8", "jsonl", start, stop),
-        lambda: list(read_range(str(path), ReadOptions(), range_start, stop)),
-    ):
-        CountedReads.total = 0
-        assert read()
-        assert (stop - start) // 2 < CountedReads.total < (stop - start) + (2 << 20)
+    assert list(read_file(str(path), ReadOptions(), start, stop))
+    # A compressed range reads its first frame and the one after it twice.
+    assert (stop - start) // 2 < CountedReads.total < (stop - start) + (3 << 20)
 
 
 # ---- Splits

@@ -8,6 +8,8 @@ import json
 import lzma
 import os
 import re
+import sys
+import types
 from pathlib import Path
 
 import pyarrow
@@ -15,9 +17,16 @@ import pyarrow.parquet
 import pytest
 import zstandard
 
-from beambert.pipelines.sources import FORMATS, ReadOptions, SourceError, ranges, read_file, readers, recognize_format
+from beambert import cli
+from beambert.pipelines import formats
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import recognize
+from beambert.pipelines.formats.fields import FieldReader
+from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
+from beambert.pipelines.sources import readers
 from beambert.pipelines.sources.files import match_files
-from beambert.pipelines.sources.readers import check_file, line_reader_of
+from beambert.pipelines.sources.readers import check_file, range_format, read_file
 
 
 def read(path, content: bytes, **options):
@@ -113,7 +122,7 @@ def test_wikiextractor_json(tmp_path):
         ("A & B", ["One < two.", "B."]),
         ("C", ["The title came first."]),
     ]
-    assert recognize_format("a", b'{"id": "12", "text": "a"}') == "jsonl"
+    assert recognize("a", b'{"id": "12", "text": "a"}').name == "jsonl"
 
 
 @pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"\n", b"\xef\xbb\xbf \r\n\n"])
@@ -128,7 +137,7 @@ def test_wikiextractor_json_after_a_byte_order_mark_and_blank_lines(tmp_path, st
         (first + number, [f"It is {number}."]) for number in range(20)
     ]
     options = ReadOptions(input_format)
-    assert line_reader_of(str(path), options) == "wikiextractor_json"
+    assert range_format(str(path), options).name == "wikiextractor_json"
     assert check_file(str(path), options)
     edges = [0, 1, 3, 500, len(content)]
     ranges = [read_file(str(path), options, start, stop) for start, stop in itertools.pairwise(edges)]
@@ -161,7 +170,7 @@ def write_parquet(path, **columns):
 def test_parquet(tmp_path):
     texts = ["One.\nTwo.", None, "Three."]
     data = write_parquet(tmp_path / "a.parquet", body=texts, title=["T", None, "U"], number=[1, 2, 3])
-    assert recognize_format("whatever", data) == "parquet"
+    assert recognize("whatever", data).name == "parquet"
     documents = read(tmp_path / "a.parquet", data, text_field="body")
     assert [(document.title, document.paragraphs) for document in documents] == [
         ("T", ["One.", "Two."]),
@@ -486,20 +495,32 @@ def test_match_files_names_the_pattern(tmp_path):
         match_files([f"{tmp_path}/empty.txt"])
 
 
-def test_the_page_of_extension_points_names_every_list_of_formats():
-    lists = [
-        name
-        for module in (readers, ranges)
-        for name, value in vars(module).items()
-        if name.strip("_").isupper() and isinstance(value, tuple | dict) and len(set(value) & set(FORMATS)) > 1
-    ]
-    assert len(lists) >= 6
-    page = (Path(__file__).parents[3] / "docs/design/extension-points.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Source\n")[2].partition("\n## ")[0]
-    assert [name for name in ("FORMATS", *lists) if f"`{name}`" not in section] == []
+def test_a_new_format_is_one_entry_of_the_registry(tmp_path, monkeypatch):
+    """Read a format of records, in ranges, from the flag to the documents; no other list has to know it."""
 
+    def read_lines(lines, path, options, start):
+        fields = FieldReader(path, options)
+        for line in lines:
+            if not line.in_range:
+                return
+            key, _, value = line.content.decode().rstrip("\n").partition("=")
+            yield fields.document({key: value}, f"line {line.number}", line.number)
 
-def test_every_format_whose_reader_uses_fields_has_fields():
-    for name, read_documents in readers.READERS.items():
-        uses_fields = ".structured." in read_documents.__module__
-        assert (name in readers._WITH_FIELDS) == uses_fields, name
+    pairs = InputFormat(
+        name="pairs",
+        recognize=lambda stem, _head: stem.endswith(".pairs"),
+        read_lines=read_lines,
+        has_fields=True,
+        has_language=True,
+    )
+    module = types.ModuleType("beambert.pipelines.formats.pairs")
+    module.PAIRS = pairs
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(formats, "FORMATS", {"pairs": "pairs", **formats.FORMATS})
+    path = tmp_path / "a.pairs"
+    path.write_text("".join(f"body=This is the sentence with number {number}.\n" for number in range(200)))
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 2000})
+    output = tmp_path / "corpus"
+    argv = ["corpus", "--input", str(path), "--output", str(output), "--input_format", "pairs", "--text_field", "body"]
+    assert cli.main([*argv, "--vocab_size", "60", "--skip_rules", "repeated_ngrams"]) == 0
+    assert corpus_manifest.load(str(output)).counts["documents_read"] == 200

@@ -32,11 +32,13 @@ from beambert.pipelines.corpus.document_steps import (
     truncate_document,
 )
 from beambert.pipelines.corpus.records import to_block
+from beambert.pipelines.documents import Removed, identity
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.formats.lines import RangeStart
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.reporting import dataset_card
-from beambert.pipelines.sources import ReadOptions, read_file, readers
-from beambert.pipelines.sources.documents import Removed, identity
-from beambert.pipelines.sources.lines import RangeStart
+from beambert.pipelines.sources import readers
+from beambert.pipelines.sources.readers import read_file
 from beambert.pipelines.transforms import (
     CleanDocuments,
     CreatePretrainingExamples,
@@ -248,7 +250,7 @@ def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
     path = str(texts / "a.jsonl")
     options = ReadOptions("jsonl")
     expected = [(document.line, document.paragraphs) for document in read_file(path, options)]
-    monkeypatch.setattr(readers, "_SPLIT_BYTES", {"": 3000})
+    monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 3000})
     starts = []
 
     def read_one_range(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:

@@ -4,7 +4,7 @@ import codecs
 from pathlib import Path
 
 from beambert.common.command_line.path_flags import file_kind
-from beambert.pipelines.sources.wide_encodings import HEAD_BYTES, wide_encoding
+from beambert.pipelines.formats.lines import HEAD_BYTES, wide_encoding
 from beambert.trainers.errors import TaskDataError
 
 

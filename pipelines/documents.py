@@ -1,0 +1,91 @@
+"""Define the document of the corpus pipeline, its ID, its split and its partition."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Sequence
+
+# Text that readers remove, counted like that of the rules: licenses of files, and notes about them.
+LICENSE = "license"
+NOTES = "notes"
+
+
+@dataclasses.dataclass(frozen=True)
+class Removed:
+    """What the reader and the cleaning rules found in a document.
+
+    Attributes:
+        counts: number of paragraphs that each rule changed or dropped.
+        dropped: (rule, snippet) of the first dropped paragraphs of each rule.
+        lost: bytes of text that the reader and each rule removed.
+        html_tags: whether the text has HTML tags, which only warns.
+        contamination: for a document that shares text with evaluation data, where; else empty.
+    """
+
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    dropped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    lost: dict[str, int] = dataclasses.field(default_factory=dict)
+    html_tags: bool = False
+    contamination: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """One document of an input file.
+
+    Attributes:
+        paragraphs: Its text. A sentence never spans two paragraphs.
+        title: Its title, or "".
+        source: Path of the file.
+        segmented: Whether each paragraph is one sentence, by the format of the file.
+        rejected: The rule by which the reader or a later step rejects it, or "". A rejected document is counted and
+            listed with its text, and later steps do not change it.
+        language: ISO 639 code that the file states, or "".
+        line: Its position in the file, from 1: line of a text file, row of a Parquet file, item of a JSON array; 0 if
+            the format has no positions.
+        byte: In a file that is read in ranges of lines, its offset, or that of its frame in a compressed file, instead
+            of `line`; else None.
+        source_id: Value of its `--id_field`, or "".
+        origin: Pattern that matched the file, or "".
+        weight: Sampling weight: how often it is sampled per copy of the data, on average.
+        sentences: The sentences of each paragraph; None before segmentation.
+        id: Hexadecimal `identity` of the sentences; "" before segmentation.
+        removed: What the reader and the cleaning rules found.
+    """
+
+    paragraphs: list[str]
+    title: str = ""
+    source: str = ""
+    segmented: bool = False
+    rejected: str = ""
+    language: str = ""
+    line: int = 0
+    byte: int | None = None
+    source_id: str = ""
+    origin: str = ""
+    weight: float = 1.0
+    sentences: list[list[str]] | None = None
+    id: str = ""
+    removed: Removed = dataclasses.field(default_factory=Removed)
+
+    def all_sentences(self) -> list[str]:
+        """Return the sentences of all paragraphs; none before segmentation."""
+        return list(itertools.chain.from_iterable(self.sentences or []))
+
+
+def identity(sentences: Sequence[str]) -> bytes:
+    """Return the 16-byte ID of a text: BLAKE2b of its cleaned sentences.
+
+    Equal texts are one document in all files, so that results depend neither on file names nor on their order.
+    """
+    return hashlib.blake2b("\n".join(sentences).encode("utf-8"), digest_size=16).digest()
+
+
+def is_validation(document_id: bytes, validation_fraction: float) -> bool:
+    """Return whether a document is in the validation split, by its ID only: added documents move no other document."""
+    return int.from_bytes(document_id[8:12], "big") < validation_fraction * 2**32
+
+
+def partition_of(document_id: bytes, num_partitions: int) -> int:
+    """Return the partition of a document, from 0 to `num_partitions` - 1, uniformly distributed."""
+    return int.from_bytes(document_id[:8], "big") % num_partitions

@@ -1,0 +1,55 @@
+"""The input formats: one module per format, and one table of them.
+
+To add a format, write a module with an `InputFormat` that has the name of the format in capitals, and add it to
+`FORMATS`.
+"""
+
+import functools
+import importlib
+
+from beambert.pipelines.formats.input_format import InputFormat
+
+# The module of each format, in the order in which `--input_format auto` recognizes them. A module is imported on first
+# use, so that `--help` is fast. The last format accepts every file.
+FORMATS = {
+    "parquet": "parquet",
+    "wikipedia": "wikipedia.dump",
+    "wikiextractor": "wikiextractor",
+    "json": "json_values",
+    "jsonl": "jsonl",
+    "csv": "delimited_text",
+    "tsv": "delimited_text",
+    "gutenberg": "gutenberg",
+    "sentences": "line_runs",
+    "bookcorpus": "line_runs",
+    "language_reference": "language_reference",
+    "text": "text",
+}
+# Formats that are the second layout of another format.
+_LAYOUTS = {"wikiextractor_json": "wikiextractor"}
+
+
+@functools.cache
+def get_format(name: str) -> InputFormat:
+    """Return a format by its name, a key of `FORMATS` or the name of a layout."""
+    module = importlib.import_module(f"{__name__}.{FORMATS.get(name) or _LAYOUTS[name]}")
+    input_format: InputFormat = getattr(module, name.upper())
+    return input_format
+
+
+def reads_files(name: str) -> bool:
+    """Return whether a value of --input_format reads files, rather than text that every Python includes."""
+    return name == "auto" or get_format(name).reads_files
+
+
+def recognize(name: str, head: bytes) -> InputFormat:
+    """Return the format with which `--input_format auto` reads a file.
+
+    Args:
+        name: Name or path of the file.
+        head: Its first decompressed bytes, up to 4096.
+    """
+    from beambert.pipelines.formats.frames import stem_of
+
+    formats = map(get_format, FORMATS)
+    return next(each for each in formats if each.recognize and each.recognize(stem_of(name), head))

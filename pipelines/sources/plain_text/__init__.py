@@ -1,1 +1,0 @@
-"""Read plain text: one document per file, sentences, BookCorpus and Project Gutenberg."""

@@ -1,1 +1,0 @@
-"""Read formats with fields: JSON Lines, JSON, CSV, TSV and Parquet."""
