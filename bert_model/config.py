@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from beambert.common.small_files import read_small
 from beambert.common.typed_json import JsonError, decode, shortened
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).
@@ -220,7 +221,7 @@ class BertConfig:
             ConfigError: the file cannot be read, or is not a valid configuration.
         """
         try:
-            text = Path(path).read_bytes()
+            text = read_small(Path(path))
         except OSError as error:
             reason = error.strerror or error
             raise ConfigError(f"{path} cannot be read ({reason}); give the path of a bert_config.json") from error

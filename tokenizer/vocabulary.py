@@ -12,6 +12,7 @@ from typing import Any, Required, TypedDict
 import numpy as np
 
 from beambert.common.added_tokens import AddedToken, read_added_tokens
+from beambert.common.small_files import read_small
 from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -90,7 +91,7 @@ class Vocabulary:
         """
         path = Path(path)
         try:
-            data = path.read_bytes()
+            data = read_small(path)
         except OSError as error:
             raise VocabularyError(f"{path}: {error.strerror}; give a vocabulary file with --vocab_file") from error
         is_json = str(path).endswith(".json")

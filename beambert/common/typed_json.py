@@ -4,7 +4,9 @@ The schema of a file is a dataclass or TypedDict; msgspec decodes and validates 
 `JsonError` with the field and its value, to which the caller adds the file and the remedy.
 """
 
+import collections
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+
+from beambert.common.small_files import read_small
 
 T = TypeVar("T")
 
@@ -35,6 +39,8 @@ _NAMES |= {"object": "an object", "array": "an array"}
 _ANY_KEY = "[...]"
 # More digits than Python converts.
 _MOST_DIGITS = 4300
+# Keys that are tried to find the one of an error; each takes time in proportion to the size of the file.
+_MOST_TRIED_KEYS = 1000
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
 
@@ -146,7 +152,7 @@ def read(path: Path, schema: type[T]) -> T:
         JsonError: the file cannot be read, is not JSON, or does not match the type.
     """
     try:
-        content = path.read_bytes()
+        content = read_small(path)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -171,8 +177,7 @@ def shortened(text: str, length: int = _SHOWN_CHARACTERS) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in collections.Counter(name for name, _ in pairs).items() if count > 1)
         raise JsonError(f"the field {shown(twice)} occurs twice")
     return content
 
@@ -279,7 +284,7 @@ def _with_keys(value: Any, steps: list[str | int | None], schema: Any, message: 
         container = _value_at(value, named[:number])
         if not isinstance(container, dict):
             break
-        for key in container:
+        for key in itertools.islice(container, _MOST_TRIED_KEYS):
             if _error_of(_with_only(value, named[:number], key), schema) == message:
                 named[number] = key
                 break

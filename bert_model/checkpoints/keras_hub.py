@@ -4,14 +4,16 @@ Names and shapes are those that keras-hub 0.32 writes for `BertBackbone` and `Be
 """
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, merged_heads
 from beambert.bert_model.config import BertConfig, ConfigError
-from beambert.common.typed_json import JsonError, Number, Positive
+from beambert.common.typed_json import JsonError, Number, Positive, shown
 from beambert.common.typed_json import read as read_json
 
 CONFIG_FILE_NAME = "config.json"
@@ -19,6 +21,8 @@ WEIGHTS_FILE_NAME = "model.weights.h5"
 _TASK_FILE_NAME = "task.weights.h5"
 _TOKENIZER_FILE_NAME = "tokenizer.json"
 _CLASS_NAME = "BertBackbone"
+# Those of Keras are nested five deep.
+_DEEPEST_GROUP = 20
 # Names of layers in the file, with the TF1 names of their first and second variable.
 _EMBEDDINGS = {
     "reversible_embedding": ("bert/embeddings/word_embeddings",),
@@ -174,25 +178,69 @@ def _stored(path: Path) -> dict[str, StoredTensor]:
     """Return the datasets of an HDF5 file, without those of the optimizer."""
     import h5py
 
-    found: dict[str, StoredTensor] = {}
-
-    def visit(name: str, entry: object) -> None:
-        if isinstance(entry, h5py.Dataset) and not name.startswith("optimizer/"):
-            found[name] = StoredTensor(tuple(entry.shape), entry.dtype.name, lambda: value(name))
-
-    def value(name: str) -> np.ndarray:
-        try:
-            with h5py.File(path, "r") as file:
-                return np.asarray(file[name])
-        except (OSError, KeyError, RuntimeError) as error:
-            raise CheckpointError(f"{path}: {name} cannot be read ({error}); copy the model again") from error
-
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(visit)
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is not a complete HDF5 file ({error}); copy the model again") from error
-    return found
+            tensors = {name: _tensor(path, dataset) for name, dataset in _datasets(file, "", set())}
+        sizes = (math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize for tensor in tensors.values())
+        if sum(sizes) > path.stat().st_size:
+            raise ValueError("its datasets overlap")
+        return tensors
+    # The library raises almost any exception for a hostile file.
+    except Exception as error:
+        raise CheckpointError(
+            f"{path} is not a complete HDF5 file of weights ({error}); copy the model again"
+        ) from error
+
+
+def _datasets(group: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield each dataset of a group with its name in the file.
+
+    Args:
+        group: group of the file.
+        prefix: name of the group in the file, followed by "/"; "" for the file itself.
+        seen: addresses of the groups and datasets found so far; of several names of an object, all but one are links.
+
+    Raises:
+        ValueError: the group has a link, or is nested deeper than a model.
+    """
+    import h5py
+
+    if prefix.count("/") > _DEEPEST_GROUP:
+        raise ValueError("its groups are nested too deeply")
+    for name in group:
+        # Before a link is followed.
+        entry = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+        address = h5py.h5o.get_info(entry.id).addr if entry is not None else None
+        if address is None or address in seen:
+            raise ValueError(f"{shown(prefix + name)} is a link")
+        seen.add(address)
+        if isinstance(entry, h5py.Dataset):
+            yield prefix + name, entry
+        elif isinstance(entry, h5py.Group) and prefix + name != "optimizer":
+            yield from _datasets(entry, f"{prefix}{name}/", seen)
+
+
+def _tensor(path: Path, dataset: Any) -> StoredTensor:
+    """Return a dataset, whose numbers are read from the file itself, without following anything in it.
+
+    Raises:
+        ValueError: the dataset is not an array of numbers in this file, uncompressed as Keras writes it.
+    """
+    shape, dtype, offset = tuple(dataset.shape or ()), dataset.dtype, dataset.id.get_offset()
+    size = math.prod(shape) * dtype.itemsize
+    # The offset is None for data in other files, in chunks, or never written.
+    if dtype.kind not in "fiu" or offset is None or dataset.id.get_storage_size() != size:
+        raise ValueError(f"{shown(dataset.name)} is not an uncompressed array of numbers in this file")
+    if offset + size > path.stat().st_size:
+        raise ValueError(f"{shown(dataset.name)} is truncated")
+
+    def value() -> np.ndarray:
+        try:
+            return np.fromfile(path, dtype, math.prod(shape), offset=offset).reshape(shape)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); copy the model again") from error
+
+    return StoredTensor(shape, dtype.name, value)
 
 
 def _read(path: Path, schema: type[_T]) -> _T:

@@ -10,6 +10,7 @@ from beambert.bert_model.checkpoints import tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from beambert.common.renamed_fields import with_new_names, with_old_names
+from beambert.common.small_files import read_small
 from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
 from beambert.common.word_rules import RecordedRules, without_released_rules
 
@@ -111,7 +112,7 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
     """
     path = directory / FILE_NAME
     try:
-        content = path.read_bytes()
+        content = read_small(path)
     except FileNotFoundError:
         return None
     except OSError as error:

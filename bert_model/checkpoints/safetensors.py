@@ -5,7 +5,6 @@ header, the header, and the data. The library writes them.
 """
 
 import dataclasses
-import math
 import stat
 import struct
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32, count_elements
 from beambert.common import file_errors
 from beambert.common.typed_json import Count, convert, decode, shortened, shown
 
@@ -99,14 +98,15 @@ def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:
     stored = np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
     shape = entry.shape
     first, last = entry.data_offsets
-    count = math.prod(shape)
-    if not first <= last <= size - begin or last - first != count * stored.itemsize:
+    if not first <= last <= size - begin or last - first != count_elements(shape) * stored.itemsize:
         raise ValueError(f"bytes {first} to {last} do not fit a tensor of shape {shortened(str(list(shape)))}")
 
     def value() -> np.ndarray:
         with path.open("rb") as file:
             file.seek(begin + first)
-            numbers = np.frombuffer(file.read(last - first), stored)
-        return as_float32(numbers, dtype).reshape(shape)
+            content = file.read(last - first)
+        if len(content) < last - first:
+            raise CheckpointError(f"{path} was truncated while it was read; copy it again")
+        return as_float32(np.frombuffer(content, stored), dtype).reshape(shape)
 
     return StoredTensor(shape, "float32" if dtype in ("bfloat16", "float16") else dtype, value)

@@ -1,9 +1,14 @@
 """Tensors in files that are read on demand, the common result of all checkpoint readers."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+# Limits of numpy, for elements of up to 16 bytes.
+_MOST_DIMENSIONS = 64
+_MOST_ELEMENTS = 1 << 59
 
 
 class CheckpointError(ValueError):
@@ -22,6 +27,17 @@ class StoredTensor(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], np.ndarray]
+
+
+def count_elements(shape: Sequence[int]) -> int:
+    """Return the number of elements of an array.
+
+    Raises:
+        ValueError: numpy has no array of this shape; the product of millions of sizes would take hours.
+    """
+    if len(shape) > _MOST_DIMENSIONS or math.prod(max(1, size) for size in shape) > _MOST_ELEMENTS:
+        raise ValueError("the shape of a tensor is too large")
+    return math.prod(shape)
 
 
 def transposed(tensor: StoredTensor) -> StoredTensor:

@@ -21,9 +21,9 @@ from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
 from beambert.common import file_errors
 from beambert.common.checksums import mask
 from beambert.common.protobuf_wire import read_varint
+from beambert.common.small_files import read_small
 from beambert.common.typed_json import shown
 
-_LARGEST_INDEX = 1 << 28
 # Small enough for the checksum to find the bytes in the processor's cache.
 _CHUNK_BYTES = 1 << 18
 # Bytes of the longest varint.
@@ -39,7 +39,7 @@ class UnsupportedTensorError(BundleError):
 
 
 def read(prefix: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a bundle, sorted by name; only the index is read and verified.
+    """Return the tensors of a bundle, sorted by name; only the index and the sizes of the data files are verified.
 
     Args:
         prefix: path without `.index`.
@@ -49,9 +49,10 @@ def read(prefix: Path) -> dict[str, StoredTensor]:
         UnsupportedTensorError for a string tensor, a partitioned variable and an unknown dtype.
 
     Raises:
-        BundleError: the index is missing or corrupt.
+        BundleError: the index is missing or corrupt, or a data file is truncated.
     """
     header, entries = _index(prefix)
+    _check_positions(prefix, header, entries.values())
 
     def tensor(name: str, entry: Entry) -> StoredTensor:
         return StoredTensor(entry.shape, entry.dtype, lambda: _value(prefix, name, entry, header))
@@ -88,15 +89,30 @@ def _index(prefix: Path) -> tuple[Header, dict[str, Entry]]:
     """Read the index of a bundle."""
     path = Path(f"{prefix}.index")
     try:
-        if path.stat().st_size > _LARGEST_INDEX:
-            raise BundleError(f"{path.name} has more than {_LARGEST_INDEX:,} bytes")
-        return bundle_index.decode(path.read_bytes())
+        return bundle_index.decode(read_small(path))
     except OSError as error:
         raise BundleError(f"{path.name}: {file_errors.reason_of(error)}") from error
     except BundleError:
         raise
     except ValueError as error:
         raise BundleError(f"{path.name}: {error}") from error
+
+
+def _check_positions(prefix: Path, header: Header, entries: Iterable[Entry]) -> None:
+    """Check that tensors are in their data files, each in bytes of its own, so that all are not larger than these.
+
+    Raises:
+        BundleError: they overlap, or a data file is truncated. One that is missing is named when it is read.
+    """
+    ends: dict[Path, int] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.shard, entry.offset, entry.size)):
+        path = _data_path(prefix, entry, header)
+        if entry.offset < ends.get(path, 0):
+            raise BundleError("its tensors overlap")
+        ends[path] = entry.offset + entry.size
+    for path, end in ends.items():
+        if path.is_file() and path.stat().st_size < end:
+            raise BundleError(f"{path.name} is truncated")
 
 
 def write(prefix: Path, tensors: Iterable[tuple[str, np.ndarray]]) -> None:

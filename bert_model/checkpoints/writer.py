@@ -160,9 +160,16 @@ def check_destination(destination: Path) -> None:
 
 
 def steps(checkpoint: Checkpoint) -> int | None:
-    """Return the number of training steps of a checkpoint; None where it is not recorded."""
+    """Return the number of training steps of a checkpoint; None where it is not recorded.
+
+    Raises:
+        CheckpointError: the recorded number is not a count.
+    """
     if GLOBAL_STEP in checkpoint.optimizer:
-        return int(checkpoint.optimizer[GLOBAL_STEP].read())
+        step = checkpoint.optimizer[GLOBAL_STEP].read()
+        if step.shape or step.dtype.kind not in "iu" or not 0 <= step < 2**63:
+            raise CheckpointError(f"{checkpoint.path} has a {GLOBAL_STEP} that is not a number of steps; copy it again")
+        return int(step)
     return checkpoint.record.steps if checkpoint.record else None
 
 

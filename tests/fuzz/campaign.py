@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
-from tests.fuzz import evaluation, finetuning, flags, inputs, stored
+from tests.fuzz import evaluation, finetuning, flags, inputs, models, stored
 from tests.fuzz.base import Base
 from tests.fuzz.case import Case, judge
 from tests.fuzz.process import Child, preload
 
 # By subject, its share of the cases and the function that draws a case.
 _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
-    "flags": (0.36, flags.flag),
+    "flags": (0.32, flags.flag),
     "text": (0.12, inputs.text),
     "records": (0.02, inputs.record),
     "long lines": (0.05, inputs.long_line),
@@ -25,6 +25,7 @@ _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
     "corpus shards": (0.03, stored.corpus_shard),
     "shards": (0.05, stored.shard),
     "checkpoints": (0.04, stored.checkpoint),
+    "models": (0.04, models.model),
     "vocabularies": (0.03, stored.vocabulary),
     "fine-tuning": (0.02, finetuning.task_file),
     "evaluation": (0.01, evaluation.pair_file),
@@ -100,7 +101,7 @@ def draw(seed: int, number: int, base: Base, folder: Path, subject: str | None =
 def _report(
     counts: collections.Counter[tuple[str, str]], failures: list[Failure], seconds: float, seed: int, folder: Path
 ) -> None:
-    kinds = ("success", "error", "traceback", "hang", "crash", "wrong success", "unhelpful error")
+    kinds = ("success", "error", "traceback", "hang", "crash", "wrong success", "unhelpful error", "escape")
     print(f"\n{'':<16}" + "".join(f"{kind:>17}" for kind in kinds))
     for subject in sorted({subject for subject, _ in counts}):
         print(f"{subject:<16}" + "".join(f"{counts[subject, kind]:>17}" for kind in kinds))

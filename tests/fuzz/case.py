@@ -13,6 +13,8 @@ _FLAG = re.compile(r"--?\w+")
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\)|^  File \".*\", line \d+, in |Fatal Python error", re.MULTILINE
 )
+# Control characters that act on a terminal, and marks that change the direction of text.
+_ESCAPE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,8 @@ def judge(case: Case, outcome: Outcome) -> tuple[str, str] | None:
         return "hang", said[-300:]
     if _TRACEBACK.search(said):
         return "traceback", said.strip()[-300:]
+    if escape := _ESCAPE.search(said):
+        return "escape", repr(said[max(0, escape.start() - 100) : escape.end() + 100])
     if outcome.code < 0 or outcome.code > 2:
         return "crash", f"exit {outcome.code}: {said[-300:]}"
     if outcome.code == 0:

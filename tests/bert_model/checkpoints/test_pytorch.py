@@ -51,7 +51,12 @@ class Pickler(pickle._Pickler):
         return value.identifier if isinstance(value, Storage) else None
 
     def save_name(self, value):
-        self.write(f"c{value.module}\n{value.name}\n".encode())
+        if self.proto < 4:
+            self.write(f"c{value.module}\n{value.name}\n".encode())
+            return
+        self.save(value.module)
+        self.save(value.name)
+        self.write(pickle.STACK_GLOBAL)
 
     def save_call(self, value):
         self.save(value.call[0])
@@ -62,10 +67,10 @@ class Pickler(pickle._Pickler):
     dispatch[Rebuilt] = save_call
 
 
-def write(path, content, storages=(), pickled=None, **others):
+def write(path, content, storages=(), pickled=None, protocol=2, **others):
     """Write an archive as torch.save does, and return its path."""
     buffer = io.BytesIO()
-    Pickler(buffer, 2).dump(content)
+    Pickler(buffer, protocol).dump(content)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", buffer.getvalue() if pickled is None else pickled)
         for key, numbers in storages:
@@ -123,6 +128,19 @@ def test_dtypes(tmp_path):
         np.testing.assert_array_equal(read_one(path), values)
     path = write(tmp_path / "w", {"x": tensor("LongStorage", "0", 2, 0, (2,), (1,))}, [("0", np.array([7, -1]))])
     np.testing.assert_array_equal(read_one(path), [7, -1])
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_protocols(tmp_path, protocol):
+    names = [f"weight {number}" for number in range(300)]
+    content = {name: tensor("FloatStorage", "0", 300, n, (1,), (1,)) for n, name in enumerate(names)}
+    # As in the files of PyTorch Lightning.
+    others = {"epoch": 2**40, "lr": 0.5, "states": [{0: None}, True, [1, 2]], "end": ()}
+    numbers = np.arange(300, dtype="<f4")
+    path = write(tmp_path / "w", {"state_dict": content, **others}, [("0", numbers)], protocol=protocol)
+    read = pytorch.read(path)
+    assert list(read) == names
+    assert [value.read().item() for value in read.values()] == list(numbers)
 
 
 def test_parameters_and_wrapped_dictionaries(tmp_path):

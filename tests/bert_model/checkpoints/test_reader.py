@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beambert.bert_model.checkpoints import native, tf1, writer
+from beambert.bert_model.checkpoints import native, tensor_bundle, tf1, writer
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS
@@ -54,6 +54,14 @@ def test_unusual_numbers_and_dtypes_survive(tmp_path):
     convert(tmp_path / "a", tmp_path / "b", "native")
     convert(tmp_path / "b", tmp_path / "c", "tf1")
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
+
+
+@pytest.mark.parametrize("step", [np.array([1, 2]), np.float32("nan"), np.float64("inf"), np.array(-5), np.True_])
+def test_a_step_that_is_not_a_count_is_refused(tmp_path, step):
+    values = write_release(tmp_path / "a", slots=True)
+    tensor_bundle.write(tmp_path / "a" / "bert_model.ckpt", sorted({**values, "global_step": np.asarray(step)}.items()))
+    with pytest.raises(CheckpointError, match="has a global_step that is not a number of steps; copy it again"):
+        convert(tmp_path / "a", tmp_path / "b", "native")
 
 
 def test_the_optimizer_is_dropped_unless_kept(tmp_path):

@@ -325,8 +325,8 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(BundleError, match=r"^b\.index: it is a directory$"):
         tensor_bundle.read(tmp_path / "b")
     with (tmp_path / "c.index").open("wb") as file:
-        file.truncate((1 << 28) + 1)
-    with pytest.raises(BundleError, match=r"^c\.index has more than 268,435,456 bytes$"):
+        file.truncate(100_000_001)
+    with pytest.raises(BundleError, match=r"^c\.index: file too large$"):
         tensor_bundle.read(tmp_path / "c")
     with pytest.raises(FileNotFoundError):
         tensor_bundle.write(tmp_path / "missing" / "b", VALUES.items())
