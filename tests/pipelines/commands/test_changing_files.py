@@ -105,14 +105,14 @@ def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, mon
 def test_every_split_of_a_file_is_checked(inputs, tmp_path, monkeypatch, capsys):
     path = inputs / "a.jsonl"
     monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 300})
-    read_range = reading.read_range
+    read_file = reading.read_file
 
-    def read_and_change(path, options, start, stop):
-        yield from read_range(path, options, start, stop)
-        if start.offset > 300:
+    def read_and_change(path, options, start, stop, **flags):
+        yield from read_file(path, options, start, stop, **flags)
+        if start > 300:
             append(inputs / "a.jsonl")
 
-    monkeypatch.setattr(reading, "read_range", read_and_change)
+    monkeypatch.setattr(reading, "read_file", read_and_change)
     assert run(inputs, tmp_path / "out") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 

@@ -34,7 +34,6 @@ from beambert.pipelines.corpus.document_steps import (
 from beambert.pipelines.corpus.records import to_block
 from beambert.pipelines.documents import Removed, identity
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.formats.lines import RangeStart
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.reporting import dataset_card
 from beambert.pipelines.sources import readers
@@ -249,23 +248,23 @@ def test_the_lines_of_plain_text_are_kept_on_request(tmp_path):
 def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
     path = str(texts / "a.jsonl")
     options = ReadOptions("jsonl")
-    expected = [(document.line, document.paragraphs) for document in read_file(path, options)]
+    expected = [document.paragraphs for document in read_file(path, options)]
     monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 3000})
     starts = []
 
-    def read_one_range(path: str, options: ReadOptions, start: RangeStart, stop: int | None) -> Iterator[Document]:
-        starts.append(start.offset)
-        return readers.read_range(path, options, start, stop)
+    def read_one_range(path: str, options: ReadOptions, start: int, stop: int | None, **flags) -> Iterator[Document]:
+        starts.append(start)
+        return read_file(path, options, start, stop, **flags)
 
-    monkeypatch.setattr(reading, "read_range", read_one_range)
+    monkeypatch.setattr(reading, "read_file", read_one_range)
     with beam.Pipeline() as pipeline:
         documents = pipeline | ReadDocuments(path, weight=2.0)
         values = documents | beam.Map(
-            lambda document: json.dumps([document.line, document.paragraphs, document.weight])
+            lambda document: json.dumps([document.byte, document.paragraphs, document.weight])
         )
         _ = values | beam.io.WriteToText(str(tmp_path / "values"))
     read = sorted(json.loads(line) for file in tmp_path.iterdir() for line in file.read_text().splitlines())
-    assert [(line, paragraphs) for line, paragraphs, _ in read] == expected
+    assert [paragraphs for _, paragraphs, _ in read] == expected
     assert {weight for *_, weight in read} == {2.0}
     assert sorted(starts) == list(range(0, (texts / "a.jsonl").stat().st_size, 3000))
 
