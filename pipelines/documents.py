@@ -44,7 +44,7 @@ class Document:
         line: Its position in the file, from 1: line of a text file, row of a Parquet file, item of a JSON array; 0 if
             the format has no positions.
         byte: In a file that is read in ranges of lines, its offset, or that of its frame in a compressed file, instead
-            of `line`; else None.
+            of `line`; else -1.
         source_id: Value of its `--id_field`, or "".
         origin: Pattern that matched the file, or "".
         weight: Sampling weight: how often it is sampled per copy of the data, on average.
@@ -60,7 +60,7 @@ class Document:
     rejected: str = ""
     language: str = ""
     line: int = 0
-    byte: int | None = None
+    byte: int = -1
     source_id: str = ""
     origin: str = ""
     weight: float = 1.0

@@ -48,7 +48,7 @@ class Record(NamedTuple):
     reason: str
     work: str
     line: int = 0
-    byte: int | None = None
+    byte: int = -1
     source_id: str = ""
 
     def paragraph_texts(self) -> list[str]:

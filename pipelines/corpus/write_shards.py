@@ -61,7 +61,7 @@ class _RejectedLines:
                 "title": record.title,
                 "source": record.source,
                 **({"line": record.line} if record.line else {}),
-                **({"byte": record.byte} if record.byte is not None else {}),
+                **({"byte": record.byte} if record.byte >= 0 else {}),
                 **({"source_id": record.source_id} if record.source_id else {}),
                 "text": text[:SNIPPET_CHARACTERS],
                 **fields,

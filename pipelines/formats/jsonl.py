@@ -26,7 +26,7 @@ def read_lines(lines: Iterable[Line], path: str, options: ReadOptions, is_file_s
             return
         document = _document(line, fields, options)
         if document and line.in_range:
-            yield document if line.byte is None else dataclasses.replace(document, byte=line.byte)
+            yield document if line.byte < 0 else dataclasses.replace(document, byte=line.byte)
     fields.finish()
 
 

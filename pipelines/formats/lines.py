@@ -36,19 +36,19 @@ class Line(NamedTuple):
     Attributes:
         content: Its bytes with the line end, without a UTF-8 byte order mark.
         number: Its number in the file, from 1; 0 in a range.
-        byte: In a range, its offset in the file, or that of its frame in a compressed file; else None.
+        byte: In a range, its offset in the file, or that of its frame in a compressed file; else -1.
         in_range: Whether it is in the range that is read, rather than after it.
     """
 
     content: bytes
     number: int = 0
-    byte: int | None = None
+    byte: int = -1
     in_range: bool = True
 
     @property
     def location(self) -> str:
         """Return its location in the file for messages, such as "line 3"."""
-        return f"byte {self.byte:,}" if self.byte is not None else f"line {self.number}"
+        return f"byte {self.byte:,}" if self.byte >= 0 else f"line {self.number}"
 
 
 def lines_of_stream(stream: Iterable[bytes], path: str, encoding: str) -> Iterator[Line]:

@@ -27,7 +27,7 @@ RECORDS = st.lists(
         reason=TEXT,
         work=TEXT,
         line=st.integers(0, 2**63 - 1),
-        byte=st.none() | st.integers(0, 2**63 - 1),
+        byte=st.integers(-1, 2**63 - 1),
         source_id=TEXT,
     ),
     min_size=1,

@@ -145,7 +145,7 @@ def by_ranges(path: str, options: ReadOptions, edges: list[tuple[int, int | None
 
 
 def without_positions(documents: list[Document]) -> list[Document]:
-    return [dataclasses.replace(document, line=0, byte=None) for document in documents]
+    return [dataclasses.replace(document, line=0, byte=-1) for document in documents]
 
 
 def without_position(message: str) -> str:
