@@ -53,7 +53,6 @@ def measure_graph(options: CorpusOptions) -> None:
             passes,
             examples,
             {},
-            {},
             "gs://b",
             "",
         )

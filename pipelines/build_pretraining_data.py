@@ -136,7 +136,6 @@ def build_pretraining_data(
     work_items: list[WorkItem],
     options: PretrainingDataOptions,
     recorded_options: dict[str, Any],
-    vocab: dict[str, Any],
     output: str,
     work: str,
 ) -> None:
@@ -149,8 +148,7 @@ def build_pretraining_data(
         work_items: All work items, from `beambert.pipelines.examples.work_items.deal_work_items`.
         options: Options of the job.
         recorded_options: The field "options" of `dataset.json`: these options and those of the corpus.
-        vocab: "size" and "sha256" of vocab.txt, which exists in `output`.
-        output: The dataset directory, on any Beam filesystem.
+        output: The dataset directory, on any Beam filesystem, with vocab.txt.
         work: Work directory of completion markers, from which a stopped job resumes.
     """
     vocab_file = f"{output}/{dataset.VOCAB_FILE_NAME}"
@@ -171,7 +169,7 @@ def build_pretraining_data(
         | "Start" >> beam.Create([None])
         | "Manifest"
         >> beam.ParDo(
-            WriteManifest(reader, output, options, recorded_options, vocab),
+            WriteManifest(reader, output, options, recorded_options),
             shards=beam.pvalue.AsIter(written | "Shards" >> beam.Map(lambda finished: finished.shards)),
             statistics=beam.pvalue.AsDict(statistics),
             overlap=beam.pvalue.AsSingleton(overlap),

@@ -1,6 +1,7 @@
-"""Finish job 2: write the report, the descriptions and then dataset.json, after all shards are written."""
+"""Finish a dataset: write the report, the descriptions and then dataset.json, after all shards are written."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
+from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import train_eval_overlap
 from beambert.pipelines.examples.statistics import Statistics
+from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import read_bytes, write_text
 from beambert.pipelines.io.versions import versions
@@ -27,22 +30,88 @@ from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from beambert.tokenizer.vocabulary import Vocabulary
 
 
+def finish_dataset(
+    output: str,
+    options: PretrainingDataOptions,
+    recorded_options: dict[str, Any],
+    vocabulary: Vocabulary,
+    shards: Iterable[Shard],
+    statistics: Mapping[str, Statistics],
+    corpus: Corpus | None = None,
+    overlap: Overlap | None = None,
+) -> Dataset:
+    """Write report.html, README.md, croissant.json, then dataset.json, and return the manifest.
+
+    Args:
+        output: dataset directory with all shards and vocab.txt.
+        options: options of the examples.
+        recorded_options: the field "options" of `dataset.json`: these options and those of the corpus.
+        vocabulary: the vocabulary of the examples.
+        shards: all shards, in any order.
+        statistics: statistics by split.
+        corpus: manifest of the corpus; None for documents of another pipeline.
+        overlap: validation text that occurs in the training text; None if unknown.
+
+    Raises:
+        DatasetError: there are no training instances, or a shard is missing or was written twice.
+    """
+    by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
+    if not by_split["train"].instances:
+        raise DatasetError("there are no training instances: the documents are too short; add longer documents")
+    shards = sorted(shards, key=lambda shard: shard.name)
+    repeated = [name for name, number in Counter(shard.name for shard in shards).items() if number > 1]
+    if repeated:
+        raise DatasetError(f"{repeated[0]} was written twice; join the collections before CreatePretrainingExamples")
+    require_written(output, sizes_of_dataset(shards))
+    alphabet: list[str] = []
+    if corpus is not None and corpus.vocab["sha256"] == vocabulary.sha256:
+        unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)
+        alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"], unknown)
+    counts = corpus.counts if corpus is not None else {}
+    num_replacements = len(vocabulary.text_ids())
+    found = overlap or Overlap(0, 0, 0, 0)
+    warnings = warnings_of(by_split, counts, found, options, num_replacements, alphabet)
+    manifest = Dataset(
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        instances_per_row=options.instances_per_row,
+        features=options.names_of_features(),
+        file_format=options.format,
+        compression=options.compression,
+        ragged=options.without_padding,
+        vocab_size=len(vocabulary),
+        vocab_sha256=vocabulary.sha256,
+        **asdict(WordRules.of(options)),
+        options=recorded_options,
+        counts={
+            **counts,
+            **{split: by_split[split].numbers() for split in SPLITS},
+            **({"overlap": overlap._asdict()} if overlap is not None else {}),
+            "warnings": warnings,
+        },
+        shards=shards,
+        versions=versions(options.format),
+    )
+    largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
+    samples = read_samples(f"{output}/{largest.name}", vocabulary)
+    corpus_options = corpus.options if corpus is not None else {}
+    content = Report(manifest, options, by_split, corpus_options, vocabulary.tokens, num_replacements, samples)
+    write_text(f"{output}/{data_report.FILE_NAME}", data_report.render(content))
+    write_missing_descriptions(manifest, output)
+    write_text(f"{output}/{dataset.FILE_NAME}", manifest.to_json())
+    return manifest
+
+
 class WriteManifest(beam.DoFn):
-    """Write report.html, README.md, croissant.json, then dataset.json, after all shards are written."""
+    """Finish the dataset of a corpus."""
 
     def __init__(
-        self,
-        reader: CorpusReader,
-        output: str,
-        options: PretrainingDataOptions,
-        recorded_options: dict[str, Any],
-        vocab: dict[str, Any],
+        self, reader: CorpusReader, output: str, options: PretrainingDataOptions, recorded_options: dict[str, Any]
     ) -> None:
         self._reader = reader
         self._output = output
         self._options = options
         self._recorded_options = recorded_options
-        self._vocab = vocab
 
     def process(
         self,
@@ -54,49 +123,16 @@ class WriteManifest(beam.DoFn):
         """Write the files and yield the path of the manifest."""
         # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
         corpus = self._reader.read_manifest()
-        by_split = {split: statistics.get(split, Statistics()) for split in SPLITS}
-        if not by_split["train"].instances:
-            raise DatasetError(
-                "the corpus has no training instances: its documents are too short; add longer documents"
-            )
         validation = train_eval_overlap.read_validation_sentences(self._reader, corpus.shards)
-        common = train_eval_overlap.overlap_of(validation, overlap)
-        alphabet: list[str] = []
-        if corpus.vocab["sha256"] == self._vocab["sha256"]:
-            unknown = by_split["train"].unknown_tokens / max(by_split["train"].tokens, 1)
-            alphabet = alphabet_warnings(corpus.vocab, corpus.options["alphabet_limit"], unknown)
-        all_shards = sorted((shard for written in shards for shard in written), key=lambda shard: shard.name)
-        require_written(self._output, sizes_of_dataset(all_shards))
         vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
-        vocab = Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path)
-        num_replacements = len(vocab.text_ids())
-        warnings = warnings_of(by_split, corpus.counts, common, self._options, num_replacements, alphabet)
-        manifest = Dataset(
-            max_seq_length=self._options.max_seq_length,
-            max_predictions_per_seq=self._options.max_predictions_per_seq,
-            instances_per_row=self._options.instances_per_row,
-            features=self._options.names_of_features(),
-            file_format=self._options.format,
-            compression=self._options.compression,
-            ragged=self._options.without_padding,
-            vocab_size=self._vocab["size"],
-            vocab_sha256=self._vocab["sha256"],
-            **asdict(WordRules.of(self._options)),
-            options=self._recorded_options,
-            counts={
-                **corpus.counts,
-                **{split: by_split[split].numbers() for split in SPLITS},
-                "overlap": common._asdict(),
-                "warnings": warnings,
-            },
-            shards=all_shards,
-            versions=versions(self._options.format),
+        finish_dataset(
+            self._output,
+            self._options,
+            self._recorded_options,
+            Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path),
+            [shard for written in shards for shard in written],
+            statistics,
+            corpus,
+            train_eval_overlap.overlap_of(validation, overlap),
         )
-        largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
-        samples = read_samples(f"{self._output}/{largest.name}", vocab)
-        content = Report(manifest, self._options, by_split, corpus.options, vocab.tokens, num_replacements, samples)
-        write_text(f"{self._output}/{data_report.FILE_NAME}", data_report.render(content))
-        write_missing_descriptions(manifest, self._output)
-        path = f"{self._output}/{dataset.FILE_NAME}"
-        write_text(path, manifest.to_json())
-        yield path
+        yield f"{self._output}/{dataset.FILE_NAME}"

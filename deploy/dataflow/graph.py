@@ -105,16 +105,14 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
     work_items = deal_work_items(corpus.shards, job.options, _WORKERS)
     # A corpus that does not exist yet has no checksum.
     reader = CorpusReader(source, job.recorded.get("corpus_sha256", ""))
-    content = job.vocab.to_bytes()
-    vocab = {"size": len(job.vocab), "sha256": hashlib.sha256(content).hexdigest()}
     return PlannedJob(
         "pretraining-data",
         f"{counted(len(corpus.shards), 'corpus shard')}, "
         f"{sum(len(item.copies) for item in work_items):,} copies of a shard",
         lambda pipeline: build_pretraining_data(
-            pipeline, corpus, reader, work_items, job.options, job.recorded, vocab, output, f"{output}/unfinished"
+            pipeline, corpus, reader, work_items, job.options, job.recorded, output, f"{output}/unfinished"
         ),
-        lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", content.decode("utf-8")),
+        lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", job.vocab.to_bytes().decode("utf-8")),
     )
 
 

@@ -243,15 +243,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         with report_progress(stage, pattern="" if workers else f"{work}/*.json"):
             pipeline_runner.run(
                 lambda pipeline: build_pretraining_data(
-                    pipeline,
-                    corpus,
-                    reader,
-                    work_items,
-                    options,
-                    recorded,
-                    {"size": len(vocab), "sha256": file.sha256},
-                    output,
-                    work,
+                    pipeline, corpus, reader, work_items, options, recorded, output, work
                 ),
                 beam_options,
                 config.output,

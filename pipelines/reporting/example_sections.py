@@ -98,7 +98,8 @@ def masks(report: Report) -> str:
 def duplicates(report: Report) -> str:
     """Return the HTML of the section on duplicates and on the overlap of the splits."""
     manifest, options, train = report.manifest, report.options, report.statistics["train"]
-    overlap = Overlap(**manifest.counts["overlap"])
+    is_compared = "overlap" in manifest.counts
+    overlap = Overlap(**manifest.counts["overlap"]) if is_compared else Overlap(0, 0, 0, 0)
     rejected = manifest.counts.get("documents_rejected", {})
     near = rejected.get("near_duplicate", 0)
     is_searched = bool(report.corpus_options.get("near_duplicates"))
@@ -111,11 +112,11 @@ def duplicates(report: Report) -> str:
         ("near-duplicates of documents, dropped", f"{near:,}" if is_searched else "not searched"),
         (
             f"validation sentences of {SENTENCE_CHARACTERS} characters or more in the training text",
-            f"{overlap.sentences_found:,} of {overlap.sentences:,}",
+            f"{overlap.sentences_found:,} of {overlap.sentences:,}" if is_compared else "not searched",
         ),
         (
             f"validation documents with {DOCUMENT_SHARE:.0%} or more of these sentences in the training text",
-            f"{overlap.documents_found:,} of {overlap.documents:,}",
+            f"{overlap.documents_found:,} of {overlap.documents:,}" if is_compared else "not searched",
         ),
         (
             "shards with the same bytes as another shard",

@@ -1,9 +1,7 @@
 """Transforms from documents to pretraining examples and their shards."""
 
 import dataclasses
-import hashlib
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,20 +16,16 @@ from beambert.pipelines.corpus.block_buffer import ToBlocks
 from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
 from beambert.pipelines.corpus.options import Partition
 from beambert.pipelines.corpus.write_shards import deduplicate
-from beambert.pipelines.dataset import SPLITS, Dataset, PartitionOfSplit, Shard
+from beambert.pipelines.dataset import SPLITS, PartitionOfSplit, Shard
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files
 from beambert.pipelines.examples.make_shards import tokenize, write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
 from beambert.pipelines.examples.statistics import Statistics, total
-from beambert.pipelines.examples.train_eval_overlap import Overlap
+from beambert.pipelines.finish_dataset import finish_dataset
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
-from beambert.pipelines.io.versions import versions
-from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.reporting.data_warnings import warnings_of
-from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
 from beambert.tokenizer.tokenizer import Tokenizer
@@ -138,10 +132,9 @@ class _Written(NamedTuple):
 class WriteShards(beam.PTransform):
     """Write pretraining examples as shards, with `vocab.txt` and `dataset.json`, which `beambert pretrain` reads.
 
-    The shards have the bytes that `beambert build` writes for the same documents and options. A dataset card and a
-    Croissant description are beside `dataset.json`; `report.html` is written by the commands only. Warnings about the
-    data are logged, and are in the card and in `dataset.json`. The counter `examples_written` has the number of
-    examples.
+    The shards have the bytes that `beambert build` writes for the same documents and options. `report.html`, a dataset
+    card and a Croissant description are beside `dataset.json`. Warnings about the data are logged, and are in all of
+    them. The counter `examples_written` has the number of examples.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
@@ -183,7 +176,7 @@ class WriteShards(beam.PTransform):
         return (
             examples.pipeline
             | "Start" >> beam.Create([self._output])
-            | "Manifest" >> beam.Map(_write_manifest, AsIter(written), vocabulary)
+            | "Manifest" >> beam.Map(_finish, AsIter(written), vocabulary)
         )
 
 
@@ -213,50 +206,24 @@ class _WriteShards(beam.DoFn):
         yield _Written(examples.place.split, shards, statistics, examples.options)
 
 
-def _write_manifest(output: str, written: Iterable[_Written], vocabulary: Vocabulary) -> str:
-    """Write vocab.txt, the descriptions, then dataset.json, after all shards are written."""
+def _finish(output: str, written: Iterable[_Written], vocabulary: Vocabulary) -> str:
+    """Write vocab.txt, then finish the dataset, after all shards are written."""
     results = list(written)
-    statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
-    if not statistics["train"].instances:
+    if not results:
         raise DatasetError("there are no training instances: the documents are too short; add longer documents")
     options = results[0].options
     if any(each.options != options for each in results):
         raise DatasetError("the examples have different options; write them into different directories")
-    content = vocabulary.to_bytes()
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
-        file.write(content)
-    shards = sorted((shard for each in results for shard in each.shards), key=lambda shard: shard.name)
-    repeated = [name for name, number in Counter(shard.name for shard in shards).items() if number > 1]
-    if repeated:
-        raise DatasetError(f"{repeated[0]} was written twice; join the collections before CreatePretrainingExamples")
-    # The counts of the corpus and its overlap with the validation split are not known.
-    warnings = warnings_of(statistics, {}, Overlap(0, 0, 0, 0), options, len(vocabulary.text_ids()))
-    sha256 = hashlib.sha256(content).hexdigest()
-    rules = dataclasses.asdict(WordRules.of(options))
-    manifest = Dataset(
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        instances_per_row=options.instances_per_row,
-        features=options.names_of_features(),
-        file_format=options.format,
-        compression=options.compression,
-        ragged=options.without_padding,
-        vocab_size=len(vocabulary),
-        vocab_sha256=sha256,
-        **rules,
-        options={
-            **without_released_rules({**dataclasses.asdict(options), **rules}),
-            "length_bins": list(options.length_bins),
-            "vocab_sha256": sha256,
-        },
-        counts={**{split: statistics[split].numbers() for split in SPLITS}, "warnings": warnings},
-        shards=shards,
-        versions=versions(options.format),
-    )
+        file.write(vocabulary.to_bytes())
+    recorded_options = {
+        **without_released_rules({**dataclasses.asdict(options), **dataclasses.asdict(WordRules.of(options))}),
+        "length_bins": list(options.length_bins),
+        "vocab_sha256": vocabulary.sha256,
+    }
+    shards = [shard for each in results for shard in each.shards]
+    statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
+    manifest = finish_dataset(output, options, recorded_options, vocabulary, shards, statistics)
     for warning in manifest.counts["warnings"]:
         _warn(warning)
-    require_written(output, dataset.sizes_of_dataset(shards))
-    write_missing_descriptions(manifest, output)
-    path = f"{output}/{dataset.FILE_NAME}"
-    write_text(path, manifest.to_json())
-    return path
+    return f"{output}/{dataset.FILE_NAME}"

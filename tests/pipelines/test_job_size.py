@@ -50,7 +50,7 @@ def pretraining_data_job(number: int) -> int:
     options = PretrainingDataOptions()
     passes, corpus = deal_work_items(parts, options, 64), Corpus({}, [], {}, {}, parts, {})
     return job_bytes(
-        lambda pipeline: build_pretraining_data(pipeline, corpus, "gs://c", passes, options, {}, {}, "gs://out", "")
+        lambda pipeline: build_pretraining_data(pipeline, corpus, "gs://c", passes, options, {}, "gs://out", "")
     )
 
 
