@@ -68,6 +68,10 @@ class Document:
     id: str = ""
     removed: Removed = dataclasses.field(default_factory=Removed)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.paragraphs, str):
+            raise TypeError(f"paragraphs of a document must be a list of strings, not {self.paragraphs[:40]!r}")
+
     def all_sentences(self) -> list[str]:
         """Return the sentences of all paragraphs; none before segmentation."""
         return list(itertools.chain.from_iterable(self.sentences or []))

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import apache_beam as beam
-from apache_beam.pvalue import PBegin, PCollection
+from apache_beam.pvalue import AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.build_corpus import count_partitions, write_corpus
@@ -16,9 +16,9 @@ from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.write_shards import deduplicate
 from beambert.pipelines.documents import Document
-from beambert.pipelines.errors import SourceError
+from beambert.pipelines.errors import OutputError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.io.output_directory import require_own
+from beambert.pipelines.io.output_directory import listed
 from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.pipelines.vocabulary.learn_vocabulary import learn_vocabularies
 from beambert.pipelines.vocabulary.word_groups import num_word_groups
@@ -169,7 +169,7 @@ class WriteCorpus(beam.PTransform):
         num_unused, alphabet_limit, min_count: as the flags of `beambert corpus`.
 
     Raises:
-        OutputError: the directory has files.
+        OutputError: when the pipeline runs: the directory has files.
         SourceError: neither or both of vocab_size and vocab_file are given.
     """
 
@@ -194,7 +194,6 @@ class WriteCorpus(beam.PTransform):
         super().__init__()
         if bool(vocab_size) == bool(vocab_file):
             raise SourceError("WriteCorpus requires either vocab_size or vocab_file")
-        require_new(output, "corpus")
         self._output = absolute(output)
         self._options = dataclasses.replace(
             DEFAULTS,
@@ -214,14 +213,38 @@ class WriteCorpus(beam.PTransform):
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
         blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._options))
+        blocks = blocks | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         losses = documents.pipeline | "NoLosses" >> beam.Create([])
         return write_corpus(blocks, read, losses, [], self._options, self._output)
 
 
-def require_new(output: str, kind: str) -> None:
-    """Check that an output directory is new or empty. Raise OutputError if it is not."""
-    require_own(f"output {output}", entries_in(output), kind, ())
+class RequireNewOutput(beam.PTransform):
+    """Return the elements, after a check that an output directory is new or empty.
+
+    The check is made when the pipeline runs, so that it can be built again.
+
+    Args:
+        output: the directory.
+
+    Raises:
+        OutputError: when the pipeline runs: the directory has files.
+    """
+
+    def __init__(self, output: str) -> None:
+        super().__init__()
+        self._output = output
+
+    def expand(self, elements: PCollection) -> PCollection:
+        """Return the elements."""
+        checked = elements.pipeline | "Output" >> beam.Create([self._output]) | "Check" >> beam.Map(_require_new)
+        return elements | "AfterCheck" >> beam.Map(lambda element, _: element, AsSingleton(checked))
+
+
+def _require_new(output: str) -> str:
+    if names := sorted(name for name in entries_in(output) if "/" not in name):
+        raise OutputError(f"output {output} contains {listed(names)}; delete it, or give a new or empty directory")
+    return output
 
 
 @beam.typehints.with_output_types(Document)
@@ -242,29 +265,35 @@ class ReadCorpus(beam.PTransform):
         splits: splits to read.
 
     Raises:
-        SourceError: the directory has no corpus, or a file has changed.
+        SourceError: when the pipeline runs: the directory has no corpus, or a file has changed.
     """
 
     def __init__(self, directory: str, splits: tuple[str, ...] = ("train", "validation")) -> None:
         super().__init__()
-        path = absolute(directory)
-        corpus = corpus_manifest.load(path)
-        if corpus is None:
-            raise SourceError(f"{directory} has no {corpus_manifest.FILE_NAME}; give a directory of beambert corpus")
-        self._reader = CorpusReader.open(path)
-        self._names = [shard.name for shard in corpus.shards if shard.split in splits]
+        self._directory, self._splits = directory, splits
 
     def expand(self, pipeline: PBegin) -> PCollection:
         """Return the documents."""
         return (
             pipeline
-            | "Shards" >> beam.Create(self._names)
+            | "Directory" >> beam.Create([self._directory])
+            | "Shards" >> beam.FlatMap(_list_shards, self._splits)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_documents_of_shard, self._reader)
+            | "Read" >> beam.FlatMapTuple(_read_shard)
         )
 
 
-def _documents_of_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
+def _list_shards(directory: str, splits: tuple[str, ...]) -> list[tuple[str, CorpusReader]]:
+    """Return the names of the shards with the reader of the corpus."""
+    path = absolute(directory)
+    corpus = corpus_manifest.load(path)
+    if corpus is None:
+        raise SourceError(f"{directory} has no {corpus_manifest.FILE_NAME}; give a directory of beambert corpus")
+    reader = CorpusReader.open(path)
+    return [(shard.name, reader) for shard in corpus.shards if shard.split in splits]
+
+
+def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
     """Yield the documents of a shard; the corpus does not record where a paragraph ends."""
     table = reader.read_shard(name, corpus_manifest.SCHEMA.names)
     for row in table.to_pylist():

@@ -9,10 +9,12 @@ import apache_beam as beam
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
+from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.reading import FileSplit, Input, read_documents, split_inputs
+from beambert.pipelines.corpus.segmentation import SEGMENTERS
 from beambert.pipelines.documents import Document, Removed
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
@@ -132,6 +134,18 @@ class _Step(beam.DoFn):
         yield changed
 
 
+class _SegmentStep(_Step):
+    """Segment documents with the abbreviations of a file."""
+
+    def __init__(self, language: str, segmenter: str, path: str) -> None:
+        self._options = language, segmenter, path
+
+    def setup(self) -> None:
+        """Read the file."""
+        language, segmenter, path = self._options
+        super().__init__(steps.segment_document, language, segmenter, read_abbreviations(path))
+
+
 @beam.typehints.with_input_types(Document)
 @beam.typehints.with_output_types(Document)
 class _DocumentTransform(beam.PTransform):
@@ -177,14 +191,20 @@ class SegmentSentences(_DocumentTransform):
         language: ISO 639 code.
         segmenter: "rules", "lines" (a sentence per line, see `line_paragraphs` of `ReadDocuments`) or "sentencex".
         abbreviations: path of a file as of `--abbreviations`, on any Beam filesystem, for the segmenter "rules"; "" for
-            none. It is read here, not on the workers.
+            none. Each worker reads it.
 
     Raises:
-        SourceError: the file cannot be read, or a line is no abbreviation.
+        SourceError: the language or the segmenter is unknown; when the pipeline runs: the file cannot be read, or a
+            line is no abbreviation.
     """
 
     def __init__(self, language: str = "en", segmenter: str = "rules", abbreviations: str = "") -> None:
-        super().__init__(steps.segment_document, language, segmenter, read_abbreviations(abbreviations))
+        require_language(language)
+        if segmenter not in SEGMENTERS:
+            raise SourceError(f"invalid segmenter {segmenter}: must be one of {', '.join(SEGMENTERS)}")
+        super().__init__(steps.segment_document, language, segmenter, "")
+        if abbreviations:
+            self._step = _SegmentStep(language, segmenter, abbreviations)
 
 
 class RejectDocuments(_DocumentTransform):

@@ -25,9 +25,9 @@ from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
 from beambert.pipelines.examples.statistics import Statistics, total
 from beambert.pipelines.finish_dataset import finish_dataset
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
+from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, require_new
+from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, RequireNewOutput
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -37,13 +37,17 @@ _warn = logging.getLogger("beambert").warning
 AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection"
 
 
-def _singleton(vocabulary: AnyVocabulary) -> Any:
+def _as_singleton(vocabulary: AnyVocabulary, pipeline: beam.Pipeline) -> Any:
     """Return a vocabulary as an argument of a DoFn."""
-    if isinstance(vocabulary, PCollection):
-        return AsSingleton(vocabulary)
     if isinstance(vocabulary, str):
-        return Vocabulary.from_bytes(read_bytes(absolute(vocabulary)), vocabulary)
-    return vocabulary
+        vocabulary = (
+            pipeline | "VocabularyFile" >> beam.Create([vocabulary]) | "Vocabulary" >> beam.Map(_read_vocabulary)
+        )
+    return AsSingleton(vocabulary) if isinstance(vocabulary, PCollection) else vocabulary
+
+
+def _read_vocabulary(path: str) -> Vocabulary:
+    return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
 
 
 @beam.typehints.with_input_types(Document)
@@ -67,7 +71,7 @@ class CreatePretrainingExamples(beam.PTransform):
     ((32,), 16)
 
     Args:
-        vocabulary: a `Vocabulary`, its path, or a collection with one `Vocabulary`.
+        vocabulary: a `Vocabulary`, its path, which the workers read, or a collection with one `Vocabulary`.
         options: options of the examples.
         num_partitions: number of training partitions; each is sampled in memory.
         validation_fraction: fraction of the documents in the validation split.
@@ -93,7 +97,7 @@ class CreatePretrainingExamples(beam.PTransform):
         blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._partitions))
         num_partitions = {split: self._partitions.num_partitions_of(split) for split in SPLITS}
         return group_by_partition(blocks, self._partitions) | "Examples" >> beam.FlatMap(
-            _examples_of, _singleton(self._vocabulary), self._options, num_partitions
+            _examples_of, _as_singleton(self._vocabulary, documents.pipeline), self._options, num_partitions
         )
 
 
@@ -152,9 +156,9 @@ class WriteShards(beam.PTransform):
         **options: other fields of `PretrainingDataOptions` that concern files: compression, feature_names, ragged.
 
     Raises:
-        OutputError: the directory has files.
-        DatasetError: an option is invalid, the package of the format is not installed, there is no training example, or
-            the examples have another vocabulary.
+        OutputError: when the pipeline runs: the directory has files.
+        DatasetError: an option is invalid or the package of the format is not installed; when the pipeline runs: there
+            is no training example, the examples have another vocabulary, or another pipeline has written shards there.
     """
 
     def __init__(self, output: str, vocabulary: AnyVocabulary, format: str | None = None, **options: Any) -> None:
@@ -162,7 +166,6 @@ class WriteShards(beam.PTransform):
         unknown = options.keys() - {"compression", "feature_names", "ragged"}
         if unknown:
             raise DatasetError(f"WriteShards has no option {sorted(unknown)[0]}; give it to CreatePretrainingExamples")
-        require_new(output, "dataset")
         self._output, self._vocabulary = absolute(output), vocabulary
         self._options = options if format is None else {"format": format, **options}
         PretrainingDataOptions(**self._options)
@@ -171,7 +174,8 @@ class WriteShards(beam.PTransform):
 
     def expand(self, examples: PCollection) -> PCollection:
         """Return the path of `dataset.json`."""
-        vocabulary = _singleton(self._vocabulary)
+        vocabulary = _as_singleton(self._vocabulary, examples.pipeline)
+        examples = examples | "NewOutput" >> RequireNewOutput(self._output)
         written = examples | "WriteShards" >> beam.ParDo(_WriteShards(self._output, self._options), vocabulary)
         return (
             examples.pipeline
@@ -222,6 +226,9 @@ def _finish(output: str, written: Iterable[_Written], vocabulary: Vocabulary) ->
         "vocab_sha256": vocabulary.sha256,
     }
     shards = [shard for each in results for shard in each.shards]
+    files = {metadata.path.removeprefix(f"{output}/") for metadata in list_files(f"{output}/shards/*")}
+    if others := sorted(name for name in files - {shard.name for shard in shards} if not name.endswith(".tmp")):
+        raise DatasetError(f"{output} has shards of another pipeline, such as {others[0]}; write into a new directory")
     statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
     manifest = finish_dataset(output, options, recorded_options, vocabulary, shards, statistics)
     for warning in manifest.counts["warnings"]:

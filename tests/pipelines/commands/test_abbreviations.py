@@ -91,11 +91,10 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path):
             read_abbreviations(str(path))
 
 
-def test_the_transform_reads_the_file_where_the_pipeline_is_built(tmp_path):
+def test_the_transform_reads_the_file_when_the_pipeline_runs(tmp_path):
     path = Path(tmp_path / "own.txt")
-    path.write_text("bzgl.\nqx.\nut zz.\n")
     segment = SegmentSentences("de", abbreviations=str(path))
-    path.unlink()
+    path.write_text("bzgl.\nqx.\nut zz.\n")
     with beam.Pipeline() as pipeline:
         documents = pipeline | beam.Create([Document([TEXT])]) | segment
         assert_that(documents | beam.FlatMap(lambda document: document.sentences), equal_to([JOINED]))

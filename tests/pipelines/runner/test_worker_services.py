@@ -86,6 +86,9 @@ def test_only_workers_reach_the_services(tmp_path, mode, workers):
                         except grpc.RpcError as error:
                             failures.add(error.code())
     others = {address for address, _ in addresses if not ipaddress.ip_address(address).is_loopback}
-    assert (others, answers, failures) == (set(), [], {grpc.StatusCode.UNIMPLEMENTED})
+    assert (others, answers) == (set(), [])
+    # A server that is about to end refuses or cancels calls.
+    ending = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+    assert failures - ending == {grpc.StatusCode.UNIMPLEMENTED}
     assert len({port for _, port in addresses}) >= 4, addresses
     assert process.returncode == 0

@@ -12,8 +12,9 @@ import pyarrow.parquet
 import zstandard
 
 from beambert.deploy.plan import text_sample
-from beambert.pipelines.sources import ReadOptions, SourceError, read_file
-from beambert.pipelines.sources.readers import check_file
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.readers import check_file, read_file
 from tests import forked
 
 LINE = b'{"text": "' + b"a" * 20_000 + b'"}\n'

@@ -46,7 +46,6 @@ from beambert.pipelines.transforms import (
     Document,
     IdentifyLanguage,
     LearnWordPieceVocabulary,
-    OutputError,
     ReadCorpus,
     ReadDocuments,
     RejectContaminated,
@@ -166,6 +165,9 @@ def test_warnings_are_logged_and_recorded(built, tmp_path, caplog):
     assert expected in caplog.messages
     assert expected in dataset.load(tmp_path / "data").counts["warnings"]
     assert expected[:60] in (tmp_path / "data/README.md").read_text(encoding="utf-8")
+    report = (tmp_path / "data/report.html").read_text(encoding="utf-8")
+    assert expected[:60] in report
+    assert report.count("not searched") == 3
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "array_record"])
@@ -316,20 +318,14 @@ def test_a_document_of_a_record_gives_the_same_record(sentences):
 
 
 def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/notes.txt").write_text("mine")
-    for transform in (
-        lambda: WriteCorpus(str(tmp_path / "mine"), vocab_size=100),
-        lambda: WriteShards(str(tmp_path / "mine"), str(built / "vocab.txt")),
-    ):
-        with pytest.raises(OutputError, match=r"mine contains notes\.txt"):
-            transform()
-    with pytest.raises(OutputError, match="contains a dataset"):
-        WriteCorpus(str(built), vocab_size=100)
     with pytest.raises(SourceError, match="either vocab_size or vocab_file"):
         WriteCorpus(str(tmp_path / "new"))
-    with pytest.raises(SourceError, match=r"has no corpus\.json"):
-        ReadCorpus(str(tmp_path / "mine"))
+    with pytest.raises(TypeError, match="paragraphs of a document must be a list of strings, not 'one text'"):
+        Document("one text")
+    with pytest.raises(SourceError, match="invalid segmenter foo: must be one of"):
+        SegmentSentences("en", "foo")
+    with pytest.raises(SourceError, match="xx"):
+        SegmentSentences("xx")
     with pytest.raises(DatasetError, match="WriteShards has no option max_seq_length"):
         WriteShards(str(tmp_path / "new"), "vocab.txt", max_seq_length=3)
     with pytest.raises(DatasetError, match="invalid --format"):
@@ -341,6 +337,50 @@ def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
 def _run(make):
     with beam.Pipeline() as pipeline:
         make(pipeline)
+
+
+def test_an_output_with_files_stays_as_it_is(tmp_path, built):
+    """The check is made when the pipeline runs: a pipeline can be built twice, and before its output is emptied."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+
+    def make(output: str, sink: str):
+        def pipeline_of(p):
+            segmented = p | beam.Create(documents) | SegmentSentences()
+            if sink == "corpus":
+                return segmented | WriteCorpus(output, vocab_size=60)
+            examples = segmented | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 2)
+            return examples | WriteShards(output, str(built / "vocab.txt"))
+
+        return pipeline_of
+
+    for sink in ("corpus", "examples"):
+        with pytest.raises(Exception, match=r"mine contains notes\.txt; delete it, or give a new"):
+            _run(make(str(tmp_path / "mine"), sink))
+        assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+        output = str(tmp_path / sink)
+        _run(make(output, sink))
+        before = {path: path.read_bytes() for path in Path(output).rglob("*") if path.is_file()}
+        with pytest.raises(Exception, match=rf"{sink} contains README\.md|{sink} contains corpus"):
+            _run(make(output, sink))
+        assert {path: path.read_bytes() for path in Path(output).rglob("*") if path.is_file()} == before
+    with pytest.raises(Exception, match=r"has no corpus\.json"):
+        _run(lambda p: p | ReadCorpus(str(tmp_path / "mine")))
+
+
+def test_two_sinks_of_one_directory_leave_no_manifest(tmp_path, built):
+    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+    vocabulary = str(built / "vocab.txt")
+
+    def make(p):
+        examples = p | beam.Create(documents) | SegmentSentences() | CreatePretrainingExamples(vocabulary, OPTIONS, 2)
+        _ = examples | "TFRecord" >> WriteShards(str(tmp_path / "data"), vocabulary)
+        _ = examples | "Parquet" >> WriteShards(str(tmp_path / "data"), vocabulary, "parquet")
+
+    with pytest.raises(Exception, match="has shards of another pipeline"):
+        _run(make)
+    assert not (tmp_path / "data/dataset.json").exists()
 
 
 def test_mistakes_when_a_pipeline_runs(tmp_path, built):
