@@ -20,7 +20,7 @@ from beambert.pipelines.errors import OutputError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.output_directory import listed
 from beambert.pipelines.runner.job_output import absolute, entries_in
-from beambert.pipelines.vocabulary.learn_vocabulary import learn_vocabularies
+from beambert.pipelines.vocabulary.learn_vocabulary import Vocabularies, learn_vocabularies
 from beambert.pipelines.vocabulary.word_groups import num_word_groups
 from beambert.tokenizer.normalization import CHARACTER_RULES
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -139,7 +139,18 @@ class LearnWordPieceVocabulary(beam.PTransform):
         words = count_partitions(blocks, self._options).words
         start = documents.pipeline | "Start" >> beam.Create([None])
         vocabularies, _ = learn_vocabularies(start, words, self._options, num_word_groups(self._options.num_partitions))
-        return vocabularies | "Vocabulary" >> beam.Map(lambda vocabularies: vocabularies.vocab)
+        return vocabularies | "Vocabulary" >> beam.Map(_with_options, self._options)
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedVocabulary(Vocabulary):
+    """A vocabulary with the options that it was learned with, which those of its examples must equal."""
+
+    options: CorpusOptions = dataclasses.field(default=DEFAULTS, compare=False)
+
+
+def _with_options(vocabularies: Vocabularies, options: CorpusOptions) -> LearnedVocabulary:
+    return LearnedVocabulary(vocabularies.vocab.tokens, vocabularies.vocab.origin, options=options)
 
 
 @beam.typehints.with_input_types(Document)

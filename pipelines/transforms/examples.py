@@ -14,7 +14,7 @@ from beambert.common.word_rules import WordRules, without_released_rules
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus.block_buffer import ToBlocks
 from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
-from beambert.pipelines.corpus.options import Partition
+from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.write_shards import deduplicate
 from beambert.pipelines.dataset import SPLITS, PartitionOfSplit, Shard
 from beambert.pipelines.documents import Document
@@ -27,7 +27,13 @@ from beambert.pipelines.finish_dataset import finish_dataset
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.transforms.corpora import DEFAULTS, NUM_PARTITIONS, VALIDATION_FRACTION, RequireNewOutput
+from beambert.pipelines.transforms.corpora import (
+    DEFAULTS,
+    NUM_PARTITIONS,
+    VALIDATION_FRACTION,
+    LearnedVocabulary,
+    RequireNewOutput,
+)
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -95,9 +101,8 @@ class CreatePretrainingExamples(beam.PTransform):
     def expand(self, documents: PCollection) -> PCollection:
         """Return the examples."""
         blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._partitions))
-        num_partitions = {split: self._partitions.num_partitions_of(split) for split in SPLITS}
         return group_by_partition(blocks, self._partitions) | "Examples" >> beam.FlatMap(
-            _examples_of, _as_singleton(self._vocabulary, documents.pipeline), self._options, num_partitions
+            _examples_of, _as_singleton(self._vocabulary, documents.pipeline), self._options, self._partitions
         )
 
 
@@ -105,8 +110,9 @@ def _examples_of(
     element: tuple[Partition, Grouped],
     vocabulary: Vocabulary,
     options: PretrainingDataOptions,
-    num_partitions: dict[str, int],
+    partitions: CorpusOptions,
 ) -> Iterator[PretrainingExamples]:
+    _require_same_options(vocabulary, options, partitions)
     (split, number), grouped = element
     kept = [record for record in deduplicate(grouped).kept if any(record.paragraphs)]
     if not kept:
@@ -117,9 +123,30 @@ def _examples_of(
     tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
     languages = [record.language for record in kept]
     documents = tokenize(texts, sentences, weights, languages, split, tokenizer, options)
-    place = PartitionOfSplit(split, number, num_partitions[split])
+    place = PartitionOfSplit(split, number, partitions.num_partitions_of(split))
     for copy in range(copies_of(split, options)):
         yield PretrainingExamples(documents, place, copy, tokenizer, options)
+
+
+def _require_same_options(vocabulary: Vocabulary, options: PretrainingDataOptions, partitions: CorpusOptions) -> None:
+    """Check that a learned vocabulary has the word rules and the partitions of the examples.
+
+    Raises:
+        DatasetError: an option differs.
+    """
+    if not isinstance(vocabulary, LearnedVocabulary):
+        return
+    learned = vocabulary.options
+    rules, own_rules = (dataclasses.asdict(WordRules.of(each)) for each in (learned, options))
+    pairs = [(name, rules[name], own_rules[name]) for name in rules]
+    for name in ("num_partitions", "validation_fraction"):
+        pairs.append((name, getattr(learned, name), getattr(partitions, name)))
+    for name, of_vocabulary, of_examples in pairs:
+        if of_vocabulary != of_examples:
+            raise DatasetError(
+                f"the vocabulary was learned with {name}={of_vocabulary}, but the examples have {of_examples}; give "
+                "LearnWordPieceVocabulary and CreatePretrainingExamples the same value"
+            )
 
 
 class _Written(NamedTuple):

@@ -61,6 +61,7 @@ from beambert.pipelines.transforms import (
     examples,
     ml_transform,
 )
+from beambert.pipelines.transforms.corpora import DEFAULTS
 from beambert.pipelines.transforms.examples import _examples_of
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -369,6 +370,26 @@ def test_an_output_with_files_stays_as_it_is(tmp_path, built):
         _run(lambda p: p | ReadCorpus(str(tmp_path / "mine")))
 
 
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({"do_lower_case": False}, {}, "learned with do_lower_case=False, but the examples have True"),
+        ({}, {"num_partitions": 3}, "learned with num_partitions=2, but the examples have 3"),
+        ({}, {"validation_fraction": 0.5}, r"learned with validation_fraction=0\.02, but the examples have 0\.5"),
+    ],
+)
+def test_a_vocabulary_of_other_options_is_refused(options, arguments, message):
+    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+
+    def make(p):
+        segmented = p | beam.Create(documents) | SegmentSentences()
+        vocabulary = segmented | LearnWordPieceVocabulary(40, num_partitions=2, **options)
+        return segmented | CreatePretrainingExamples(vocabulary, OPTIONS, **{"num_partitions": 2, **arguments})
+
+    with pytest.raises(Exception, match=message):
+        _run(make)
+
+
 def test_two_sinks_of_one_directory_leave_no_manifest(tmp_path, built):
     documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
     vocabulary = str(built / "vocab.txt")
@@ -442,7 +463,8 @@ def examples_of(documents: list[Document]) -> tuple[list[list[str]], int]:
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"))
     grouped = {BLOCKS: [to_block([record_of(document, "en") for document in documents])]}
     options = PretrainingDataOptions(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1)
-    (copy,) = _examples_of((("train", 0), grouped), vocabulary, options, {"train": 1})
+    partitions = dataclasses.replace(DEFAULTS, num_partitions=1)
+    (copy,) = _examples_of((("train", 0), grouped), vocabulary, options, partitions)
     table = copy.documents
     sentences = [
         " ".join(vocabulary.tokens[token] for token in table.token_ids[start:stop])
