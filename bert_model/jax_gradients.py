@@ -92,20 +92,22 @@ def layer_normalization(inputs: jax.Array, gamma: jax.Array, beta: jax.Array, ep
 def _layer_normalization_forward(
     inputs: jax.Array, gamma: jax.Array, beta: jax.Array, epsilon: float
 ) -> tuple[jax.Array, Residuals]:
-    # Both moments come from one pass over the inputs, which the compiler appends to the operation that computes them.
-    # Without the first number of each row, their difference loses no digits where the mean is large.
-    shifted = inputs - inputs[..., :1]
-    mean = jnp.mean(shifted, axis=-1, keepdims=True)
-    variance = jnp.maximum(jnp.mean(jnp.square(shifted), axis=-1, keepdims=True) - jnp.square(mean), 0.0)
+    # Both moments come from one pass over the inputs. Without the first number of each row, their difference loses no
+    # digits where the mean is large.
+    first = inputs[..., :1]
+    shifted = inputs - first
+    shifted_mean = jnp.mean(shifted, axis=-1, keepdims=True)
+    variance = jnp.maximum(jnp.mean(jnp.square(shifted), axis=-1, keepdims=True) - jnp.square(shifted_mean), 0.0)
+    mean = first + shifted_mean
     inverse = jax.lax.rsqrt(variance + epsilon)
-    return (shifted - mean) * (inverse * gamma) + beta, (inputs, mean, inverse, gamma)
+    return (inputs - mean) * (inverse * gamma) + beta, (inputs, mean, inverse, gamma)
 
 
 def _layer_normalization_backward(
     _epsilon: float, saved: Any, upstream: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     inputs, mean, inverse, gamma = saved
-    normalized = (inputs - inputs[..., :1] - mean) * inverse
+    normalized = (inputs - mean) * inverse
     scaled = upstream * gamma
     projection = normalized * jnp.mean(scaled * normalized, axis=-1, keepdims=True)
     of_inputs = inverse * (scaled - jnp.mean(scaled, axis=-1, keepdims=True) - projection)

@@ -55,7 +55,8 @@ def test_layer_normalization(mean):
         expected = [exact, *exact_vjp(jnp.asarray(upstream, jnp.float64))]
     assert all(values.dtype == np.float32 for values in actual)
     for values, wanted in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(values, wanted, atol=2e-5)
+        # A float32 of the size of the mean has an error of 6e-8 of it.
+        np.testing.assert_allclose(values, wanted, atol=2e-5 + 5e-7 * abs(mean))
 
 
 @pytest.mark.parametrize("value", [3.3, 12.7, -1e6, 0.0])
