@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import itertools
 
 from tests.conftest import ROOT
 
@@ -118,6 +119,18 @@ def errors(graph: dict[str, set[str]]) -> list[str]:
             if allowed is not None and not any(is_in(other, f"{package}.{name}") for name in allowed.split()):
                 lines.append(f"{module} imports {other}, which is not in ONLY")
     return lines
+
+
+def test_no_file_imports_a_folder_without_the_package():
+    """Such an import would load a module for the second time, under another name."""
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"beambert"}
+    for path in itertools.chain.from_iterable(
+        (ROOT / name).rglob("*.py") for name in ("tests", "benchmarks", "docs", "examples")
+    ):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not folders & {name.split(".")[0] for name in names}, path
 
 
 def test_every_import_goes_down():
