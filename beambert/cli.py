@@ -132,12 +132,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         if not word.startswith("-"):
             parser.error(arguments.describe_unexpected(parser, name, word))
         flag = word.partition("=")[0]
-        actions = parser._option_string_actions
-        renamed = {
-            name: actions[name].option_strings[0] for name in actions if name not in actions[name].option_strings
-        }
-        known = [name for name in actions if name not in renamed]
-        parser.error(f"unknown argument {flag}{nearest(flag, [*known, *beam_flags], renamed)}")
+        parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     if empty := empty_path(parser, args):
         parser.error(f"{empty} is empty; give a path")
     if problem := bad_path(parser, args):

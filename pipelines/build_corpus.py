@@ -102,8 +102,8 @@ def total_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_r
     for name in sorted({name for shard in counts for name in shard["rejected"]}):
         rejected = _sum_counts(shard["rejected"].get(name, {}) for shard in counts)
         total["inputs"].setdefault(name, {"documents": 0})["rejected"] = rejected
-    for name in sorted({name for shard in counts for name in shard.get("lost", {})}):
-        lost = _sum_counts(shard.get("lost", {}).get(name, {}) for shard in counts)
+    for name in sorted({name for shard in counts for name in shard["lost"]}):
+        lost = _sum_counts(shard["lost"].get(name, {}) for shard in counts)
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
     return total

@@ -19,7 +19,7 @@ from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files, train_eval_overlap
-from beambert.pipelines.examples.make_shards import current_name, tokenize_shard, write_shards
+from beambert.pipelines.examples.make_shards import tokenize_shard, write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
 from beambert.pipelines.examples.statistics import total
 from beambert.pipelines.examples.train_eval_overlap import FindOverlap
@@ -104,7 +104,7 @@ class RestoreShards(beam.DoFn):
 
     def __init__(self, rebuilt: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
         self._rebuilt = rebuilt
-        self._recorded = {current_name(shard.name): shard for shard in manifest.shards}
+        self._recorded = {shard.name: shard for shard in manifest.shards}
         self._versions = manifest.versions
         self._file_format = manifest.file_format
         self._output = output
@@ -114,7 +114,7 @@ class RestoreShards(beam.DoFn):
         """Move the missing shards of one copy. Raise DatasetError if they differ from the manifest."""
         for shard in finished.shards:
             recorded = self._recorded.get(shard.name)
-            if recorded is None or recorded.name not in self._missing:
+            if recorded is None or shard.name not in self._missing:
                 continue
             if shard.sha256 != recorded.sha256:
                 here = versions(self._file_format)
@@ -122,11 +122,11 @@ class RestoreShards(beam.DoFn):
                     f"{n} {v} recorded, {here.get(n)} installed" for n, v in self._versions.items() if here.get(n) != v
                 ]
                 raise DatasetError(
-                    f"{recorded.name} was rebuilt, but its checksum differs from {self._output}/{dataset.FILE_NAME} "
+                    f"{shard.name} was rebuilt, but its checksum differs from {self._output}/{dataset.FILE_NAME} "
                     f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
                 )
-            FileSystems.rename([f"{self._rebuilt}/{shard.name}"], [f"{self._output}/{recorded.name}"])
-            yield recorded.name
+            FileSystems.rename([f"{self._rebuilt}/{shard.name}"], [f"{self._output}/{shard.name}"])
+            yield shard.name
 
 
 def build_pretraining_data(

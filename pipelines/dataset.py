@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from beambert.common.renamed_fields import with_new_names, with_old_names
 from beambert.common.typed_json import (
     Count,
+    FormatError,
     JsonError,
     NonEmpty,
     Positive,
@@ -23,15 +23,14 @@ from beambert.common.typed_json import (
     Sha256,
     convert,
     decode,
-    header_of,
     require,
+    require_format,
     shortened,
     shown,
 )
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.manifest_schemas import (
-    RENAMED_DATASET_FIELDS,
     DatasetCounts,
     RecordedDatasetOptions,
     Split,
@@ -166,34 +165,25 @@ class Dataset:
             remedy: The remedy in the message about a corrupt manifest.
 
         Returns:
-            The manifest. Fields of older format versions have their current names.
+            The manifest.
 
         Raises:
-            DatasetError: The text is not JSON, not a manifest of pretraining data, or of an unsupported version.
+            DatasetError: The text is not JSON, not a manifest of pretraining data, or of another version.
         """
         content = text.encode() if isinstance(text, str) else text
-        names: dict[str, str] = {}
         try:
-            header = header_of(content)
-            if header.format != FORMAT:
-                raise DatasetError(
-                    f"{origin} is not a manifest of pretraining data; give a directory written by beambert build"
-                )
-            if header.format_version not in (FORMAT_VERSION, *RENAMED_DATASET_FIELDS):
-                raise DatasetError(
-                    f"{origin} has format_version {shown(header.format_version)}, but this version of beambert reads "
-                    f"{FORMAT_VERSION}; build the data again"
-                )
-            names = RENAMED_DATASET_FIELDS.get(header.format_version, {})
-            manifest = convert(with_new_names(decode(content, dict[str, Any]), names), cls)
+            require_format(content, FORMAT, FORMAT_VERSION)
+            manifest = decode(content, cls)
             require(manifest.options, RecordedDatasetOptions, "options")
             require(manifest.counts, DatasetCounts, "counts")
             if "train" in manifest.counts:
                 require(manifest.counts["train"], TrainingCounts, "counts.train")
             _require_features(manifest)
             _require_shards(manifest)
+        except FormatError as error:
+            raise DatasetError(f"{origin} {error}; build the data again into another directory") from error
         except JsonError as error:
-            raise DatasetError(f"{origin}: {with_old_names(str(error), names)}; {remedy}") from error
+            raise DatasetError(f"{origin}: {error}; {remedy}") from error
         return manifest
 
 

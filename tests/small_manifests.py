@@ -20,7 +20,8 @@ def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:
     groups = {"documents_rejected": rules, "documents_reported": rules, "paragraphs_cleaned": rules}
     numbers = {"documents_read": 0, "bytes": 0, "words": 0, "characters": 0}
     coverage = {"words": 0, "unknown": 0, "whole_words": 0, "tokens": 0}
-    vocabulary = {"size": 5, "sha256": "0" * 64, "learned_from": None, "validation": {"vocab": coverage}}
+    vocabulary: dict[str, Any] = {"size": 5, "sha256": "0" * 64, "learned_from": None, "alphabet": None}
+    vocabulary["validation"] = {"vocab": coverage}
     options = CorpusOptions(
         do_lower_case=True,
         vocab_size=0,
@@ -38,5 +39,5 @@ def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:
         num_partitions=1,
         validation_fraction=0.0,
     )
-    counts |= {**groups, **numbers, "inputs": {}, "languages": {}}
+    counts |= {**groups, **numbers, "inputs": {}, "languages": {}, "files_mostly_rejected": []}
     return Corpus(dataclasses.asdict(options), [], counts, vocabulary, list(shards), {})

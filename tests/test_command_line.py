@@ -97,7 +97,6 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["build", "--inptu", "x"], "unknown argument --inptu; did you mean --input?"),
         (["build", "--max-seq-length", "9"], "did you mean --max_seq_length?"),
         (["build", "--output", "x", "--direct_num_worker=2"], "did you mean --direct_num_workers?"),
-        (["build", "--output", "x", "--num_bucket", "9"], "did you mean --num_partitions?"),
         (["pretrain", "--data", "d", "--output", "x", "--runner", "FlinkRunner"], "unknown argument --runner"),
         (["submit", "flink", "--flink_master", "h:1", "build", "--vocab_sze", "9"], "did you mean --vocab_size?"),
         (["build"], "the following arguments are required: --output"),
@@ -202,7 +201,7 @@ def test_messages_of_finetune_name_flags_of_finetune():
             flag for text in texts - documentation for flag in re.findall(r"(?<![\w-])--[a-z][a-z_]*[a-z]\b(?!_)", text)
         }
         if others := flags - known:
-            found[name] = others - {"--xla_gpu_deterministic_ops", "--fine", "--average", "--dev_share"}
+            found[name] = others - {"--xla_gpu_deterministic_ops", "--fine", "--average"}
     assert {name: flags for name, flags in found.items() if flags} == NOT_OF_FINETUNE
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from beambert.bert_model.checkpoints import hugging_face_config, native
+from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.config import BertConfig
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
@@ -49,8 +51,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
         checkpoint_manager.Checkpoint(2, directory / "model.ckpt-2"), MonitorState
     ),
 }
-# Values that a reader may accept: null for an optional value, a negative metric, fields of other programs. A missing
-# field may be one that older versions did not write.
+# Values that a reader may accept: null for an optional value, a negative metric, fields of other programs.
 _UNREAD = re.compile(
     r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|metric_sums"
     r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|grid|contents\.\w+|metrics\..*)"
@@ -101,6 +102,43 @@ def test_a_corrupt_file_is_a_one_line_error_with_the_file_name(outputs, tmp_path
     with pytest.raises(ValueError) as caught:
         READERS[name](directory)
     assert _is_line(caught.value, str(caught.value).replace(str(directory), "DIR"), file.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "remedy"),
+    [
+        ("corpus/corpus.json", '"beambert-corpus" 3', "build the corpus again into another directory"),
+        ("dataset/dataset.json", '"beambert-pretraining-data" 3', "build the data again into another directory"),
+        ("run/run.json", '"beambert-run" 4', "give another --output"),
+        ("run/beambert.json", '"beambert-model" 2', "train or convert the model again"),
+    ],
+)
+def test_another_version_is_named_with_the_one_that_is_read(outputs, tmp_path, name, read, remedy):
+    directory, file = _copy(outputs, tmp_path, name)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for version in (-1, content["format_version"] - 1, content["format_version"] + 1, 99):
+        # Version 0.1.0 has other fields, which must not be the error.
+        write_damaged(file, json.dumps({"format": content["format"], "format_version": version}).encode())
+        with pytest.raises(ValueError) as caught:
+            READERS[name](directory)
+        line = str(caught.value).replace(str(directory), "DIR")
+        assert _is_line(caught.value, line, file.name)
+        expected = f'has format "{content["format"]}" {version}, but this version of beambert reads {read}; {remedy}'
+        assert expected in line
+
+
+def test_the_weights_of_a_model_of_another_version_are_read_without_its_record(outputs, tmp_path):
+    directory, file = _copy(outputs, tmp_path, "run/beambert.json")
+    file.write_text('{"format": "beambert-model", "format_version": 1}', encoding="utf-8")
+    with (
+        pytest.raises(CheckpointError, match="remove this file from a copy of the directory"),
+        open_checkpoint(directory),
+    ):
+        pass
+    file.unlink()
+    with open_checkpoint(directory) as checkpoint:
+        assert not checkpoint.missing
+        assert checkpoint.vocab_file == directory / "vocab.txt"
 
 
 def test_plausible_numbers_that_contradict_each_other_are_found(outputs, tmp_path):

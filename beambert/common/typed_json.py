@@ -44,21 +44,16 @@ _MOST_TRIED_KEYS = 1000
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
 
-@dataclasses.dataclass(frozen=True)
-class Header:
-    """The fields that identify a manifest.
+class JsonError(ValueError):
+    """JSON does not match its schema; the message contains the field, its value and the requirement."""
 
-    Attributes:
-        format: format of the file, such as "beambert-corpus".
-        format_version: version of the format.
-    """
+
+@dataclasses.dataclass(frozen=True)
+class _Header:
+    """The fields that identify a manifest."""
 
     format: str = ""
     format_version: int = 0
-
-
-class JsonError(ValueError):
-    """JSON does not match its schema; the message contains the field, its value and the requirement."""
 
 
 def decode(content: bytes, schema: type[T]) -> T:
@@ -87,13 +82,28 @@ def decode(content: bytes, schema: type[T]) -> T:
     return value
 
 
-def header_of(content: bytes) -> Header:
-    """Return the header of a manifest; other fields are ignored.
+class FormatError(JsonError):
+    """A file has another format or version; the message contains both, and those that are read."""
+
+
+def require_format(content: bytes, name: str, version: int) -> None:
+    """Check the header of a manifest, before its other fields are decoded.
+
+    Args:
+        content: UTF-8 text of the file.
+        name: format that the caller reads, such as "beambert-corpus".
+        version: version that the caller reads.
 
     Raises:
+        FormatError: the format or the version differs.
         JsonError: the text is not a JSON object.
     """
-    return _decoded(content, Header)
+    header = _decoded(content, _Header)
+    if header != _Header(name, version):
+        raise FormatError(
+            f"has format {shown(header.format)} {shown(header.format_version)}, but this version of beambert reads "
+            f"{shown(name)} {version}"
+        )
 
 
 def _decoded(content: bytes, schema: type[T]) -> T:

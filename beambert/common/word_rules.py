@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 # Values of --strip_accents. None is the released rule: accents are stripped if text is lower-cased.
 STRIP_ACCENTS = {"auto": None, "true": True, "false": False}
-# Released values of the rules that a record may lack; with these values, records equal those of older versions.
+# Released values of the rules, with which records omit them.
 _RELEASED = {"strip_accents": None, "tokenize_chinese_chars": True}
 _CASES = {True: "uncased", False: "cased", None: "casing not recorded"}
 
@@ -86,7 +86,7 @@ class RecordedRules:
 
 
 def rules_of(options: Mapping[str, Any]) -> WordRules:
-    """Return the rules in recorded options; those of older versions have do_lower_case only."""
+    """Return the rules in recorded options; released values are not recorded."""
     names = [field.name for field in dataclasses.fields(WordRules)]
     return WordRules(**{name: options[name] for name in names if name in options})
 

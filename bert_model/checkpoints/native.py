@@ -9,9 +9,19 @@ from typing import Any
 from beambert.bert_model.checkpoints import tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
-from beambert.common.renamed_fields import with_new_names, with_old_names
 from beambert.common.small_files import read_small
-from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, Positive, convert, decode, header_of, shown
+from beambert.common.typed_json import (
+    Count,
+    FormatError,
+    JsonError,
+    NonEmpty,
+    Number,
+    Positive,
+    convert,
+    decode,
+    require_format,
+    shown,
+)
 from beambert.common.word_rules import RecordedRules, without_released_rules
 
 FILE_NAME = "beambert.json"
@@ -23,13 +33,6 @@ CHECKPOINTS_NAME = "checkpoints"
 CHECKPOINT_NAME = "model.ckpt"
 FORMAT = "beambert-model"
 FORMAT_VERSION = 2
-# Fields that older versions of the file name differently.
-_RENAMED = {
-    1: {
-        "left_to_right": "causal_attention",
-        "metrics.masked_lm_accuracy_commonest_token": "masked_lm_accuracy_most_frequent_token",
-    }
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +91,8 @@ class ModelRecord:
         return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-# Required fields; older files lack the others.
+# Required fields; the others are written only where they differ from their default.
 _REQUIRED = frozenset(field.name for field in dataclasses.fields(ModelRecord)) - {
-    "causal_attention",
-    "multi_label",
-    "text_pairs",
     "strip_accents",
     "tokenize_chinese_chars",
     "next_sentence",
@@ -117,15 +117,9 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
         return None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from error
-    names: dict[str, str] = {}
     try:
-        header = header_of(content)
-        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
-            raise CheckpointError(
-                f"{path} was written by an incompatible version of beambert; convert its source again"
-            )
-        names = _RENAMED.get(header.format_version, {})
-        fields = with_new_names(decode(content, dict[str, Any]), names)
+        require_format(content, FORMAT, FORMAT_VERSION)
+        fields = decode(content, dict[str, Any])
         for name in sorted(_REQUIRED - fields.keys()):
             raise JsonError(f"{name} is missing")
         record = convert(fields, ModelRecord)
@@ -135,8 +129,13 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
             raise JsonError(f"num_labels must be an integer for the task {record.task}, not null")
         if record.labels is not None and record.num_labels not in (None, len(record.labels)):
             raise JsonError(f"num_labels is {shown(record.num_labels)}, but there are {len(record.labels)} labels")
+    except FormatError as error:
+        raise CheckpointError(
+            f"{path} {error}; train or convert the model again, or remove this file from a copy of the directory to "
+            "read its weights alone"
+        ) from error
     except JsonError as error:
-        raise CheckpointError(f"{path}: {with_old_names(str(error), names)}; {remedy}") from error
+        raise CheckpointError(f"{path}: {error}; {remedy}") from error
     return record
 
 

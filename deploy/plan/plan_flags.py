@@ -3,7 +3,6 @@
 import argparse
 
 from beambert.common.command_line.flags import (
-    accept_old_name,
     batch_size,
     copies,
     fraction,
@@ -126,13 +125,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PretrainingDataOptions.compression,
         help="Compression of TFRecord shards",
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--num_partitions",
         type=num_partitions,
         metavar="N",
         help="Number of hash partitions of the documents (default: chosen by input size)",
     )
-    accept_old_name(group, flag, "--num_buckets")
     group.add_argument(
         "--validation_fraction",
         type=fraction,

@@ -6,7 +6,7 @@ This module does not import Beam, so that `--help` is fast; `corpus_run.py` is i
 import argparse
 from typing import TYPE_CHECKING
 
-from beambert.common.command_line.flags import accept_old_name, fraction, num_partitions, number
+from beambert.common.command_line.flags import fraction, num_partitions, number
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
 from beambert.pipelines.corpus.segmentation import SEGMENTERS
@@ -166,14 +166,13 @@ def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="Fraction of documents in the validation split, selected by a hash of their text",
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--num_partitions",
         type=num_partitions,
         metavar="N",
         help="Number of hash partitions of the documents; another number gives other examples for the same seed "
         "(default: by input size)",
     )
-    accept_old_name(group, flag, "--num_buckets")
 
 
 def configure(args: argparse.Namespace) -> "CorpusConfig":

@@ -178,7 +178,7 @@ def _objective(path: str) -> str:
     for folder in _folders_above(path):
         manifest = f"{folder}/{dataset.FILE_NAME}"
         try:
-            return Dataset.from_json(read_bytes(manifest), manifest).options.get("objective", "nsp")
+            return Dataset.from_json(read_bytes(manifest), manifest).options["objective"]
         except (FileNotFoundError, DatasetError):
             continue
     return "nsp"

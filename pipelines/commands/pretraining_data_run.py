@@ -42,7 +42,6 @@ from beambert.pipelines.runner.job_output import (
     entries_in,
     remedy_for,
     require_same_options,
-    with_defaults,
     work_directory,
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
@@ -131,9 +130,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
             f"pretraining-data --vocab_file {vocab_file} --output NEW_DIRECTORY"
         )
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
-    require_same_rules(
-        corpus.options.get("character_rules", "unknown Unicode"), f"the corpus {config.corpus_directory}"
-    )
+    require_same_rules(corpus.options["character_rules"], f"the corpus {config.corpus_directory}")
     if source == output and vocab.sha256 != corpus.vocab["sha256"]:
         raise DatasetError(
             f"--output {config.output} is the corpus directory, whose vocab.txt differs from --vocab_file "
@@ -185,12 +182,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     work = work_directory(output, [recorded], options.format)
     existing = _load(manifest_path, config.output)
     if existing:
-        require_same_options(
-            config.output,
-            "dataset",
-            with_defaults(existing.options, PretrainingDataOptions),
-            with_defaults(recorded, PretrainingDataOptions),
-        )
+        require_same_options(config.output, "dataset", existing.options, recorded)
         restore_vocabulary(existing, vocab, output)
         write_missing_descriptions(existing, output)
         missing = missing_shards(existing, output)

@@ -13,19 +13,18 @@ import pyarrow
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
-from beambert.common.renamed_fields import with_new_names, with_old_names
 from beambert.common.typed_json import (
     Count,
+    FormatError,
     JsonError,
     NonEmpty,
     Number,
     Positive,
     RelativeName,
     Sha256,
-    convert,
     decode,
-    header_of,
     require,
+    require_format,
     shown,
 )
 from beambert.pipelines.corpus.records import Record
@@ -33,7 +32,6 @@ from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
 from beambert.pipelines.io.manifest_schemas import (
-    RENAMED_CORPUS_FIELDS,
     CorpusCounts,
     CorpusVocabulary,
     InputFile,
@@ -148,16 +146,9 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
     Raises:
         SourceError: the manifest is invalid.
     """
-    names: dict[str, str] = {}
     try:
-        header = header_of(manifest)
-        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *RENAMED_CORPUS_FIELDS):
-            raise SourceError(
-                f"{path} has format {shown(header.format)} {shown(header.format_version)}, but this version of "
-                f"beambert reads {shown(FORMAT)} {FORMAT_VERSION}; build the corpus again into another directory"
-            )
-        names = RENAMED_CORPUS_FIELDS.get(header.format_version, {})
-        corpus = convert(with_new_names(decode(manifest, dict[str, Any]), names), Corpus)
+        require_format(manifest, FORMAT, FORMAT_VERSION)
+        corpus = decode(manifest, Corpus)
         require(corpus.options, RecordedCorpusOptions, "options")
         require(corpus.counts, CorpusCounts, "counts")
         require(corpus.vocab, CorpusVocabulary, "vocab")
@@ -167,8 +158,10 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
         for number, shard in enumerate(corpus.shards):
             _require_name(shard, number)
         _require_sums(corpus.shards, corpus.counts)
+    except FormatError as error:
+        raise SourceError(f"{path} {error}; build the corpus again into another directory") from error
     except JsonError as error:
-        raise SourceError(f"{path}: {with_old_names(str(error), names)}; {remedy}") from error
+        raise SourceError(f"{path}: {error}; {remedy}") from error
     return corpus
 
 

@@ -85,7 +85,7 @@ def loss_warnings(counts: Mapping[str, Any], rejected: str) -> list[str]:
     """Return a warning for each input that lost more than half of its text, then for such files of other inputs.
 
     Args:
-        counts: counts of corpus.json; manifests of older versions lack bytes_lost.
+        counts: counts of corpus.json.
         rejected: directory with the removed text, such as "data/rejected/".
     """
     lines = []

@@ -33,8 +33,7 @@ def mark_warnings(marks: Mapping[str, Any] | None) -> list[str]:
     """Return a warning if text loses a mark on more than 1% of its letters, else an empty list.
 
     Args:
-        marks: the counts of `beambert.pipelines.build_corpus.total_marks`. None for text that keeps its marks, and for
-            a corpus of an older version.
+        marks: the counts of `beambert.pipelines.build_corpus.total_marks`; None for text that keeps its marks.
     """
     if not marks or marks["lost"] <= _LOST_MARKS_FRACTION * marks["letters"]:
         return []

@@ -25,11 +25,6 @@ def shard_name(place: PartitionOfSplit, copy: int, row_length: int, options: Pre
     )
 
 
-def current_name(name: str) -> str:
-    """Return the current form of a shard name, which differs in datasets of format version 2."""
-    return name.replace("-duplicate-", "-copy-", 1)
-
-
 def tokenize_shard(
     corpus: CorpusReader, corpus_shard: CorpusShard, tokenizer: Tokenizer, options: PretrainingDataOptions
 ) -> TokenizedDocuments:

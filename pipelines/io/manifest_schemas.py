@@ -1,7 +1,7 @@
 """Define the types of the nested objects of `corpus.json` and `dataset.json`, to validate manifests.
 
-Fields that are not required are missing in manifests of older versions. Unknown fields are allowed. This module imports
-neither Beam nor TensorFlow.
+Fields that are not required are written only where they apply. Unknown fields are allowed. This module imports neither
+Beam nor TensorFlow.
 """
 
 from typing import Annotated, NotRequired, Required, TypedDict
@@ -23,7 +23,7 @@ class SplitCounts(TypedDict):
 
 
 class TextSize(TypedDict, total=False):
-    """The text of an input or a language."""
+    """The text of an input, which may have no documents or none rejected."""
 
     documents: Required[Count]
     sentences: Count
@@ -34,11 +34,11 @@ class TextSize(TypedDict, total=False):
     bytes_lost: dict[str, Count]
 
 
-class LanguageSize(TypedDict, total=False):
+class LanguageSize(TypedDict):
     """The text of a language."""
 
-    documents: Required[Count]
-    words: Required[Count]
+    documents: Count
+    words: Count
     sentences: Count
     characters: Count
     bytes: Count
@@ -61,22 +61,22 @@ class Diacritics(TypedDict):
     example: tuple[str, str]
 
 
-class CorpusCounts(TypedDict, total=False):
-    """The "counts" of `corpus.json`."""
+class CorpusCounts(TypedDict):
+    """The "counts" of `corpus.json`; text that keeps its marks has no `diacritics`."""
 
-    documents: Required[SplitCounts]
-    sentences: Required[SplitCounts]
-    documents_rejected: Required[dict[str, Count]]
-    bytes: Required[Count]
-    languages: Required[dict[str, LanguageSize]]
-    documents_read: Required[Count]
-    documents_reported: Required[dict[str, Count]]
-    paragraphs_cleaned: Required[dict[str, Count]]
+    documents: SplitCounts
+    sentences: SplitCounts
+    documents_rejected: dict[str, Count]
+    bytes: Count
+    languages: dict[str, LanguageSize]
+    documents_read: Count
+    documents_reported: dict[str, Count]
+    paragraphs_cleaned: dict[str, Count]
     files_mostly_rejected: list[RejectedFile]
-    inputs: Required[dict[str, TextSize]]
-    diacritics: Diacritics
-    words: Required[Count]
-    characters: Required[Count]
+    inputs: dict[str, TextSize]
+    diacritics: NotRequired[Diacritics]
+    words: Count
+    characters: Count
 
 
 class DiacriticWords(TypedDict):
@@ -103,7 +103,7 @@ class ShardCounts(TypedDict):
     languages: dict[str, dict[str, Count]]
     cleaned: dict[str, Count]
     reported: dict[str, Count]
-    lost: NotRequired[dict[str, dict[str, Count]]]
+    lost: dict[str, dict[str, Count]]
     diacritics: NotRequired[DiacriticWords]
 
 
@@ -141,13 +141,13 @@ class ValidationCoverages(TypedDict, total=False):
     compare_vocab: ValidationCoverage
 
 
-class CorpusVocabulary(TypedDict, total=False):
+class CorpusVocabulary(TypedDict):
     """The "vocab" of `corpus.json`."""
 
-    size: Required[Positive]
-    sha256: Required[Sha256]
-    learned_from: Required[LearnedFrom | None]
-    validation: Required[ValidationCoverages]
+    size: Positive
+    sha256: Sha256
+    learned_from: LearnedFrom | None
+    validation: ValidationCoverages
     alphabet: Alphabet | None
 
 
@@ -209,7 +209,7 @@ class RecordedCorpusOptions(TypedDict, total=False):
     abbreviations: str
 
 
-class ExampleCounts(TypedDict, total=False):
+class ExampleCounts(TypedDict):
     """`beambert.pipelines.examples.statistics.Statistics.numbers` of a split."""
 
     documents: Count
@@ -232,15 +232,12 @@ class ExampleCounts(TypedDict, total=False):
 
 
 class TrainingCounts(TypedDict):
-    """The fields of `ExampleCounts` that the summary of the training split requires."""
+    """The fields of `ExampleCounts` that are above 0 in the training split."""
 
     tokens: Positive
-    unknown_tokens: Count
     instances: Positive
-    instances_labeled_1: Count
     instance_tokens: Positive
     positions: Positive
-    masked_tokens: Count
 
 
 class OverlapCounts(TypedDict):
@@ -253,7 +250,7 @@ class OverlapCounts(TypedDict):
 
 
 class DatasetCounts(TypedDict, total=False):
-    """The "counts" of `dataset.json`: those of the corpus and those of the examples."""
+    """The "counts" of `dataset.json`: those of the corpus, which `WriteShards` does not know, and of the examples."""
 
     documents: SplitCounts
     sentences: SplitCounts
@@ -275,7 +272,7 @@ class DatasetCounts(TypedDict, total=False):
 
 
 class RecordedDatasetOptions(TypedDict, total=False):
-    """The "options" of `dataset.json` that every version has, and those that identify the corpus.
+    """The "options" of `dataset.json` that its readers use, and those that identify the corpus, if it is known.
 
     The other options are those of `beambert.pipelines.instances.options.PretrainingDataOptions`.
     """
@@ -289,43 +286,3 @@ class RecordedDatasetOptions(TypedDict, total=False):
     corpus: RecordedCorpusOptions
     corpus_sha256: Sha256
     vocab_sha256: Sha256
-
-
-_COUNTS = {"counts.marks": "diacritics", "counts.files_mostly_lost": "files_mostly_rejected"}
-_COVERAGE = {"pieces": "tokens", "whole": "whole_words"}
-_EXAMPLE_COUNTS = {
-    "instances_labelled_1": "instances_labeled_1",
-    "masked_as_other": "masked_as_random",
-    "masked_as_same": "masked_as_original",
-}
-# Old field names by format_version, as tables of `beambert.common.renamed_fields`.
-RENAMED_CORPUS_FIELDS = {
-    2: {
-        "parts": "shards",
-        "parts.*.bucket": "partition",
-        "parts.*.buckets": "partitions",
-        "options.num_buckets": "num_partitions",
-        "vocab.learnt_from": "learned_from",
-        "vocab.learnt_from.distinct_words_left_out": "distinct_words_excluded",
-        "vocab.learnt_from.running_words": "words",
-        "vocab.learnt_from.running_words_left_out": "words_excluded",
-        "vocab.alphabet.characters_left_out": "characters_excluded",
-        "vocab.alphabet.limit_that_would_do": "sufficient_limit",
-        "vocab.alphabet.running_words_outside": "words_excluded",
-        "vocab.held_out": "validation",
-        **{
-            f"vocab.held_out.{vocab}.{old}": new
-            for vocab in ("vocab", "compare_vocab")
-            for old, new in _COVERAGE.items()
-        },
-        **_COUNTS,
-    }
-}
-RENAMED_DATASET_FIELDS = {
-    2: {
-        "shards.*.duplicate": "copy",
-        "options.corpus.num_buckets": "num_partitions",
-        **{f"counts.{split}.{old}": new for split in ("train", "validation") for old, new in _EXAMPLE_COUNTS.items()},
-        **_COUNTS,
-    }
-}

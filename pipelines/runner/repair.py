@@ -11,7 +11,7 @@ from beambert.pipelines import dataset
 from beambert.pipelines.build_pretraining_data import rebuild_shards
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import Dataset
-from beambert.pipelines.examples.make_shards import current_name, shard_name
+from beambert.pipelines.examples.make_shards import shard_name
 from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
@@ -43,7 +43,6 @@ def items_with_missing_shards(
 ) -> list[WorkItem]:
     """Return the work items, reduced to the copies that write a shard of `names`."""
     items = []
-    names = frozenset(map(current_name, names))
     for corpus_shard, copies in work_items:
         missing_copies = tuple(
             copy

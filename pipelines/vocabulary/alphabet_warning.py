@@ -12,11 +12,11 @@ def alphabet_warnings(vocab: Mapping[str, Any], limit: int, unknown: float | Non
     """Return a warning if the alphabet limit causes many "[UNK]" words, else nothing.
 
     Args:
-        vocab: "vocab" of corpus.json; manifests of older versions lack the counts of the alphabet.
+        vocab: "vocab" of corpus.json.
         limit: the alphabet_limit of the vocabulary.
         unknown: fraction of tokens that are "[UNK]"; None to decide by the training text alone.
     """
-    learned_from, alphabet = vocab.get("learned_from"), vocab.get("alphabet")
+    learned_from, alphabet = vocab["learned_from"], vocab["alphabet"]
     if not alphabet or not learned_from or not learned_from["words"]:
         return []
     excluded = alphabet["words_excluded"] / learned_from["words"]

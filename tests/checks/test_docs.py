@@ -232,14 +232,7 @@ def test_messages_of_training_name_flags_that_exist():
                 text = node.value if isinstance(node, ast.Constant) else None
                 names = re.findall(r"(?<![\w-])--[a-z][\w-]*", text) if isinstance(text, str) else []
                 found += [(path.name, name) for name in names if name not in flags | _FOREIGN_FLAGS]
-    # Old names that are still accepted.
-    assert found == [
-        ("tabular.py", "--dev_share"),
-        ("pretrain_flags.py", "--left_to_right"),
-        ("pretrain_flags.py", "--on_corrupt"),
-        ("training_flags.py", "--recompute"),
-        ("training_flags.py", "--on_not_finite"),
-    ]
+    assert found == []
 
 
 def test_the_guide_has_the_recipe_of_bench_quality():

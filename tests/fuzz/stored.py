@@ -82,7 +82,7 @@ def manifest(random: Random, base: Base, folder: Path) -> Case:
     if random.random() < 0.85:
         mutation = mutated_json(random, content.decode("utf-8"))
         name, new = mutation.name, mutation.text.encode("utf-8", "surrogatepass")
-        # Files of other programs and of older versions may lack fields that have defaults.
+        # Files of other programs may lack fields that have defaults.
         missing = name.endswith("is missing") and (target.artifact in ("hugging_face", "tf1") or ", " in name)
         valid = mutation.valid or missing
     else:

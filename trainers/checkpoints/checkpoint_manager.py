@@ -21,7 +21,6 @@ from beambert.bert_model.checkpoints.bundle_index import numpy_dtype
 from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from beambert.common import file_errors
 from beambert.common.atomic_files import synchronize
-from beambert.common.renamed_fields import with_new_names, with_old_names
 from beambert.common.typed_json import JsonError, NonNegative, read, require
 from beambert.trainers.errors import StorageError, TrainingError
 
@@ -29,8 +28,6 @@ GLOBAL_STEP = "global_step"
 
 _FILE_NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|data-\d{5}-of-\d{5}|state\.json)")
 _UNFINISHED = ".unfinished"
-# Fields of `.state.json` that older files, which have no version, have under other names.
-_RENAMED_STATE = {"skipped_updates": "skipped_steps", "sums": "metric_sums"}
 
 
 class Variable(Protocol):
@@ -169,18 +166,14 @@ def state_of(checkpoint: Checkpoint, schema: Any = _TimedState) -> dict[str, Any
     Raises:
         TrainingError: the state cannot be read.
     """
-    names: dict[str, str] = {}
     try:
         content = read(checkpoint.state_file, dict[str, Any])
-        names = {old: new for old, new in _RENAMED_STATE.items() if old in content}
-        content = with_new_names(content, names)
         require(content, schema)
     except FileNotFoundError:
         return {}
     except JsonError as error:
         raise TrainingError(
-            f"{checkpoint.state_file}: {with_old_names(str(error), names)}; remove {checkpoint.index_file} to resume "
-            "from the previous checkpoint"
+            f"{checkpoint.state_file}: {error}; remove {checkpoint.index_file} to resume from the previous checkpoint"
         ) from error
     return content
 

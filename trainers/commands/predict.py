@@ -194,12 +194,9 @@ def run(config: PredictConfig) -> int:
     if (line := predictor.unknown.warning("the texts")) is not None:
         warn(line)
     if predictor.doubtful:
-        inputs, training_inputs = "single texts", f"pairs; write 'TEXT{PAIR_SEPARATOR}TEXT'"
-        if not predictor.inference_model.likely_pairs:
-            inputs, training_inputs = "pairs", "single texts; give one text per line"
         warn(
-            f"{predictor.doubtful:,} of {count:,} inputs are {inputs}, but {config.directory} was probably trained on "
-            f"{training_inputs}"
+            f"{predictor.doubtful:,} of {count:,} inputs are single texts, but {config.directory} was probably trained "
+            f"on pairs; write 'TEXT{PAIR_SEPARATOR}TEXT'"
         )
     if predictor.cut:
         inputs, limit = "texts", f"--max_seq_length {predictor.max_seq_length}"

@@ -177,7 +177,7 @@ def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: 
     """
     if old.evaluation_fingerprint is not None:
         return evaluated == old.evaluation_fingerprint
-    # A run without an evaluation, or of an older version.
+    # A run without an evaluation.
     return all(getattr(config, name) == old.options.get(name) for name in _WHICH_DEV_EXAMPLES)
 
 

@@ -4,7 +4,6 @@ This file imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -93,19 +92,19 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
         if name == "best_metric" and not (requested["eval_steps"] or requested["early_stopping"]):
             # It has an effect only with evaluations during training.
             continue
-        old, new = _value(recorded, name), requested[name]
+        old, new = recorded.get(name), requested[name]
         if only_record and name in _RESOLVED and not new:
             continue
         if old != new:
             texts.append(_difference(name, old, new))
     for name in _MODEL:
         texts += _path_difference(name, recorded, contents.get(name), requested, contents_now.get(name))
-    paths = [name for name in _DATA if requested.get(name) != _value(recorded, name)]
+    paths = [name for name in _DATA if requested.get(name) != recorded.get(name)]
     before, now = contents.get("data"), contents_now.get("data")
     if before is None or now is None:
         texts += [text for name in paths for text in _path_difference(name, recorded, None, requested, None)]
     elif before != now and paths:
-        texts += [_difference(name, _value(recorded, name), requested.get(name)) for name in paths]
+        texts += [_difference(name, recorded.get(name), requested.get(name)) for name in paths]
     elif before != now and not texts:
         # Options such as --max_train_samples change the digest too, and are reported instead.
         texts.append(f"the files of --data_dir {requested['data_dir']}, which have changed")
@@ -132,7 +131,7 @@ def differences_now(record: Options, config: FinetuneConfig, contents_now: Conte
     differ = differences(record, {}, requested, contents_now)
     if not differ:
         return []
-    paths = {name: _value(record, name) for name in _DATA + _MODEL}
+    paths: dict[str, Any] = {name: record.get(name) for name in _DATA + _MODEL}
     contents = contents_of(dataclasses.replace(config, **paths), required=False)
     if None in contents.values() or contents != contents_now:
         return differ
@@ -142,9 +141,9 @@ def differences_now(record: Options, config: FinetuneConfig, contents_now: Conte
 def rounding_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the options that differ and affect only floating-point rounding, with both values."""
     return [
-        _difference(name, _value(recorded, name), requested[name])
+        _difference(name, recorded.get(name), requested[name])
         for name in sorted(_ROUNDING)
-        if _value(recorded, name) != requested[name]
+        if recorded.get(name) != requested[name]
     ]
 
 
@@ -156,22 +155,11 @@ def _shown(value: object) -> str:
     return "not set" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
 
 
-def _value(options: Options, name: str) -> Any:
-    """Return a recorded option, or its default where the option is newer than the record."""
-    return options[name] if name in options else _defaults().get(name)
-
-
-@functools.cache
-def _defaults() -> dict[str, Any]:
-    # Records without a backend were written when there was one.
-    return FinetuneConfig(output="", task="", backend="tensorflow").to_json()
-
-
 def _path_difference(
     name: str, recorded: Options, before: str | None, requested: Options, now: str | None
 ) -> Iterator[str]:
     """Yield the difference between two paths: of the content where both digests are known, else of the paths."""
-    old, new = _value(recorded, name), requested.get(name)
+    old, new = recorded.get(name), requested.get(name)
     if before is not None and now is not None:
         if before != now and _resolved(old) == _resolved(new):
             yield f"--{name} {new}, which has changed"

@@ -4,13 +4,12 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from beambert.common.atomic_files import write_atomic
-from beambert.common.renamed_fields import with_new_names
 from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST
-from beambert.trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
+from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
 
 
@@ -22,14 +21,14 @@ class Grid(TypedDict):
 
 
 class OutcomeFields(TypedDict):
-    """A run in `runs.json`; older files have fewer fields."""
+    """A run in `runs.json`."""
 
     options: dict[str, str]
     metrics: dict[str, Number | None] | None
     problem: str | None
-    asked: NotRequired[RecordedOptions]
-    contents: NotRequired[dict[str, str | None]]
-    grid: NotRequired[Grid | None]
+    asked: RecordedOptions
+    contents: dict[str, str | None]
+    grid: Grid | None
 
 
 def recorded_outcomes(output: Path) -> dict[str, Any]:
@@ -44,22 +43,15 @@ def recorded_outcomes(output: Path) -> dict[str, Any]:
     path = output / RUNS_MANIFEST
     try:
         outcomes = read(path, dict[str, dict[str, Any]])
-        for outcome in outcomes.values():
-            if "asked" in outcome:
-                outcome["asked"] = with_new_names(outcome["asked"], RENAMED_OPTIONS)
         require(outcomes, dict[str, OutcomeFields])
-        for name, outcome in outcomes.items():
+        for name in outcomes:
             if Path(name).name != name:
                 raise JsonError(f"{shortened(name)} is not a valid run name")
-            if ("asked" in outcome) != ("contents" in outcome):
-                raise JsonError(f"{shortened(name)}.{'contents' if 'asked' in outcome else 'asked'} is missing")
     except FileNotFoundError:
         return {}
     except JsonError as error:
         raise TrainingError(f"{path}: {error}; move the file away to evaluate the runs again") from error
     for outcome in outcomes.values():
-        if "asked" in outcome:
-            outcome["asked"] = with_new_values(outcome["asked"])
         if outcome["metrics"] is not None:
             outcome["metrics"] = _with_nan(outcome["metrics"])
     return outcomes

@@ -200,34 +200,27 @@ def _is_done(
     record = run_manifest.load(directory)
     if record is None and _has_entries(directory):
         raise TrainingError(f"{directory} exists and is not a run of this command: move it, or use another --output")
-    recorded = outcome is not None and "asked" in outcome
-    if outcome is not None and recorded:
+    if outcome is not None:
         differ = differences(outcome["asked"], outcome["contents"], options, contents)
         if not differ and record is not None:
             differ = option_differences(record.options, options)
     else:
-        # A stopped run, or one recorded by an older version with a digest only.
+        # A stopped run.
         differ = [] if record is None else differences_now(record.options, config, contents)
     if differ:
         raise TrainingError(
             f"{directory} contains a run with other options: {', '.join(differ)}; use another --output, or the "
             "same options"
         )
-    if outcome is None or (record is None and not recorded):
+    if outcome is None:
         return False
     if record is None and outcome["metrics"] is not None:
         warn(f"{directory} was removed after it was complete; it is trained again")
         return False
-    options_before = outcome["asked"] if recorded else {} if record is None else record.options
-    rounded = rounding_differences(options_before, options) if options_before else []
+    rounded = rounding_differences(outcome["asked"], options)
     if rounded:
         print_status(f"{directory.name} was trained with other numerics and is not bit-identical: {', '.join(rounded)}")
-    if (
-        options_before
-        and options["do_predict"]
-        and not options_before.get("do_predict")
-        and outcome["metrics"] is not None
-    ):
+    if options["do_predict"] and not outcome["asked"].get("do_predict") and outcome["metrics"] is not None:
         warn(
             f"{directory.name} ran without --do_predict and has no predictions; write them with beambert finetune "
             f"{config.task} --do_predict --output {shlex.quote(str(directory))}"
@@ -269,7 +262,7 @@ def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any
     best = None if results is None else done[results.best].name
     for name, outcome in outcomes.items():
         record = run_manifest.load(output / name)
-        if name == best or outcome.get("grid") != grid or record is None:
+        if name == best or outcome["grid"] != grid or record is None:
             continue
         if not option_differences(record.options, outcome["asked"]):
             _remove_checkpoints(output / name / native.CHECKPOINTS_NAME)

@@ -6,10 +6,7 @@ This file imports neither Keras nor TensorFlow.
 import numpy as np
 
 from beambert.bert_model.checkpoints.reader import Checkpoint
-from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.finetuning_task import Rows
-from beambert.trainers.finetuning.tasks.text.glue import TASKS as GLUE_TASKS
-from beambert.trainers.training import run_manifest
 
 # Heads whose input is a text or a pair of texts.
 HEADS = ("classification", "regression")
@@ -29,23 +26,11 @@ def pairs_in(rows: Rows) -> bool | None:
     return bool(is_pair[0]) if (is_pair == is_pair[0]).all() else None
 
 
-def likely_pairs(checkpoint: Checkpoint) -> bool | None:
-    """Return whether a model without a record of it was probably trained on pairs; None where it is unknown.
+def likely_pairs(checkpoint: Checkpoint) -> bool:
+    """Return whether a model was probably trained on pairs, by its labels, where nothing records it.
 
     Args:
         checkpoint: an open checkpoint.
     """
-    if checkpoint.task not in HEADS:
-        return None
-    try:
-        run = run_manifest.load(checkpoint.path) if checkpoint.path.is_dir() else None
-    except TrainingError:
-        # The record is required for training only.
-        return None
-    if run is not None:
-        task = run.options.get("task")
-        if task in GLUE_TASKS:
-            return GLUE_TASKS[task].text_pair is not None
-        return True if run.options.get("text_pair_column") else None
     labels = {label.lower() for label in checkpoint.labels or ()}
-    return True if labels and labels <= _INFERENCE_LABELS else None
+    return checkpoint.task in HEADS and bool(labels) and labels <= _INFERENCE_LABELS

@@ -64,7 +64,7 @@ class InferenceModel:
     missing: tuple[str, ...]
     layers: tuple[int, ...]
     text_pairs: bool | None = None
-    likely_pairs: bool | None = None
+    likely_pairs: bool = False
 
     @property
     def config(self) -> BertConfig:

@@ -185,9 +185,8 @@ class Predictor:
     def _pairs(self, texts: Sequence[str]) -> list[tuple[str, str | None]]:
         """Split texts into single texts or pairs, and count those that the model was probably not fine-tuned on."""
         pairs = [split_pair(text) for text in texts]
-        known, likely = self.inference_model.text_pairs, self.inference_model.likely_pairs
-        if known is None and likely is not None:
-            self.doubtful += sum((second is not None) != likely for _, second in pairs)
+        if self.inference_model.text_pairs is None and self.inference_model.likely_pairs:
+            self.doubtful += sum(second is None for _, second in pairs)
         return pairs
 
     def _classification(self, texts: Sequence[str]) -> list[Answer]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beambert.common.atomic_files import write_atomic
-from beambert.common.typed_json import JsonError, NonNegative, decode, header_of
+from beambert.common.typed_json import JsonError, NonNegative, decode, require_format
 from beambert.trainers.metrics.ngram_baselines import Level
 from beambert.trainers.metrics.text_measures import TextMeasures
 
@@ -54,9 +54,7 @@ def load(output: Path) -> BaselineRecord | None:
     """Return the record in a run directory; None if it is missing, invalid or of another version."""
     try:
         content = (output / FILE_NAME).read_bytes()
-        header = header_of(content)
-        if (header.format, header.format_version) != (FORMAT, FORMAT_VERSION):
-            return None
+        require_format(content, FORMAT, FORMAT_VERSION)
         return decode(content, BaselineRecord)
     except (OSError, JsonError):
         return None

@@ -63,7 +63,7 @@ LABELS = {
 
 
 def recorded_seconds(fields: Mapping[str, Any]) -> GoodputSeconds:
-    """Return the seconds in a checkpoint's state or a line of metrics.jsonl; missing fields, as in old files, are 0."""
+    """Return the seconds in a checkpoint's state or a line of metrics.jsonl, 0 where they are missing."""
     return GoodputSeconds(*(float(fields.get(name) or 0.0) for name in GoodputSeconds._fields))
 
 

@@ -17,7 +17,6 @@ from typing import Any, Required, TextIO, TypedDict
 
 from beambert.common import file_errors
 from beambert.common.atomic_files import write_atomic
-from beambert.common.renamed_fields import with_new_names
 from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.monitoring.goodput import GOODPUT, GoodputSeconds
@@ -37,13 +36,6 @@ TIMING_FIELDS = frozenset(
         *GoodputSeconds._fields,
     }
 )
-# Fields and metrics that older runs have under other names.
-RENAMED_FIELDS = {
-    "skipped_updates": "skipped_steps",
-    "data_wait_share": "data_wait_fraction",
-    "filled_masks": "mlm_samples",
-    "masked_lm_accuracy_commonest_token": "masked_lm_accuracy_most_frequent_token",
-}
 _SAMPLES = "mlm_samples"
 
 
@@ -185,7 +177,7 @@ def _text(line: Mapping[str, Any]) -> str:
 
 def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        content = with_new_names(decode(line, dict[str, Any]), RENAMED_FIELDS)
+        content = decode(line, dict[str, Any])
         require(content, _Line)
         metrics = {name: value for name, value in content.items() if name not in ("split", "step", _SAMPLES)}
         require(metrics, dict[str, Number | None])

@@ -32,9 +32,14 @@ _INDENT = 6
 MetricSums = Mapping[str, tuple[float, float]]
 
 
-class _GoodputState(TypedDict, total=False):
-    """The fields of `GoodputSeconds`, which older files do not have."""
+class MonitorState(TypedDict):
+    """The result of `TrainingMonitor.state`, with the fields of `GoodputSeconds`."""
 
+    examples: Count
+    tokens: NonNegative
+    skipped_steps: Count
+    seconds: NonNegative
+    metric_sums: dict[str, tuple[Number, Number]]
     step_seconds: NonNegative
     start_seconds: NonNegative
     compile_seconds: NonNegative
@@ -42,16 +47,6 @@ class _GoodputState(TypedDict, total=False):
     checkpoint_seconds: NonNegative
     evaluation_seconds: NonNegative
     lost_seconds: NonNegative
-
-
-class MonitorState(_GoodputState):
-    """The result of `TrainingMonitor.state`."""
-
-    examples: Count
-    tokens: NonNegative
-    skipped_steps: Count
-    seconds: NonNegative
-    metric_sums: dict[str, tuple[Number, Number]]
 
 
 class TrainingMonitor:

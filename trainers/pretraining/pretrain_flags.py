@@ -7,7 +7,6 @@ import argparse
 
 from beambert.bert_model.config import PRESETS
 from beambert.common.command_line.flags import (
-    accept_old_name,
     batch_size,
     duration,
     non_negative_int,
@@ -95,12 +94,11 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help='Train without the next-sentence loss ("No NSP" in the BERT paper, section 5.1)',
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--causal_attention",
         action="store_true",
         help='Use causal attention, as in "LTR" of the BERT paper (section 5.1); the objective is still masked-LM',
     )
-    accept_old_name(group, flag, "--left_to_right")
 
 
 def _add_step_arguments(parser: argparse.ArgumentParser) -> None:
@@ -176,11 +174,10 @@ def _add_input_handling_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--verify", action="store_true", help="Verify the SHA-256 of every shard against dataset.json before training"
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--on_corrupt_record",
         choices=("stop", "skip"),
         default=PretrainConfig.on_corrupt_record,
         help="Action at a corrupt record: stop and name its shard and offset, or skip and count it "
         "(default: %(default)s)",
     )
-    accept_old_name(group, flag, "--on_corrupt")

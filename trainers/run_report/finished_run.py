@@ -28,7 +28,7 @@ class Run:
         checkpoints: (step, size in bytes) of the complete checkpoints, oldest first.
         initial: lines of init_checkpoint.txt, which initial weights were loaded.
         evaluation: content of evaluation.json, the predictions of a fine-tuned model.
-        baselines: content of baselines.json; None for fine-tuning and for runs of older versions.
+        baselines: content of baselines.json; None for fine-tuning, and if it is missing.
     """
 
     record: Mapping[str, Any]

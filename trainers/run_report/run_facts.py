@@ -80,13 +80,12 @@ def _parameters(config: Mapping[str, Any]) -> int | None:
 
 
 def _schedule(options: Mapping[str, Any]) -> LearningRateSchedule | None:
-    """Return the schedule of a run; None if its options are corrupt. Older runs record `lr_decay_power` alone."""
-    default = LearningRateSchedule()
-    values = {
-        "name": options.get("lr_schedule", default.name),
-        "decay_power": options.get("lr_decay_power", default.decay_power),
-        "decay_fraction": options.get("lr_decay_fraction", default.decay_fraction),
-        "min_fraction": options.get("lr_min_fraction", default.min_fraction),
+    """Return the schedule of a run; None if its options are corrupt."""
+    values: dict[str, Any] = {
+        "name": options.get("lr_schedule"),
+        "decay_power": options.get("lr_decay_power"),
+        "decay_fraction": options.get("lr_decay_fraction"),
+        "min_fraction": options.get("lr_min_fraction"),
     }
     numbers = all(_is_number(value) for name, value in values.items() if name != "name")
     if values["name"] not in LR_SCHEDULES or not numbers:

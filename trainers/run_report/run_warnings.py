@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert.common.renamed_fields import with_new_names
 from beambert.common.typed_json import JsonError, read
 from beambert.pipelines.reporting.tables import percent
 from beambert.trainers.metrics.chance_levels import pretraining_warnings
-from beambert.trainers.monitoring.metrics_jsonl import RENAMED_FIELDS
 from beambert.trainers.run_report.task_sections import warnings_of_details
 
 RESULTS_NAME = "eval_results.json"
@@ -84,8 +82,7 @@ def score_warnings_in(output: Path) -> list[str]:
 
 def results_in(output: Path) -> dict[str, Any]:
     """Return the metrics of the last evaluation in a run directory; {} if the file is missing or invalid."""
-    results: dict[str, Any] = with_new_names(json_in(output / RESULTS_NAME), RENAMED_FIELDS)
-    return results
+    return json_in(output / RESULTS_NAME)
 
 
 def json_in(path: Path) -> dict[str, Any]:

@@ -7,8 +7,6 @@ The content is `evaluation.json`: `{"task": "mrpc", "splits": {"dev": {...}}}`, 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beambert.common.renamed_fields import with_new_names
-from beambert.common.typed_json import JsonError
 from beambert.pipelines.reporting.tables import table
 from beambert.trainers.metrics.score_warnings import without_advice
 from beambert.trainers.run_report.published_scores import IN_PERCENT, published
@@ -18,12 +16,6 @@ from beambert.trainers.run_report.task_tables import by_class, by_type, confusio
 # (id, title, HTML).
 Section = tuple[str, str, str]
 Details = Mapping[str, Any]
-
-# Fields that older files have under other names.
-_RENAMED = {
-    "mistakes": "errors",
-    **{f"{name}.*.where": "location" for name in ("mistakes", "choices", "answers", "entities")},
-}
 
 
 def sections(evaluation: Details, results: Mapping[str, Any]) -> list[Section]:
@@ -66,14 +58,7 @@ def _splits(evaluation: Details) -> dict[str, Details]:
     splits = evaluation.get("splits")
     if not isinstance(splits, dict):
         return {}
-    return {name: _with_new_names(details) for name, details in splits.items() if isinstance(details, dict)}
-
-
-def _with_new_names(details: Details) -> Details:
-    try:
-        return with_new_names(details, _RENAMED)
-    except JsonError:
-        return {}
+    return {name: details for name, details in splits.items() if isinstance(details, dict)}
 
 
 def _valid_section(write: Callable[..., str], *content: Any) -> str:

@@ -15,13 +15,11 @@ from typing import Any, NotRequired, TypedDict
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.config import BertConfig
-from beambert.common.renamed_fields import inverse, with_new_names, with_old_names
-from beambert.common.typed_json import Count, JsonError, Positive, Sha256, convert, decode, header_of, require
+from beambert.common.typed_json import Count, FormatError, JsonError, Positive, Sha256, decode, require, require_format
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines.dataset import Dataset
-from beambert.pipelines.io.manifest_schemas import RENAMED_DATASET_FIELDS
 from beambert.pipelines.io.output_directory import RUN_MANIFEST
-from beambert.trainers.config.recorded_options import RENAMED_OPTIONS, RecordedOptions, with_new_values
+from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
 
@@ -30,8 +28,6 @@ FILE_NAME = RUN_MANIFEST
 INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-run"
 FORMAT_VERSION = 4
-# Field names of older versions of the file.
-_RENAMED = {3: {f"options.{old}": new for old, new in RENAMED_OPTIONS.items()}}
 
 # Options that a resumed run must not change.
 _FIXED = ("task", "seed", "group_by_length", "optimizer", "no_next_sentence", "causal_attention")
@@ -155,28 +151,23 @@ def load(output: Path) -> RunRecord | None:
         return None
     except OSError as error:
         raise TrainingError(f"{path} cannot be read ({error.strerror or error}); give another --output") from error
-    names: dict[str, str] = {}
     try:
-        header = header_of(text)
-        if header.format != FORMAT or header.format_version not in (FORMAT_VERSION, *_RENAMED):
-            raise TrainingError(
-                f"{path} was written by an incompatible version of beambert and its run cannot be resumed; {remedy}"
-            )
-        names = _RENAMED.get(header.format_version, {})
-        fields = convert(with_new_names(decode(text, dict[str, Any]), names), _RunFields)
+        require_format(text, FORMAT, FORMAT_VERSION)
+        fields = decode(text, _RunFields)
         require(fields["options"], RecordedOptions, "options")
         stages = tuple(Stage(**stage) for stage in fields["stages"])
         _require_order(stages, len(fields["data_fingerprints"]))
+    except FormatError as error:
+        raise TrainingError(f"{path} {error}; {remedy}") from error
     except JsonError as error:
-        problem = with_old_names(str(error), names)
-        raise TrainingError(f"{path}: {problem}; restore it from a copy, or {remedy}") from error
+        raise TrainingError(f"{path}: {error}; restore it from a copy, or {remedy}") from error
     return RunRecord(
         data_fingerprints=fields["data_fingerprints"],
         vocab_sha256=fields["vocab_sha256"],
         do_lower_case=fields["do_lower_case"],
         max_seq_length=fields["max_seq_length"],
         stages=stages,
-        options=with_new_values(fields["options"]),
+        options=fields["options"],
         versions=fields["versions"],
         strip_accents=fields.get("strip_accents"),
         tokenize_chinese_chars=fields.get("tokenize_chinese_chars", True),
@@ -251,9 +242,7 @@ def changes(old: RunRecord, new: RunRecord) -> list[str]:
     training = _changed(old.options, new.options, _TRAINING)
     if training:
         lines.append(f"Changed training options: {', '.join(training)}")
-    # Older records do not have these options.
-    old_options = {"backend": "tensorflow", "shard_optimizer_state": False, **old.options}
-    numerics = _changed(old_options, new.options, _NUMERICS) + _changed(
+    numerics = _changed(old.options, new.options, _NUMERICS) + _changed(
         old.versions, new.versions, sorted(old.versions.keys() & new.versions.keys())
     )
     if numerics:
@@ -285,11 +274,8 @@ def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[s
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """Return the hex SHA-256 of a manifest without its versions.
-
-    Fields have their names of format version 2, so that a run on a dataset of that version can be resumed.
-    """
-    content = with_new_names(without_released_rules(dataclasses.asdict(dataset)), inverse(RENAMED_DATASET_FIELDS[2]))
+    """Return the hex SHA-256 of a manifest without its versions."""
+    content = without_released_rules(dataclasses.asdict(dataset))
     del content["versions"]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

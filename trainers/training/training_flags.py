@@ -7,15 +7,12 @@ import argparse
 
 from beambert.common.command_line.flags import (
     WholeNumber,
-    accept_old_name,
-    accept_old_values,
     batch_size,
     boolean,
     non_negative_int,
     positive_float,
     positive_int,
 )
-from beambert.trainers.config.recorded_options import RENAMED_VALUES
 from beambert.trainers.config.run_config import RunConfig
 
 BACKENDS = ("auto", "tensorflow", "jax")
@@ -42,7 +39,6 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
     add_backend_argument(group, RunConfig.backend)
     group.add_argument(
         "--strategy",
-        type=accept_old_values(RENAMED_VALUES["strategy"]),
         choices=STRATEGIES,
         default=RunConfig.strategy,
         help="Distribution strategy: single, a single device; mirrored, all GPUs of this machine; multi_worker, the "
@@ -91,14 +87,13 @@ def _add_device_arguments(parser: argparse.ArgumentParser) -> None:
         help="Shard the optimizer state over the devices, with --backend jax: each device stores a part of it, which "
         "saves memory; checkpoints stay the same",
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--activation_checkpointing",
         choices=ACTIVATION_CHECKPOINTING,
         default=RunConfig.activation_checkpointing,
         help="Activations to discard and compute again in the backward pass, to save memory: those of each layer, or "
         "those of attention only (default: %(default)s)",
     )
-    accept_old_name(group, flag, "--recompute")
     group.add_argument(
         "--iterations_per_loop",
         type=positive_int,
@@ -159,14 +154,13 @@ def _add_numerics_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="true|false",
         help="Use only deterministic operations; false may be faster on GPUs (default: true)",
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--on_nonfinite",
         choices=("stop", "skip"),
         default=RunConfig.on_nonfinite,
         help="Action at a step whose loss or gradient is NaN or infinite: stop and name the last checkpoint, or skip "
         "the step and count it (default: %(default)s)",
     )
-    accept_old_name(group, flag, "--on_not_finite")
 
 
 def _add_checkpoint_arguments(parser: argparse.ArgumentParser) -> None:

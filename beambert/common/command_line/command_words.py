@@ -12,19 +12,17 @@ VERSION = ("version", "--version", "-V")
 _DASHES = "-\u2013\u2014"
 
 
-def nearest(word: str, known: Iterable[str], renamed: Mapping[str, str] | None = None) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" for a mistyped word, or "".
 
     Args:
         word: the mistyped word.
         known: valid words.
-        renamed: current names by old names, which may be mistyped too.
     """
     # Without dashes, which are equal in all flags: --model is not similar to --help.
-    names = {name: name for name in known} | dict(renamed or {})
-    current = {name.lstrip(_DASHES): names[name] for name in names}
-    close = difflib.get_close_matches(word.lower().lstrip(_DASHES), current, n=1)
-    return f"; did you mean {current[close[0]]}?" if close else ""
+    names = {name.lstrip(_DASHES): name for name in known}
+    close = difflib.get_close_matches(word.lower().lstrip(_DASHES), names, n=1)
+    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def summaries(commands: Mapping[str, tuple[str, str]], names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 # Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
@@ -85,26 +85,6 @@ def number(
         return value
 
     return parse
-
-
-def accept_old_name(group: argparse._ActionsContainer, flag: argparse.Action, old: str) -> None:
-    """Accept the old name of a renamed flag as a hidden alias, for one release.
-
-    Args:
-        group: parser or group of the flag.
-        flag: action of the flag, from `add_argument`.
-        old: the old name, such as "--num_buckets".
-    """
-    group._option_string_actions[old] = flag
-
-
-def accept_old_values(renamed: Mapping[str, str]) -> Callable[[str], str]:
-    """Return the type of a flag some of whose values were renamed; the old ones are accepted for one release.
-
-    Args:
-        renamed: from each old value to the new one, which help and messages show.
-    """
-    return lambda text: renamed.get(text, text)
 
 
 positive_float = number(0.0, math.inf, least_too=False)

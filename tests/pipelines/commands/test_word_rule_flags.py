@@ -59,7 +59,6 @@ def test_uncased_text_keeps_its_marks(tmp_path, capsys):
 
 
 def test_default_rules_are_not_recorded(tmp_path):
-    """Require the same manifest as in earlier versions, so that their outputs are recognized."""
     _write(tmp_path, _TEXTS["fr"])
     flags = ["--vocab_size", "130", "--num_partitions", "2"]
     assert _run("corpus", tmp_path, "plain", *flags) == 0

@@ -89,22 +89,6 @@ def test_options_that_change_results_are_refused_by_name(output, rte, initial, t
     assert tree(output) == before
 
 
-def test_runs_that_an_older_beambert_recorded_are_recognized(output, rte, initial, capsys):
-    outcomes = json.loads((output / "runs.json").read_text())
-    old = {
-        name: {"key": "0" * 64, **{field: outcome[field] for field in ("options", "metrics", "problem")}}
-        for name, outcome in outcomes.items()
-    }
-    (output / "runs.json").write_text(json.dumps(old))
-    before = tree(output)
-    assert seeds(rte, initial, output, "--num_train_epochs", "2") == 1
-    assert "--num_train_epochs (1.0 before, 2.0 now)" in capsys.readouterr().err
-    assert tree(output) == before
-    runs = runs_of(output)
-    assert seeds(rte, initial, output, "--eval_batch_size", "5") == 0
-    assert runs_of(output) == runs
-
-
 def test_files_of_the_user_in_place_of_a_run_are_refused(rte, initial, tmp_path, output, capsys):
     notes = tmp_path / "new" / "seed-8"
     notes.mkdir(parents=True)
@@ -201,10 +185,6 @@ def test_every_option_either_matters_or_is_listed_as_free(name):
     contents = {"data": "0"}
     free = name in run_comparison._FREE | run_comparison._ROUNDING
     assert len(run_comparison.differences(there, contents, now, contents)) == (0 if free else 1)
-    # An option that an older record lacks has its default value.
-    del there[name]
-    if name not in ("task", "output"):
-        assert run_comparison.differences(there, contents, asked(), contents) == []
 
 
 def test_paths_are_compared_by_content_first():
@@ -213,6 +193,6 @@ def test_paths_are_compared_by_content_first():
     assert run_comparison.differences(there, same, now, same) == []
     assert run_comparison.differences(there, same, now, other) == ["--init_checkpoint (a before, b now)"]
     assert run_comparison.differences(there, same, there, other) == ["--init_checkpoint a, which has changed"]
-    # An old record has no digests of the contents.
+    # run.json alone has no digests of the contents.
     assert run_comparison.differences(there, {}, {**now, "init_checkpoint": "./a"}, same) == []
     assert run_comparison.differences(there, {}, now, same) == ["--init_checkpoint (a before, b now)"]

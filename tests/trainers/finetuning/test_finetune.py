@@ -60,7 +60,7 @@ def test_default_trains_and_evaluates(finetune, tmp_path, capsys):
         (["--train_batch_size", "100"], "24 training examples are less than one batch of --train_batch_size 100"),
         (["--class_weights", "maybe=2"], "unknown label 'maybe'; rte has entailment, not_entailment"),
         (["--best_metric", "speed"], "invalid --best_metric speed: must end with one of loss"),
-        (["--tpu_name", "x", "--strategy", "one"], "invalid --tpu_name with --strategy single"),
+        (["--tpu_name", "x", "--strategy", "single"], "invalid --tpu_name with --strategy single"),
         (["--train_batch_size", "6", "--gradient_accumulation_steps", "4"], "must be a multiple of 4"),
         (
             ["--eval_steps", "4", "--best_metric", "eval_f1"],

@@ -42,11 +42,3 @@ def test_multi_label_model_with_one_label_is_not_regression(tmp_path):
     convert(tmp_path / "model", tmp_path / "hf", "huggingface")
     with open_checkpoint(tmp_path / "hf") as checkpoint:
         assert (checkpoint.task, checkpoint.multi_label, checkpoint.labels) == ("classification", True, ("spam",))
-
-
-def test_older_records_without_multi_label(model):
-    path = model / native.FILE_NAME
-    content = json.loads(path.read_text(encoding="utf-8"))
-    del content["multi_label"], content["causal_attention"]
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert (native.load(model).multi_label, native.load(model).causal_attention) == (False, False)

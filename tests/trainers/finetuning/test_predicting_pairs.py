@@ -1,7 +1,6 @@
 """Test `beambert predict` with single texts on a model for pairs, and with pairs on a model for single texts."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from beambert.bert_model.checkpoints import native
 from beambert.trainers.commands import predict as predict_command
 from beambert.trainers.finetuning.finetuning_task import Rows
 from beambert.trainers.finetuning.text_pairs import pairs_in
-from beambert.trainers.training.run_manifest import RunRecord
 from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import write_model
 
@@ -27,20 +25,11 @@ def models(tmp_path_factory):
         ("score of pairs", "regression", None, True),
         ("texts", "classification", ("0", "1"), False),
         ("mixed", "classification", ("0", "1"), None),
-        ("earlier mrpc", "classification", ("0", "1"), None),
-        ("earlier cola", "classification", ("0", "1"), None),
         ("elsewhere", "classification", ("Entailment", "neutral", "contradiction"), None),
     ):
         path = write_model(folder / name, task, labels, config=ONE_LAYER)
         record = dataclasses.replace(native.load(path), text_pairs=pairs)
         (path / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
-        if "earlier" in name:
-            # Older versions wrote the record without `text_pairs`.
-            content = json.loads(record.to_json())
-            del content["text_pairs"]
-            (path / native.FILE_NAME).write_text(json.dumps(content), encoding="utf-8")
-            run = RunRecord((), "0" * 64, True, 48, (), {"task": name.split()[1]}, {})
-            (path / "run.json").write_text(run.to_json(), encoding="utf-8")
     return folder
 
 
@@ -88,11 +77,8 @@ def test_model_for_single_texts_refuses_pairs(models, capsys):
 @pytest.mark.parametrize(
     ("name", "texts", "warned"),
     [
-        ("earlier mrpc", [SINGLE, PAIR], "1 of 2 inputs are single texts, but"),
-        ("earlier mrpc", [PAIR], None),
-        ("earlier cola", [PAIR], "1 of 1 inputs are pairs, but"),
-        ("earlier cola", [SINGLE], None),
-        ("elsewhere", [SINGLE], "1 of 1 inputs are single texts, but"),
+        ("elsewhere", [SINGLE, PAIR], "1 of 2 inputs are single texts, but"),
+        ("elsewhere", [PAIR], None),
         ("mixed", [SINGLE, PAIR], None),
     ],
 )

@@ -95,8 +95,6 @@ def test_steps_after_the_checkpoint_are_lost_when_a_process_is_killed():
     assert resumed_seconds({}, lines) == logged._replace(step_seconds=0, lost_seconds=133)
     # The checkpoint may be later than the log.
     assert resumed_seconds(logged._asdict(), [saved._asdict()]) == logged
-    # Older versions did not record the seconds of each cause.
-    assert resumed_seconds({"seconds": 7.0}, [{"split": "train", "step": 3, "seconds": 7.0}]) == GoodputSeconds()
 
 
 def test_summary():

@@ -21,14 +21,6 @@ def configured(*flags):
     return RunConfig.from_args(argparse.Namespace(output="out", **vars(parse(*flags))))
 
 
-def test_the_old_name_of_a_single_device_is_accepted():
-    assert parse("--strategy", "one").strategy == "single"
-    assert parse("--strategy=single").strategy == "single"
-    with_help = argparse.ArgumentParser()
-    add_training_arguments(with_help, best_metric=None)
-    assert "{auto,single,mirrored,multi_worker,tpu}" in with_help.format_help()
-
-
 @pytest.mark.parametrize(
     "flags",
     [

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.command_line.flags import accept_old_name, number
+from beambert.common.command_line.flags import number
 from beambert.common.unicode_text import replace_surrogates
 from beambert.trainers.config.finetune_config import FinetuneConfig, TableConfig
 from beambert.trainers.errors import TaskDataError
@@ -60,13 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="Separator of several labels in one cell; JSON lines and Parquet may contain lists instead",
     )
-    flag = group.add_argument(
+    group.add_argument(
         "--dev_fraction",
         type=number(0.0, 1.0, least_too=False),
         metavar="FRACTION",
         help="Fraction of train to use as dev without a dev file, chosen deterministically by a hash of the text",
     )
-    accept_old_name(group, flag, "--dev_share")
 
 
 def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
