@@ -51,11 +51,12 @@ READERS: dict[str, Callable[[Path], Any]] = {
         checkpoint_manager.Checkpoint(2, directory / "model.ckpt-2"), MonitorState
     ),
 }
-# Values that a reader may accept: null for an optional value, a negative metric, fields of other programs.
+# Values that a reader may accept: null for an optional value, a negative metric, fields of other programs, and the
+# options of the corpus in dataset.json, which are those of corpus.json.
 _UNREAD = re.compile(
     r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|metric_sums"
     r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|grid|contents\.\w+|metrics\..*)"
-    r"|counts\.validation)$"
+    r"|counts\.validation|options\.corpus\..*)$"
 )
 _OPTIONAL = {"null", "missing", "@long", '{"@": []}'}
 

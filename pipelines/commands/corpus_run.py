@@ -8,6 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_summary_line
+from beambert.common.typed_json import convert
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines import dataset
 from beambert.pipelines.build_corpus import build_corpus
@@ -36,7 +37,6 @@ from beambert.pipelines.runner.job_output import (
     delete_work,
     remedy_for,
     require_same_options,
-    with_defaults,
     work_directory,
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
@@ -83,7 +83,8 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     output = absolute(config.output)
     existing = corpus_manifest.load(output, remedy_for(config.output))
     if existing:
-        recorded = with_defaults(existing.options, CorpusOptions)
+        # With the defaults of options that are not recorded.
+        recorded = dataclasses.asdict(convert(existing.options, CorpusOptions))
         require_same_options(config.output, "corpus", recorded, dataclasses.asdict(options))
         if existing.files != config.files:
             raise DatasetError(

@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_summary_line
+from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
 from beambert.pipelines import dataset
 from beambert.pipelines.build_pretraining_data import build_pretraining_data
@@ -182,7 +183,11 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
     work = work_directory(output, [recorded], options.format)
     existing = _load(manifest_path, config.output)
     if existing:
-        require_same_options(config.output, "dataset", existing.options, recorded)
+        # With the defaults of options that are not recorded.
+        before = dataclasses.asdict(convert(existing.options, PretrainingDataOptions))
+        require_same_options(
+            config.output, "dataset", {**existing.options, **before}, {**recorded, **dataclasses.asdict(options)}
+        )
         restore_vocabulary(existing, vocab, output)
         write_missing_descriptions(existing, output)
         missing = missing_shards(existing, output)

@@ -27,6 +27,7 @@ from beambert.common.typed_json import (
     require_format,
     shown,
 )
+from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.records import Record
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
 from beambert.pipelines.errors import SourceError
@@ -35,7 +36,6 @@ from beambert.pipelines.io.manifest_schemas import (
     CorpusCounts,
     CorpusVocabulary,
     InputFile,
-    RecordedCorpusOptions,
     Split,
 )
 
@@ -92,7 +92,8 @@ class Corpus:
     """The content of `corpus.json`.
 
     Attributes:
-        options: options of the build. Together with `files`, they identify a finished stage.
+        options: `CorpusOptions` of the build, without released word rules. Together with `files`, they identify a
+            finished stage.
         files: [path, bytes, modification time, ...] of every input file.
         counts: documents, sentences, words, characters and bytes, in total, by input and by language. Also documents
             rejected by reason and by input, paragraphs cleaned by rule, and bytes removed by input and rule. Also
@@ -149,7 +150,7 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
     try:
         require_format(manifest, FORMAT, FORMAT_VERSION)
         corpus = decode(manifest, Corpus)
-        require(corpus.options, RecordedCorpusOptions, "options")
+        require(corpus.options, CorpusOptions, "options")
         require(corpus.counts, CorpusCounts, "counts")
         require(corpus.vocab, CorpusVocabulary, "vocab")
         for number, file in enumerate(corpus.files):

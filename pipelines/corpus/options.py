@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from beambert.common.typed_json import NonNegative, Positive
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.documents import is_validation, partition_of
 from beambert.pipelines.formats.input_format import ReadOptions
@@ -32,9 +33,9 @@ class CorpusOptions(VocabularyOptions):
     read: ReadOptions
     language: str
     segmenter: str
-    truncation_noise: float
-    num_partitions: int
-    validation_fraction: float
+    truncation_noise: NonNegative
+    num_partitions: Positive
+    validation_fraction: NonNegative
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
     identify_language: bool = False
     decontaminate: list[str] = dataclasses.field(default_factory=list)

@@ -4,11 +4,11 @@ Fields that are not required are written only where they apply. Unknown fields a
 Beam nor TensorFlow.
 """
 
-from typing import Annotated, NotRequired, Required, TypedDict
+from typing import Annotated, Any, NotRequired, Required, TypedDict
 
 from msgspec import Meta
 
-from beambert.common.typed_json import Count, NonNegative, Number, Positive, Sha256
+from beambert.common.typed_json import Count, Number, Positive, Sha256
 
 Split = Annotated[str, Meta(pattern="^(train|validation)$")]
 # [path, bytes, time of last change, weight] of an input file; other files that the corpus depends on have no weight.
@@ -151,64 +151,6 @@ class CorpusVocabulary(TypedDict):
     alphabet: Alphabet | None
 
 
-class RecordedReadOptions(TypedDict, total=False):
-    """`beambert.pipelines.sources.ReadOptions` as JSON."""
-
-    input_format: str
-    encoding: str
-    text_field: str
-    document_unit: str
-    id_field: str
-    on_bad_record: str
-    language_field: str
-    wikitext_extractor: str
-
-
-class RecordedCleaningOptions(TypedDict, total=False):
-    """`beambert.pipelines.cleaning.rules.CleaningOptions` as JSON."""
-
-    skip_rules: str
-    fix_mojibake: bool
-    end_punctuation: bool
-    min_sentences: Count
-    min_words: Count
-    min_characters: Count
-    max_symbol_ratio: NonNegative
-    max_digit_ratio: NonNegative
-    max_non_letter_ratio: NonNegative
-    max_repeated_lines: NonNegative
-    max_repeated_ngrams: NonNegative
-
-
-class RecordedCorpusOptions(TypedDict, total=False):
-    """`beambert.pipelines.corpus.options.CorpusOptions` as JSON."""
-
-    do_lower_case: Required[bool]
-    strip_accents: bool | None
-    tokenize_chinese_chars: bool
-    alphabet_limit: Required[Count]
-    compare_vocab: Required[str]
-    language_sampling_exponent: Required[NonNegative]
-    vocab_size: Count
-    vocab_file: str
-    num_unused: Count
-    min_count: Count
-    character_rules: str
-    read: RecordedReadOptions
-    language: str
-    segmenter: str
-    truncation_noise: NonNegative
-    num_partitions: Positive
-    validation_fraction: NonNegative
-    cleaning: RecordedCleaningOptions
-    identify_language: bool
-    decontaminate: list[str]
-    decontaminate_action: str
-    near_duplicates: bool
-    repeated_paragraphs: bool
-    abbreviations: str
-
-
 class ExampleCounts(TypedDict):
     """`beambert.pipelines.examples.statistics.Statistics.numbers` of a split."""
 
@@ -271,18 +213,19 @@ class DatasetCounts(TypedDict, total=False):
     warnings: list[str]
 
 
-class RecordedDatasetOptions(TypedDict, total=False):
-    """The "options" of `dataset.json` that its readers use, and those that identify the corpus, if it is known.
+class RecordedDatasetOptions(TypedDict):
+    """The "options" of `dataset.json` that its readers need, and the identity of the corpus and the vocabulary.
 
     The other options are those of `beambert.pipelines.instances.options.PretrainingDataOptions`.
     """
 
-    objective: Required[str]
-    masking: Required[str]
-    dupe_factor: Required[Positive]
-    masked_lm_prob: Required[NonNegative]
-    mask_rate: Required[NonNegative]
-    random_rate: Required[NonNegative]
-    corpus: RecordedCorpusOptions
-    corpus_sha256: Sha256
-    vocab_sha256: Sha256
+    objective: str
+    masking: str
+    dupe_factor: Positive
+    masked_lm_prob: Number
+    mask_rate: Number
+    random_rate: Number
+    random_seed: Count
+    corpus: NotRequired[dict[str, Any]]
+    corpus_sha256: NotRequired[Sha256]
+    vocab_sha256: NotRequired[Sha256]

@@ -147,7 +147,7 @@ def _creation(manifest: Dataset) -> list[tuple[str, str]]:
         ("Copies of the text", f"{options['dupe_factor']:,}"),
         ("Vocabulary", f"`vocab.txt`, {manifest.vocab_size:,} tokens, {WordRules.of(manifest).summary}"),
         ("File format", f"{manifest.file_format.replace('_', ' ')}{compression}{padding}"),
-        ("Random seed", str(options.get("random_seed", "not recorded"))),
+        ("Random seed", str(options["random_seed"])),
         ("SHA-256 of vocab.txt", manifest.vocab_sha256),
     ]
 

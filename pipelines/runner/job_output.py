@@ -1,6 +1,5 @@
 """Check, mark and clean up the output directory of a data job."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -9,7 +8,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
@@ -205,23 +204,3 @@ def _shortened(value: Any) -> str:
     """Return a value as in Python, shortened: the abbreviations of a user may be many."""
     written = repr(value)
     return written if len(written) <= _MAX_SHOWN_CHARACTERS else f"{written[: _MAX_SHOWN_CHARACTERS - 3]}..."
-
-
-def with_defaults(recorded: dict[str, Any], kind: type) -> dict[str, Any]:
-    """Return recorded options, with the defaults of the options that an older version did not record.
-
-    Args:
-        recorded: The options of a manifest, as JSON values.
-        kind: The dataclass of these options. Nested dataclasses are completed too.
-    """
-    complete = dict(recorded)
-    types = get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        option = types[field.name]
-        if isinstance(option, type) and dataclasses.is_dataclass(option) and isinstance(complete.get(field.name), dict):
-            complete[field.name] = with_defaults(complete[field.name], option)
-        elif field.name not in complete and field.default is not dataclasses.MISSING:
-            complete[field.name] = field.default
-        elif field.name not in complete and field.default_factory is not dataclasses.MISSING:
-            complete[field.name] = field.default_factory()
-    return complete

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from beambert.common.typed_json import Count, NonNegative
 from beambert.pipelines.errors import SourceError
 
 
@@ -24,13 +25,13 @@ class VocabularyOptions:
     """
 
     do_lower_case: bool
-    vocab_size: int
+    vocab_size: Count
     vocab_file: str
-    num_unused: int
-    alphabet_limit: int
-    min_count: int
+    num_unused: Count
+    alphabet_limit: Count
+    min_count: Count
     compare_vocab: str
-    language_sampling_exponent: float
+    language_sampling_exponent: NonNegative
     character_rules: str
     strip_accents: bool | None = dataclasses.field(default=None, kw_only=True)
     tokenize_chinese_chars: bool = dataclasses.field(default=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""Tests of the options in a finished output: one that is not recorded has its default, and a wrong one is named."""
+
+import json
+import shutil
+
+import pytest
+
+from beambert import cli
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.errors import SourceError
+from tests.conftest import SMALL
+
+
+@pytest.mark.parametrize(
+    ("manifest", "path", "flags", "differs"),
+    [
+        ("corpus.json", "near_duplicates", ["--drop_near_duplicates"], "near_duplicates: False recorded, True"),
+        ("corpus.json", "cleaning.min_words", ["--min_words", "7"], "cleaning.min_words: 0 recorded, 7"),
+        ("dataset.json", "ragged", ["--ragged"], "ragged: False recorded, True"),
+    ],
+)
+def test_a_new_option_has_its_default(built, articles, tmp_path, capsys, manifest, path, flags, differs):
+    """Require that a new option with a default does not make finished outputs unusable."""
+    output = shutil.copytree(built, tmp_path / "data")
+    content = json.loads((output / manifest).read_text())
+    options = content["options"]
+    *groups, name = path.split(".")
+    for group in groups:
+        options = options[group]
+    del options[name]
+    (output / manifest).write_text(json.dumps(content))
+    command = ["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]
+    assert cli.main([*command, *flags]) == 1
+    error = capsys.readouterr().err
+    assert f"with other options ({differs} requested)" in error
+    if manifest == "dataset.json":
+        assert cli.main(command) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("num_partitions", 0, "options.num_partitions must be at least 1, not 0"),
+        ("read.text_field", 3, "options.read.text_field must be a string, not 3"),
+        ("read.encoding", "utf-16", "options.read: invalid --encoding utf-16: unknown, or not an extension of ASCII"),
+        ("cleaning.min_words", "7", 'options.cleaning.min_words must be an integer, not "7"'),
+        ("cleaning.min_words", -7, "options.cleaning: invalid --min_words -7: must be a whole number of at least 0"),
+    ],
+)
+def test_a_wrong_option_is_named(built, tmp_path, path, value, problem):
+    content = json.loads((built / "corpus.json").read_text())
+    options = content["options"]
+    *groups, name = path.split(".")
+    for group in groups:
+        options = options[group]
+    options[name] = value
+    with pytest.raises(SourceError) as caught:
+        corpus_manifest.parse(json.dumps(content).encode(), "corpus.json")
+    assert str(caught.value).startswith(f"corpus.json: {problem}")
+    assert str(caught.value).endswith("; restore it from a copy, or delete the directory and build the corpus again")
