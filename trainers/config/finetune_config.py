@@ -85,7 +85,7 @@ class FinetuneConfig(SquadConfig, TableConfig, TaggingConfig, XnliConfig, WordRu
     max_eval_samples: Positive | None = None
     max_predict_samples: Positive | None = None
     class_weights: str | None = None
-    group_by_length: bool = True
+    group_by_length: bool | None = None
     cache_dir: str | None = None
     given_options: tuple[str, ...] = ()
 

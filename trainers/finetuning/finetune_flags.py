@@ -101,10 +101,9 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--group_by_length",
         type=boolean,
-        default=FinetuneConfig.group_by_length,
         metavar="true|false",
         help="Group examples of similar length into batches, which computes less padding; every epoch still has every "
-        "example once (default: true)",
+        "example once (default: true, but false for a regression)",
     )
     group = parser.add_argument_group("evaluation")
     group.add_argument(

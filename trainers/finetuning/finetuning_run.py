@@ -354,7 +354,7 @@ class FinetuningRun:
 
     def _source(self) -> TrainData:
         rows, head = self.plan.rows[TRAIN], self.plan.task.head
-        grouped = self.config.group_by_length
+        grouped = bool(self.config.group_by_length)
         batches = functools.partial(
             train_batches, rows, head, self.config.seed, width=self.train_width, grouped=grouped
         )

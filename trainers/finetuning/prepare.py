@@ -115,7 +115,11 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         max_seq_length = _max_seq_length(config, model_config)
         best_metric = config.best_metric or task.best_metric
         lower_is_better(best_metric)
-        config = dataclasses.replace(config, best_metric=best_metric)
+        grouped = config.group_by_length
+        if grouped is None:
+            # The scores of a regression are lower with it (docs/benchmarks/fine-tuning.md).
+            grouped = task.head != "regression"
+        config = dataclasses.replace(config, best_metric=best_metric, group_by_length=grouped)
         tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(word_rules))
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
         rows = {split: encode_cached(task, split, tokenizer, max_seq_length, cache) for split in task.splits}
@@ -215,7 +219,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
-        for name, default in {**task_defaults(config.task), "group_by_length": True}.items()
+        for name, default in {**task_defaults(config.task), "group_by_length": None}.items()
         if name in old.options and name not in (*excluded, *config.given_options) and getattr(config, name) == default
     }
     if config.max_seq_length is None:

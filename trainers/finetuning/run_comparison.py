@@ -38,8 +38,8 @@ _ROUNDING = frozenset(
 # Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
 _MODEL = ("init_checkpoint", "model", "vocab_file", "added_tokens", "bert_config_file")
-# Options whose default is resolved before run.json records them.
-_RESOLVED = ("best_metric", "max_seq_length", "eval_steps")
+# Options whose default, shown here, is resolved before run.json records them.
+_RESOLVED = {"best_metric": None, "max_seq_length": None, "eval_steps": 0, "group_by_length": None}
 # Files of a model directory that a run reads. The index of a checkpoint contains a checksum of every tensor.
 _MODEL_FILES = ("*.ckpt*", "*.safetensors", "*.bin", "*config*.json", native.VOCAB_FILE_NAME)
 
@@ -93,7 +93,7 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
             # It has an effect only with evaluations during training.
             continue
         old, new = recorded.get(name), requested[name]
-        if only_record and name in _RESOLVED and not new:
+        if only_record and name in _RESOLVED and new == _RESOLVED[name]:
             continue
         if old != new:
             texts.append(_difference(name, old, new))

@@ -315,6 +315,8 @@ def test_a_new_regression_head_begins_at_the_mean_of_the_targets(table, initial,
         train.write_text(train.read_text().replace(",4\n", ",9\n"))
     scores = [int(line.rpartition(",")[2]) for line in (table / "dev.csv").read_text().splitlines()[1:]]
     np.testing.assert_allclose(biases, [[np.mean(scores)]] * 2, atol=1e-6)
+    # The rows of a regression are in random order by default, those of other tasks grouped.
+    assert json.loads((tmp_path / "first/run.json").read_text())["options"]["group_by_length"] is False
 
 
 def test_class_weights_change_what_is_learnt(real_backend, finetune, tmp_path):
