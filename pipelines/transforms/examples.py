@@ -67,7 +67,7 @@ class CreatePretrainingExamples(beam.PTransform):
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
     ...     documents = pipeline | beam.Create(texts) | SegmentSentences()
-    ...     vocabulary = documents | LearnWordPieceVocabulary(40, validation_fraction=0)
+    ...     vocabulary = documents | LearnWordPieceVocabulary(40, num_partitions=1, validation_fraction=0)
     ...     examples = documents | CreatePretrainingExamples(
     ...         vocabulary, PretrainingDataOptions(max_seq_length=32, dupe_factor=1), 1, validation_fraction=0
     ...     )

@@ -138,13 +138,13 @@ def test_a_worker_that_cannot_be_started(text, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_package_in_the_current_directory_does_not_reach_workers(text, tmp_path):
-    for name in ("pipelines", "deploy"):
+    for name in ("beambert", "pipelines"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('not this one')")
     argv = ["corpus", "--input", str(text), "--output", str(tmp_path / "out"), "--vocab_size", "1000"]
     argv += ["--direct_num_workers", "2"]
     # As with the console script, the current directory is not in the module search path.
-    program = f"import sys; sys.path[0] = {str(Path(cli.__file__).parent)!r}; import beambert; cli.main()"
+    program = f"import sys; sys.path[0] = {str(Path(cli.__file__).parents[1])!r}; from beambert import cli; cli.main()"
     done = subprocess.run(
         [sys.executable, "-c", program, *argv], cwd=tmp_path, capture_output=True, text=True, check=False
     )
