@@ -33,7 +33,7 @@ METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses this method.
 # Method and examples of patterns that are built at run time. Those without examples have, in place of the method, the
 # kind of text, which is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
-    "beambert.deploy.dataflow.flags._matching.parse": (
+    "deploy.dataflow.flags._matching.parse": (
         "fullmatch",
         lambda: [
             re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
@@ -41,29 +41,29 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
             if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
         ],
     ),
-    "beambert.deploy.dataflow.flags.require_cloud_paths": (
+    "deploy.dataflow.flags.require_cloud_paths": (
         "fullmatch",
         lambda: [re.compile(dataflow_flags.CLOUD_PATH)],
     ),
-    "beambert.deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
+    "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.
-    "beambert.pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
+    "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
-    "beambert.pipelines.sources.files._expression": ("patterns of the user", list),
-    "beambert.pipelines.formats.wikipedia.dump_pages._disambiguation": (
+    "pipelines.sources.files._expression": ("patterns of the user", list),
+    "pipelines.formats.wikipedia.dump_pages._disambiguation": (
         "search",
         lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],
     ),
-    "beambert.pipelines.formats.wikipedia.wikitext._without_tags.end_of": (
+    "pipelines.formats.wikipedia.wikitext._without_tags.end_of": (
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "beambert.tokenizer.added_tokens.__init__": (
+    "tokenizer.added_tokens.__init__": (
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),
-    "beambert.trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
-    "beambert.trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
+    "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
+    "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
     "beambert.trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 

@@ -40,7 +40,7 @@ def main() -> int:
     packages = environment / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     with zipfile.ZipFile(words[-1]) as wheel:
         wheel.extractall(packages)
-    code = f"import sys\nsys.path.insert(0, {str(packages)!r})\nimport beambert\nsys.exit(beambert.main())\n"
+    code = f"import sys\nsys.path.insert(0, {str(packages)!r})\nfrom beambert import cli\nsys.exit(cli.main())\n"
     stub = STATE / "command.py"
     return write_program(
         environment / "bin" / "beambert", f"#!{sys.executable}\n{stub.read_text() if stub.exists() else code}"
