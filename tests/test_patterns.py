@@ -22,8 +22,8 @@ _LIMIT = 5.0
 
 # Patterns that are used on bounded text only: the maximum number of characters, and the code that bounds the text.
 BOUNDED = {
-    "beambert.pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
-    "beambert.pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (
+    "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
+    "pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (
         12,
         "_ends_in_abbreviation cuts the text before",
     ),
@@ -64,7 +64,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     ),
     "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
     "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
-    "beambert.trainers.monitoring.throughput.peak_flops": ("names of devices", list),
+    "trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 
 
