@@ -69,7 +69,7 @@ def test_an_existing_file_is_replaced_only_with_overwrite(command, folder, tmp_p
 @pytest.mark.slow
 def test_the_output_is_checked_before_tensorflow_is_imported(folder):
     code = (
-        "import sys, beambert\n"
+        "import sys; from beambert import cli\n"
         "codes = [cli.main(sys.argv[1:13]), cli.main(sys.argv[13:])]\n"
         "print(codes, 'tensorflow' in sys.modules)"
     )
