@@ -72,8 +72,10 @@ def _open_format(path: str, options: ReadOptions) -> InputFormat:
         requested = get_format(options.input_format)
         if requested.reports_other_kinds or not requested.reads_files:
             return requested
-    if input_format := _byte_range_format(path, options):
-        return input_format
+    return _byte_range_format(path, options) or _format_of_head(path, options)
+
+
+def _format_of_head(path: str, options: ReadOptions) -> InputFormat:
     with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
         return recognize_format(path, stream.peek(_HEAD_BYTES), options)
 
@@ -142,7 +144,7 @@ def range_format(path: str, options: ReadOptions) -> InputFormat | None:
         return input_format
     if not reads_files(options.input_format) or not has_frames(path):
         return None
-    input_format = _open_format(path, options)
+    input_format = _format_of_head(path, options)
     return input_format if input_format.read_lines else None
 
 
