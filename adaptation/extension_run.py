@@ -13,7 +13,6 @@ from beambert.bert_model.config import BertConfig
 from beambert.common.added_tokens import AddedToken
 from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
 from beambert.tokenizer.coverage import coverage

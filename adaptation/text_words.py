@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.commands.input_check import check_inputs
-from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import match_files
 from beambert.pipelines.sources.readers import read_file
 from beambert.tokenizer.word_counts import count_words, most_frequent

@@ -8,15 +8,15 @@ import time
 
 from apache_beam import Pipeline
 
-from beambert.pipelines.build_corpus import build_corpus
-from beambert.pipelines.build_pretraining_data import build_pretraining_data
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.partitions import choose_num_partitions
-from beambert.pipelines.corpus.reading import FileSplit, Input
 from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.sources.file_splits import FileSplit, Input
+from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
 from benchmarks.corpus import memory
 
 
@@ -40,22 +40,15 @@ def measure_graph(options: CorpusOptions) -> None:
         ]
         files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
         corpus = Pipeline(runner="FnApiRunner")
-        build_corpus(corpus, [FileSplit(each, 0, None) for each in inputs], files, options, "gs://bucket/out")
+        splits = [FileSplit(each, 0, None) for each in inputs]
+        _ = corpus | BuildCorpus(splits, files, options, "gs://bucket/out")
         examples = PretrainingDataOptions()
         start = time.process_time()
         passes = deal_work_items(parts, examples, 64)
         seconds = time.process_time() - start
         pretraining = Pipeline(runner="FnApiRunner")
-        build_pretraining_data(
-            pretraining,
-            Corpus({}, files, {}, {}, parts, {}),
-            "gs://bucket/out",
-            passes,
-            examples,
-            {},
-            "gs://b",
-            "",
-        )
+        reader = CorpusReader("gs://bucket/out", "")
+        _ = pretraining | BuildPretrainingData(reader, passes, examples, "gs://bucket/data", "")
         sizes = [len(each.to_runner_api().SerializeToString()) for each in (corpus, pretraining)]
         print(
             f"{number:>7,} files: corpus job {sizes[0] / 1e6:.2f} MB; {number:>7,} parts: pretraining-data job "

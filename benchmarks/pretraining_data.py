@@ -21,13 +21,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from beambert.pipelines import build_pretraining_data
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.examples import pretraining_examples, shard_writer, statistics
+from beambert.pipelines.examples.make_shards import write_shards
 from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io import atomic_files
+from beambert.pipelines.transforms import examples as examples_transform
+from beambert.tokenizer.vocabulary import Vocabulary
 from benchmarks.corpus import memory
 
 # google-research/bert's create_pretraining_data.py on the same text with the same options, without start-up.
@@ -66,7 +68,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         return call
 
     for owner, name, stage in (
-        (build_pretraining_data, "tokenize_shard", "read, tokenise"),
+        (examples_transform, "tokenize_shard", "read, tokenise"),
         (pretraining_examples, "sample_instances", "sample"),
         (pretraining_examples, "lay_out", "lay out"),
         (pretraining_examples, "mask_rows", "mask"),
@@ -80,18 +82,16 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     corpus = corpus_manifest.load(str(corpus_directory))
     assert corpus
     options = PretrainingDataOptions(dupe_factor=DUPE_FACTOR)
-    write = build_pretraining_data.WriteShards(
-        CorpusReader.open(str(corpus_directory)), str(output), str(corpus_directory / "vocab.txt"), options, ""
-    )
-    write.setup()
+    reader = CorpusReader.open(str(corpus_directory))
+    vocabulary = Vocabulary.load(corpus_directory / "vocab.txt")
     train = [part for part in corpus.shards if part.split == "train"]
     spent.clear()
     last = time.process_time()
-    made = [
-        finished.shards
-        for part in train
-        for finished in write.process(WorkItem(part, tuple(range(options.dupe_factor))))
-    ]
+    made = []
+    for part in train:
+        item = WorkItem(part, tuple(range(options.dupe_factor)))
+        of_partition = examples_transform._examples_of_item(item, reader, vocabulary, options)
+        made += [write_shards(of_partition, copy, str(output))[0] for copy in item.copies]
     charge()
     examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))
     megabytes = corpus.counts["bytes"] / 1e6

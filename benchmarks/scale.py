@@ -34,12 +34,12 @@ from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands.corpus_config import corpus_options
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions
-from beambert.pipelines.corpus.reading import to_record
-from beambert.pipelines.corpus.records import Record, to_block
+from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.documents import Document, partition_of
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.readers import read_file
+from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.coverage import coverage
 from beambert.tokenizer.learner import learn_vocabulary
 from beambert.tokenizer.word_counts import count_words, most_frequent
@@ -69,11 +69,9 @@ def wikipedia(data: Path) -> Iterator[Document]:
 
 
 @functools.cache
-def records_of(data: Path) -> list[Record]:
+def documents_of(data: Path) -> list[Document]:
     """The articles, cleaned and segmented, less those that are left out."""
-    of_corpus = options()
-    records = (to_record(document, of_corpus) for document in wikipedia(data))
-    return [record for record in records if not record.reason]
+    return [document for document in map(corpus_step(options()), wikipedia(data)) if not document.rejected]
 
 
 def describe(name: str, values: np.ndarray) -> None:
@@ -90,16 +88,16 @@ def measure_text(data: Path) -> None:
 
     The vocabularies are learned on five sixths of the articles and measured on the rest.
     """
-    records = records_of(data)
-    sentences = [sentence for record in records for sentence in record.text.split("\n")]
+    documents = documents_of(data)
+    sentences = [sentence for document in documents for sentence in document.sentences]
     words = np.array([len(sentence.split()) for sentence in sentences])
-    size = sum(len(record.text.encode("utf-8")) for record in records)
-    print(f"{len(records):,} documents, {len(sentences):,} sentences, {words.sum():,} words, {size:,} bytes")
+    size = sum(len(document.text.encode("utf-8")) for document in documents)
+    print(f"{len(documents):,} documents, {len(sentences):,} sentences, {words.sum():,} words, {size:,} bytes")
     describe("words a sentence", words)
-    describe("sentences a document", np.array([record.text.count("\n") + 1 for record in records]))
-    describe("bytes a document", np.array([len(record.text.encode("utf-8")) for record in records]))
-    learning = [record.text for record in records if record.id[0] % 6]
-    validation = [record.text for record in records if not record.id[0] % 6]
+    describe("sentences a document", np.array([sum(document.sentence_counts) for document in documents]))
+    describe("bytes a document", np.array([len(document.text.encode("utf-8")) for document in documents]))
+    learning = [document.text for document in documents if int(document.id[:2], 16) % 6]
+    validation = [document.text for document in documents if not int(document.id[:2], 16) % 6]
     running = sum(len(text.split()) for text in validation)
     counts, others = most_frequent(count_words(learning, WordRules()), 2_000_000), count_words(validation, WordRules())
     for vocab_size in VOCAB_SIZES:
@@ -111,34 +109,34 @@ def measure_text(data: Path) -> None:
         print(f"{vocab_size:>8,} tokens: {a_word:.4f} per word between blanks, {measured} ({seconds:.0f} s)")
 
 
-def pages_of(records: list[Record]) -> list[Record]:
+def pages_of(documents: list[Document]) -> list[Document]:
     """The articles cut into documents of about 4 kB, such as web pages have."""
     pages = []
-    for record in records:
+    for document in documents:
         sentences: list[str] = []
-        for number, sentence in enumerate(record.text.split("\n")):
+        for number, sentence in enumerate(document.sentences):
             sentences.append(sentence)
             if sum(map(len, sentences)) >= _PAGE_BYTES:
                 text = "\n".join(sentences)
-                identity = hashlib.blake2b(f"{number} {text}".encode(), digest_size=16).digest()
-                pages.append(record._replace(id=identity, text=text, paragraphs=(len(sentences),)))
+                identity = hashlib.blake2b(f"{number} {text}".encode(), digest_size=16).hexdigest()
+                pages.append(dataclasses.replace(document, id=identity, paragraphs=[text]))
                 sentences = []
     return pages
 
 
 def measure_blocks(data: Path) -> None:
     """Bytes that go through the shuffle for a byte of text, by number of partitions, and how many blocks they are."""
-    records = records_of(data)
-    for name, documents in (("articles", records), ("pages of 4 kB", pages_of(records))):
-        text = sum(len(record.text.encode("utf-8")) for record in documents)
+    articles = documents_of(data)
+    for name, documents in (("articles", articles), ("pages of 4 kB", pages_of(articles))):
+        text = sum(len(document.text.encode("utf-8")) for document in documents)
         for total in (100e6, *SIZES[3:]):
             partitions = choose_num_partitions(round(total))
             sizes = []
-            held: dict[int, list[Record]] = {}
+            held: dict[int, list[Document]] = {}
             characters = 0
-            for record in documents:
-                held.setdefault(partition_of(record.id, partitions), []).append(record)
-                characters += len(record.text)
+            for document in documents:
+                held.setdefault(partition_of(bytes.fromhex(document.id), partitions), []).append(document)
+                characters += len(document.text)
                 if characters > _FLUSH_CHARACTERS:
                     sizes += [len(to_block(some)) for some in held.values()]
                     held, characters = {}, 0
@@ -157,7 +155,7 @@ def size_classes(name: str, data: Path) -> tuple[np.ndarray, np.ndarray]:
     """
     quantiles = (np.arange(100) + 0.5) / 100
     if name == "articles":
-        sizes = np.array([len(record.text.encode("utf-8")) for record in records_of(data)], np.float64)
+        sizes = np.array([len(document.text.encode("utf-8")) for document in documents_of(data)], np.float64)
     elif name == "books":
         sizes = np.array([path.stat().st_size for path in data.glob("gutenberg/*.txt")], np.float64)
     elif name == "pages":

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Sequence
 
 # Text that readers remove, counted like that of the rules: licenses of files, and notes about them.
@@ -31,10 +30,11 @@ class Removed:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """One document of an input file.
+    """One document, from its file to its partition of the corpus.
 
     Attributes:
-        paragraphs: Its text. A sentence never spans two paragraphs.
+        paragraphs: Its text. A sentence never spans two paragraphs. After segmentation, each line of a paragraph is one
+            sentence.
         title: Its title, or "".
         source: Path of the file.
         segmented: Whether each paragraph is one sentence, by the format of the file.
@@ -48,9 +48,12 @@ class Document:
         source_id: Value of its `--id_field`, or "".
         origin: Pattern that matched the file, or "".
         weight: Sampling weight: how often it is sampled per copy of the data, on average.
-        sentences: The sentences of each paragraph; None before segmentation.
-        id: Hexadecimal `identity` of the sentences; "" before segmentation.
+        id: Hexadecimal `identity` of its sentences, which segmentation sets; "" before. It stays the same if a later
+            step changes the text.
         removed: What the reader and the cleaning rules found.
+
+    Raises:
+        TypeError: paragraphs is a string.
     """
 
     paragraphs: list[str]
@@ -64,17 +67,29 @@ class Document:
     source_id: str = ""
     origin: str = ""
     weight: float = 1.0
-    sentences: list[list[str]] | None = None
     id: str = ""
     removed: Removed = dataclasses.field(default_factory=Removed)
 
     def __post_init__(self) -> None:
         if isinstance(self.paragraphs, str):
             raise TypeError(f"paragraphs of a document must be a list of strings, not {self.paragraphs[:40]!r}")
+        if self.title is None:  # Rows of databases have null titles.
+            object.__setattr__(self, "title", "")
 
-    def all_sentences(self) -> list[str]:
-        """Return the sentences of all paragraphs; none before segmentation."""
-        return list(itertools.chain.from_iterable(self.sentences or []))
+    @property
+    def text(self) -> str:
+        """Return the paragraphs, one after another; after segmentation, each line is a sentence."""
+        return "\n".join(self.paragraphs)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return the sentences of a segmented document."""
+        return [sentence for paragraph in self.paragraphs for sentence in paragraph.split("\n")]
+
+    @property
+    def sentence_counts(self) -> tuple[int, ...]:
+        """Return the number of sentences of each paragraph of a segmented document."""
+        return tuple(paragraph.count("\n") + 1 for paragraph in self.paragraphs)
 
 
 def identity(sentences: Sequence[str]) -> bytes:

@@ -1,24 +1,20 @@
 """Finish a dataset: write the report, the descriptions and then dataset.json, after all shards are written."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import apache_beam as beam
-import numpy as np
-
-from beambert.common.word_rules import WordRules
+from beambert.common.word_rules import WordRules, without_released_rules
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_manifest import Corpus
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.examples import train_eval_overlap
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.reporting import data_report
@@ -26,18 +22,37 @@ from beambert.pipelines.reporting.data_warnings import warnings_of
 from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.reporting.report_content import Report
 from beambert.pipelines.reporting.samples import read_samples
-from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from beambert.tokenizer.vocabulary import Vocabulary
+
+
+def recorded_options(
+    options: PretrainingDataOptions, vocabulary: Vocabulary, corpus: Corpus | None = None, corpus_sha256: str = ""
+) -> dict[str, Any]:
+    """Return the field "options" of `dataset.json`: these options, those of the corpus, and the checksums.
+
+    Args:
+        options: options of the examples.
+        vocabulary: the vocabulary of the examples.
+        corpus: manifest of the corpus; None for documents of another pipeline.
+        corpus_sha256: hex SHA-256 of the manifest.
+    """
+    recorded = {
+        **without_released_rules(asdict(options)),
+        # A list, as JSON has it, so that it compares equal to the recorded options.
+        "length_bins": list(options.length_bins),
+        "vocab_sha256": vocabulary.sha256,
+    }
+    return recorded if corpus is None else {**recorded, "corpus": corpus.options, "corpus_sha256": corpus_sha256}
 
 
 def finish_dataset(
     output: str,
     options: PretrainingDataOptions,
-    recorded_options: dict[str, Any],
     vocabulary: Vocabulary,
     shards: Iterable[Shard],
     statistics: Mapping[str, Statistics],
     corpus: Corpus | None = None,
+    corpus_sha256: str = "",
     overlap: Overlap | None = None,
 ) -> Dataset:
     """Write report.html, README.md, croissant.json, then dataset.json, and return the manifest.
@@ -45,11 +60,10 @@ def finish_dataset(
     Args:
         output: dataset directory with all shards and vocab.txt.
         options: options of the examples.
-        recorded_options: the field "options" of `dataset.json`: these options and those of the corpus.
         vocabulary: the vocabulary of the examples.
         shards: all shards, in any order.
         statistics: statistics by split.
-        corpus: manifest of the corpus; None for documents of another pipeline.
+        corpus, corpus_sha256: as for `recorded_options`.
         overlap: validation text that occurs in the training text; None if unknown.
 
     Raises:
@@ -82,7 +96,7 @@ def finish_dataset(
         vocab_size=len(vocabulary),
         vocab_sha256=vocabulary.sha256,
         **asdict(WordRules.of(options)),
-        options=recorded_options,
+        options=recorded_options(options, vocabulary, corpus, corpus_sha256),
         counts={
             **counts,
             **{split: by_split[split].numbers() for split in SPLITS},
@@ -100,39 +114,3 @@ def finish_dataset(
     write_missing_descriptions(manifest, output)
     write_text(f"{output}/{dataset.FILE_NAME}", manifest.to_json())
     return manifest
-
-
-class WriteManifest(beam.DoFn):
-    """Finish the dataset of a corpus."""
-
-    def __init__(
-        self, reader: CorpusReader, output: str, options: PretrainingDataOptions, recorded_options: dict[str, Any]
-    ) -> None:
-        self._reader = reader
-        self._output = output
-        self._options = options
-        self._recorded_options = recorded_options
-
-    def process(
-        self,
-        _: None,
-        shards: Iterable[list[Shard]],
-        statistics: dict[str, Statistics],
-        overlap: np.ndarray,
-    ) -> Iterator[str]:
-        """Write the files and yield the path of the manifest."""
-        # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
-        corpus = self._reader.read_manifest()
-        validation = train_eval_overlap.read_validation_sentences(self._reader, corpus.shards)
-        vocab_path = f"{self._output}/{dataset.VOCAB_FILE_NAME}"
-        finish_dataset(
-            self._output,
-            self._options,
-            self._recorded_options,
-            Vocabulary.from_bytes(read_bytes(vocab_path), vocab_path),
-            [shard for written in shards for shard in written],
-            statistics,
-            corpus,
-            train_eval_overlap.overlap_of(validation, overlap),
-        )
-        yield f"{self._output}/{dataset.FILE_NAME}"

@@ -3,7 +3,7 @@
 import codecs
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,7 @@ class Vocabulary:
         tokens: The tokens in id order. Tokens that continue a word start with "##".
         origin: The file name, for messages.
         added_tokens: Those of the tokens that a tokenizer keeps whole where a text contains them.
+        learned_with: Options with which `LearnWordPieceVocabulary` learned it; {} if unknown.
 
     Raises:
         VocabularyError: A token occurs twice, or one of `SPECIAL_TOKENS` is missing.
@@ -58,6 +59,7 @@ class Vocabulary:
     tokens: tuple[str, ...] = field(repr=False)
     origin: str = field(default="vocabulary", compare=False)
     added_tokens: tuple[AddedToken, ...] = ()
+    learned_with: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.ids) < len(self.tokens):

@@ -14,24 +14,22 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
-from beambert.pipelines.build_corpus import build_corpus
-from beambert.pipelines.build_pretraining_data import build_pretraining_data
 from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_config import CorpusConfig
 from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.reading import split_inputs
-from beambert.pipelines.corpus.write_shards import corpus_shard_name
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.file_splits import split_inputs
+from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
@@ -80,7 +78,7 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
         f"{counted(len(job.inputs), 'file')} in {counted(len(splits), 'split')}, "
         f"{sum(file.bytes for file in job.inputs) / 1e9:,.2f} GB, to "
         f"{counted(job.options.num_partitions, 'partition')}",
-        lambda pipeline: build_corpus(pipeline, splits, job.files, job.options, output),
+        lambda pipeline: pipeline | BuildCorpus(splits, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
         return [planned]
@@ -109,9 +107,8 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
         "pretraining-data",
         f"{counted(len(corpus.shards), 'corpus shard')}, "
         f"{sum(len(item.copies) for item in work_items):,} copies of a shard",
-        lambda pipeline: build_pretraining_data(
-            pipeline, corpus, reader, work_items, job.options, job.recorded, output, f"{output}/unfinished"
-        ),
+        lambda pipeline: pipeline
+        | BuildPretrainingData(reader, work_items, job.options, output, f"{output}/unfinished"),
         lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", job.vocab.to_bytes().decode("utf-8")),
     )
 

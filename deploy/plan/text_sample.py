@@ -26,14 +26,15 @@ from beambert.deploy.plan.text_estimate import Text, tokens_per_word
 from beambert.pipelines.commands import corpus
 from beambert.pipelines.commands.corpus_config import corpus_config
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.reading import Input, to_record
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
 from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import open_stored
 from beambert.pipelines.sources.readers import range_format, read_file, split_file
+from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -116,18 +117,18 @@ class _Sample:
         self.document_sentences: list[int] = []
         self.sentences: list[str] = []
         self._words = 0
-        self._seen: set[bytes] = set()
+        self._seen: set[str] = set()
 
     def add(self, documents: Iterator[Document], options: CorpusOptions) -> None:
-        for document in documents:
-            record = to_record(document, options)
-            if record.reason or record.id in self._seen:
+        for document in map(corpus_step(options), documents):
+            if document.rejected or document.id in self._seen:
                 continue
-            self._seen.add(record.id)
-            self.document_bytes.append(len(record.text.encode("utf-8")))
-            self.document_sentences.append(sum(record.paragraphs))
-            self.sentences += record.text.split("\n")
-            self._words += len(record.text.split())
+            self._seen.add(document.id)
+            text = document.text
+            self.document_bytes.append(len(text.encode("utf-8")))
+            self.document_sentences.append(sum(document.sentence_counts))
+            self.sentences += document.sentences
+            self._words += len(text.split())
 
     def extend(self, other: "_Sample") -> None:
         self.document_bytes += other.document_bytes

@@ -11,17 +11,13 @@ from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines import dataset
-from beambert.pipelines.build_corpus import build_corpus
 from beambert.pipelines.commands import vocabulary_flags
 from beambert.pipelines.commands.corpus_config import CorpusConfig
 from beambert.pipelines.commands.input_check import check_inputs
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus, sizes_of_corpus
+from beambert.pipelines.corpus.corpus_manifest import Corpus, corpus_shard_name, sizes_of_corpus
+from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, loss_warnings, source_warnings
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.reading import split_inputs
-from beambert.pipelines.corpus.removed_text import loss_warnings
-from beambert.pipelines.corpus.source_warnings import source_warnings
-from beambert.pipelines.corpus.write_shards import corpus_shard_name
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.instances.options import require_documents
@@ -41,8 +37,9 @@ from beambert.pipelines.runner.job_output import (
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.output_lock import claim_output
+from beambert.pipelines.sources.file_splits import split_inputs
 from beambert.pipelines.sources.readers import is_one_document
-from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
+from beambert.pipelines.transforms.jobs import BuildCorpus
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
@@ -132,7 +129,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         print(f"Text is cased because of {config.cased_because}; --do_lower_case true overrides this", flush=True)
     with begun_work(output, "corpus"), report_progress(stage, pattern="" if work else f"{output}/corpus/*.parquet"):
         pipeline_runner.run(
-            lambda pipeline: build_corpus(pipeline, splits, config.files, options, output, work),
+            lambda pipeline: pipeline | BuildCorpus(splits, config.files, options, output, work),
             beam_options,
             config.output,
         )

@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_labeled
-from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files
 from beambert.pipelines.formats.frames import stem_of
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.readers import check_file
 
 # Maximum number of files checked. A block of bzip2 takes 0.05 s to decompress, a file in an object store costs a

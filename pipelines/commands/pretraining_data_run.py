@@ -11,10 +11,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
-from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
-from beambert.pipelines.build_pretraining_data import build_pretraining_data
 from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.repair_dataset import (
+    items_with_missing_shards,
+    missing_shards,
+    rebuild_missing_shards,
+    restore_vocabulary,
+)
 from beambert.pipelines.commands.vocabulary_flags import recorded_rules
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
@@ -22,6 +27,7 @@ from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, requir
 from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
+from beambert.pipelines.finish_dataset import recorded_options
 from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
 from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
@@ -48,12 +54,7 @@ from beambert.pipelines.runner.job_output import (
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.memory import require_memory
 from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.runner.repair import (
-    items_with_missing_shards,
-    missing_shards,
-    rebuild_missing_shards,
-    restore_vocabulary,
-)
+from beambert.pipelines.transforms.jobs import BuildPretrainingData
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -146,15 +147,8 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
     if exponent != 1.0:
         words = {language: size["words"] for language, size in corpus.counts["languages"].items()}
         options = dataclasses.replace(options, language_factors=language_factors(words, exponent))
-    recorded: dict[str, Any] = {
-        **without_released_rules(dataclasses.asdict(options)),
-        # A list, as JSON has it, so that it compares equal to the recorded options.
-        "length_bins": list(options.length_bins),
-        "corpus": corpus.options,
-        "corpus_sha256": hashlib.sha256(read_bytes(f"{source}/{corpus_manifest.FILE_NAME}")).hexdigest(),
-        "vocab_sha256": hashlib.sha256(vocab.to_bytes()).hexdigest(),
-    }
-    return ExamplesJob(vocab, options, recorded)
+    manifest_sha256 = hashlib.sha256(read_bytes(f"{source}/{corpus_manifest.FILE_NAME}")).hexdigest()
+    return ExamplesJob(vocab, options, recorded_options(options, vocab, corpus, manifest_sha256))
 
 
 def _require_rules_of_vocabulary(vocab_file: str, rules: WordRules) -> None:
@@ -226,7 +220,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
             file.write(vocab.to_bytes())
         copies = {
-            completion_marker_name(item.corpus_shard, copy): item.corpus_shard.bytes
+            completion_marker_name(item.corpus_shard.place, copy): item.corpus_shard.bytes
             for item in work_items
             for copy in item.copies
         }
@@ -239,9 +233,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         )
         with report_progress(stage, pattern="" if workers else f"{work}/*.json"):
             pipeline_runner.run(
-                lambda pipeline: build_pretraining_data(
-                    pipeline, corpus, reader, work_items, options, recorded, output, work
-                ),
+                lambda pipeline: pipeline | BuildPretrainingData(reader, work_items, options, output, work),
                 beam_options,
                 config.output,
             )

@@ -83,16 +83,15 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     from apache_beam.io.filesystems import FileSystems
 
     from beambert.common.signals import cleanup_on_signals
-    from beambert.pipelines.build_corpus import build_vocabulary
     from beambert.pipelines.commands.input_check import check_inputs
-    from beambert.pipelines.corpus.reading import split_inputs
-    from beambert.pipelines.corpus.source_warnings import mark_warnings
+    from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
     from beambert.pipelines.io.atomic_files import read_bytes
     from beambert.pipelines.io.written_files import require_written
     from beambert.pipelines.runner import pipeline_runner
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
     from beambert.pipelines.runner.job_progress import Stage, report_progress
-    from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
+    from beambert.pipelines.sources.file_splits import split_inputs
+    from beambert.pipelines.transforms.jobs import BuildVocabulary
 
     inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
@@ -122,7 +121,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
         stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
         with cleanup_on_signals(lambda: delete_folder(temporary)), report_progress(stage):
             pipeline_runner.run(
-                lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
+                lambda pipeline: pipeline | BuildVocabulary(splits, options, output, report, work),
                 beam_options,
                 config.output,
             )

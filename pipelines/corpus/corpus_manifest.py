@@ -28,8 +28,8 @@ from beambert.common.typed_json import (
     shown,
 )
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.records import Record
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
 from beambert.pipelines.io.manifest_schemas import (
@@ -189,22 +189,27 @@ def _require_sums(shards: Sequence[CorpusShard], counts: Mapping[str, Any]) -> N
                 raise JsonError(f"counts.{unit}.{split} is {count}, but the shards sum to {total}")
 
 
-def write_shard(path: str, records: Sequence[Record]) -> tuple[int, str]:
+def corpus_shard_name(split: str, number: int, options: CorpusOptions) -> str:
+    """Return the name of the files of a shard, without suffix."""
+    return f"{split}-{number:05d}-of-{options.num_partitions_of(split):05d}"
+
+
+def write_shard(path: str, documents: Sequence[Document]) -> tuple[int, str]:
     """Write documents as Parquet in row groups of bounded size.
 
     Args:
         path: the new file, on any Beam filesystem.
-        records: the documents, in the order to write.
+        documents: segmented documents, in the order to write.
 
     Returns:
         Size in bytes and hex SHA-256 of the file.
     """
     with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        group: list[Record] = []
+        group: list[Document] = []
         characters = 0
-        for record in records:
-            group.append(record)
-            characters += len(record.text)
+        for document in documents:
+            group.append(document)
+            characters += len(document.text)
             if characters >= _ROW_GROUP_CHARACTERS or len(group) >= _ROW_GROUP_DOCUMENTS:
                 writer.write_table(_table(group))
                 group, characters = [], 0
@@ -213,11 +218,8 @@ def write_shard(path: str, records: Sequence[Record]) -> tuple[int, str]:
     return file.bytes, file.sha256
 
 
-def _table(records: list[Record]) -> pyarrow.Table:
-    rows = [
-        (record.id.hex(), record.title, record.source, record.language, record.weight, record.text.split("\n"))
-        for record in records
-    ]
+def _table(documents: list[Document]) -> pyarrow.Table:
+    rows = [(each.id, each.title, each.source, each.language, each.weight, each.sentences) for each in documents]
     columns = [pyarrow.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
 

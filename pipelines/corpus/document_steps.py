@@ -1,20 +1,18 @@
-"""The steps from a document of a file to a record: clean, segment, reject, identify the language, decontaminate.
+"""The steps of a document before its partition: clean, segment, reject, identify the language, decontaminate.
 
 Pure functions. A document that a step rejects passes the later ones unchanged.
 """
 
 import dataclasses
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.cleaning.tag_density import HTML_TAGS, has_html
-from beambert.pipelines.corpus.records import Record
+from beambert.pipelines.cleaning.tag_density import has_html
 from beambert.pipelines.corpus.segmentation import document_sentences, truncate_sentences
 from beambert.pipelines.documents import Document, Removed, identity
 from beambert.pipelines.errors import SourceError
@@ -25,9 +23,14 @@ _MAX_DROPPED_LISTED = 3
 
 
 def clean_document(document: Document, options: CleaningOptions) -> Document:
-    """Apply the paragraph rules."""
+    """Apply the paragraph rules.
+
+    Raises:
+        SourceError: the document is segmented.
+    """
     if document.rejected:
         return document
+    _require_unsegmented(document, "CleanDocuments")
     counts: Counter[str] = Counter()
     dropped: list[tuple[str, str]] = []
     lost = Counter(document.removed.lost)
@@ -47,8 +50,42 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sample
 
 
+def clean_with(document: Document, function: Callable[[str], str], rule: str) -> Document:
+    """Apply a function to each paragraph, and count what it changes or drops under the name of a rule.
+
+    Args:
+        document: the document.
+        function: returns the cleaned paragraph, or "" to drop it.
+        rule: name of the rule.
+
+    Raises:
+        SourceError: the document is segmented, or the function does not return a string.
+    """
+    if document.rejected:
+        return document
+    _require_unsegmented(document, "CleanParagraphs")
+    counts, lost = Counter(document.removed.counts), Counter(document.removed.lost)
+    kept: list[str] = []
+    dropped: list[tuple[str, str]] = []
+    for paragraph in document.paragraphs:
+        changed = function(paragraph)
+        if not isinstance(changed, str):
+            raise SourceError(f"the function of the rule {rule} returned {changed!r}; it must return a string")
+        if changed != paragraph:
+            counts[rule] += 1
+            lost[rule] += max(0, rules.utf8_bytes(paragraph) - rules.utf8_bytes(changed))
+        if changed:
+            kept.append(changed)
+        else:
+            dropped.append((rule, paragraph))
+    removed = dataclasses.replace(
+        document.removed, counts=dict(counts), dropped=[*document.removed.dropped, *_sample(dropped)], lost=dict(+lost)
+    )
+    return dataclasses.replace(document, paragraphs=kept, removed=removed)
+
+
 def segment_document(document: Document, language: str, segmenter: str = "rules", abbreviations: str = "") -> Document:
-    """Segment the paragraphs into sentences.
+    """Segment the paragraphs into sentences, one a line, and set the ID; a segmented document stays as it is.
 
     Args:
         document: the document.
@@ -56,16 +93,17 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
         segmenter: one of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
         abbreviations: more abbreviations for the segmenter "rules", as of `split_sentences`.
     """
-    if document.rejected:
+    if document.rejected or document.id:
         return document
     language = document.language or language
-    sentences = [
-        segmented
+    paragraphs = [
+        "\n".join(sentences)
         for paragraph in document.paragraphs
-        if (segmented := document_sentences([paragraph], language, document.segmented, segmenter, abbreviations))
+        if (sentences := document_sentences([paragraph], language, document.segmented, segmenter, abbreviations))
     ]
-    document = dataclasses.replace(document, language=language, sentences=sentences)
-    return dataclasses.replace(document, id=identity(document.all_sentences()).hex())
+    return dataclasses.replace(
+        document, language=language, paragraphs=paragraphs, id=identity(paragraphs).hex(), segmented=False
+    )
 
 
 def reject_document(document: Document, options: CleaningOptions) -> Document:
@@ -77,13 +115,31 @@ def reject_document(document: Document, options: CleaningOptions) -> Document:
     if document.rejected:
         return document
     _require_segmented(document)
-    return dataclasses.replace(document, rejected=rejection_reason(document.all_sentences(), options) or "")
+    return dataclasses.replace(document, rejected=rejection_reason(document.sentences, options) or "")
+
+
+def reject_if(document: Document, function: Callable[[Document], bool | str], rule: str) -> Document:
+    """Reject a document by a function.
+
+    Args:
+        document: the document.
+        function: returns False or "" to keep a document, True to reject it, or the name of the rule that rejects it.
+        rule: name of the rule, if the function returns True.
+
+    Raises:
+        SourceError: the function returns something else.
+    """
+    if document.rejected:
+        return document
+    result = function(document)
+    if not isinstance(result, bool | str):
+        raise SourceError(f"the function of the rule {rule} returned {result!r}; it must return True, False or a name")
+    return dataclasses.replace(document, rejected=rule if result is True else result or "")
 
 
 def reject_other_language(document: Document, language: str) -> Document:
     """Reject a document that is in another language than `language`."""
-    text = document.paragraphs if document.sentences is None else document.all_sentences()
-    if document.rejected or not is_other_language(text, language):
+    if document.rejected or not is_other_language(_sentences_or_paragraphs(document), language):
         return document
     return dataclasses.replace(document, rejected=rules.LANGUAGE)
 
@@ -97,14 +153,18 @@ def identify_language(document: Document) -> Document:
     if document.rejected:
         return document
     if document.language:
-        if document.sentences is not None:
+        if document.id:
             raise SourceError(
                 f"a document of {_source(document)} is already segmented by the rules of the language "
                 f"{document.language}; identify the language before SegmentSentences"
             )
         return document
-    language = main_language(document.all_sentences() or document.paragraphs)
+    language = main_language(_sentences_or_paragraphs(document))
     return dataclasses.replace(document, language=language) if language else document
+
+
+def _sentences_or_paragraphs(document: Document) -> list[str]:
+    return document.sentences if document.id else document.paragraphs
 
 
 def decontaminate(document: Document, evaluation_files: Sequence[str], action: str) -> Document:
@@ -122,7 +182,7 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
         return document
     _require_segmented(document)
     evaluation = load_evaluation(tuple(evaluation_files))
-    ngram = find_shared_ngram(document.all_sentences(), evaluation.keys)
+    ngram = find_shared_ngram(document.sentences, evaluation.keys)
     if not ngram:
         return document
     removed = dataclasses.replace(document.removed, contamination=evaluation.describe(ngram))
@@ -138,102 +198,40 @@ def truncate_document(document: Document, share: float) -> Document:
     if not share:
         return document
     _require_segmented(document)
-    if document.sentences is None:
+    if not document.id:
         return document
-    sentences = iter(truncate_sentences(document.all_sentences(), share, bytes.fromhex(document.id)))
-    truncated = [[next(sentences) for _ in paragraph] for paragraph in document.sentences]
-    return dataclasses.replace(document, sentences=truncated)
+    sentences = iter(truncate_sentences(document.sentences, share, bytes.fromhex(document.id)))
+    paragraphs = ["\n".join(next(sentences) for _ in range(count)) for count in document.sentence_counts]
+    return dataclasses.replace(document, paragraphs=paragraphs)
 
 
-def _require_segmented(document: Document) -> None:
-    if document.sentences is None and not document.rejected:
-        raise SourceError(f"a document of {_source(document)} is not segmented; apply SegmentSentences first")
-
-
-def _source(document: Document) -> str:
-    return document.source or "the pipeline"
-
-
-def record_of(document: Document, language: str = "") -> Record:
-    """Return the record of a document for the shuffle to its partition.
+def identified(document: Document, language: str = "") -> Document:
+    """Return a segmented or rejected document with an ID, by which it is distributed over the partitions.
 
     Args:
-        document: a segmented or rejected document. A segmented one without an ID gets that of its sentences. Line
-            breaks in a sentence are replaced by spaces.
+        document: the document.
         language: ISO 639 code, for a rejected document without a language of its own.
 
     Raises:
         SourceError: the document is neither segmented nor rejected.
     """
     _require_segmented(document)
-    # Steps of a user may set no title, and sentences of several lines; a line of the text is a sentence.
-    title = document.title or ""
-    if document.sentences is None:
-        # The title distributes documents without text over the partitions.
-        document_id = identity([document.rejected, title, *document.paragraphs])
-        text = "\n".join(document.paragraphs)
-        paragraphs: tuple[int, ...] = ()
-    else:
-        sentences = [
-            rules.fold_whitespace(sentence) if "\n" in sentence else sentence for sentence in document.all_sentences()
-        ]
-        document_id = bytes.fromhex(document.id) or identity(sentences)
-        text = "\n".join(sentences)
-        paragraphs = tuple(map(len, document.sentences))
-    return Record(
-        id=document_id,
-        title=title,
-        source=document.source,
-        language=document.language or language,
-        text=text,
-        paragraphs=paragraphs,
-        origin=document.origin,
-        weight=document.weight,
-        reason=document.rejected,
-        work=_work(document),
-        line=document.line,
-        byte=document.byte,
-        source_id=document.source_id,
-    )
+    if document.id and document.language:
+        return document
+    # The title distributes documents without text over the partitions.
+    document_id = document.id or identity([document.rejected, document.title, *document.paragraphs]).hex()
+    return dataclasses.replace(document, id=document_id, language=document.language or language)
 
 
-def document_of(record: Record) -> Document:
-    """Return the document of a record, with its sentences as paragraphs."""
-    paragraphs = [paragraph.split("\n") for paragraph in record.paragraph_texts()]
-    work = json.loads(record.work) if record.work else {}
-    return Document(
-        paragraphs=[" ".join(paragraph) for paragraph in paragraphs] if paragraphs else record.text.split("\n"),
-        title=record.title,
-        source=record.source,
-        rejected=record.reason,
-        language=record.language,
-        line=record.line,
-        byte=record.byte,
-        source_id=record.source_id,
-        origin=record.origin,
-        weight=record.weight,
-        sentences=paragraphs if paragraphs or not record.reason else None,
-        id=record.id.hex(),
-        removed=Removed(
-            work.get("counts", {}),
-            [(rule, text) for rule, text in work.get("dropped", [])],
-            work.get("lost", {}),
-            HTML_TAGS in work.get("reported", []),
-            work.get("contamination", {}),
-        ),
-    )
+def _require_segmented(document: Document) -> None:
+    if not document.id and not document.rejected:
+        raise SourceError(f"a document of {_source(document)} is not segmented; apply SegmentSentences first")
 
 
-def _work(document: Document) -> str:
-    """Return the cleaning results of a document as JSON, or "" without any, as `Record.work`."""
-    removed = document.removed
-    reported: list[str] = []
-    if not document.rejected:
-        reported += [rules.CONTAMINATED] if removed.contamination else []
-        reported += [HTML_TAGS] if removed.html_tags else []
-    if document.sentences is None or not (removed.counts or removed.lost or reported or removed.contamination):
-        return ""
-    content = {"counts": removed.counts, "dropped": removed.dropped, "reported": reported, "lost": removed.lost}
-    if removed.contamination:
-        content["contamination"] = removed.contamination
-    return json.dumps(content, sort_keys=True)
+def _require_unsegmented(document: Document, transform: str) -> None:
+    if document.id:
+        raise SourceError(f"a document of {_source(document)} is already segmented; apply {transform} first")
+
+
+def _source(document: Document) -> str:
+    return document.source or "the pipeline"

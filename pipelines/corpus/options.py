@@ -55,7 +55,8 @@ class CorpusOptions(VocabularyOptions):
 Partition = tuple[str, int]
 
 
-def partition_of_document(document_id: bytes, options: CorpusOptions) -> Partition:
-    """Return the partition of a document, which depends on its ID only."""
-    split = "validation" if is_validation(document_id, options.validation_fraction) else "train"
-    return split, partition_of(document_id, options.num_partitions_of(split))
+def partition_of_document(document_id: str, options: CorpusOptions) -> Partition:
+    """Return the partition of a document by its hexadecimal ID, on which alone it depends."""
+    identity = bytes.fromhex(document_id)
+    split = "validation" if is_validation(identity, options.validation_fraction) else "train"
+    return split, partition_of(identity, options.num_partitions_of(split))

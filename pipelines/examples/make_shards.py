@@ -1,4 +1,4 @@
-"""Read and tokenize the documents of a corpus shard, and write the shards of one copy of a partition."""
+"""Tokenize the documents of a partition, and write the shards of one copy of a partition."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import numpy as np
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
+from beambert.pipelines.documents import Document
 from beambert.pipelines.examples import shard_writer
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
 from beambert.pipelines.examples.statistics import Statistics
@@ -22,19 +23,6 @@ def shard_name(place: PartitionOfSplit, copy: int, row_length: int, options: Pre
     return (
         f"shards/{place.split}-copy-{copy:03d}-{of_length}{place.partition:05d}-of-{place.partitions:05d}"
         f"{shard_writer.extension(options)}"
-    )
-
-
-def tokenize_shard(
-    corpus: CorpusReader, corpus_shard: CorpusShard, tokenizer: Tokenizer, options: PretrainingDataOptions
-) -> TokenizedDocuments:
-    """Read one Parquet shard of the corpus into flat arrays of token ids."""
-    table = corpus.read_shard(corpus_shard.name)
-    documents = table["sentences"].combine_chunks()
-    sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
-    weights, languages = table["weight"].to_numpy(), table["language"].to_pylist()
-    return tokenize(
-        documents.flatten().to_pylist(), sentences, weights, languages, corpus_shard.split, tokenizer, options
     )
 
 
@@ -67,13 +55,38 @@ def tokenize(
     return from_sentences(token_ids, token_starts, sentences, weights)
 
 
+def tokenize_shard(
+    corpus: CorpusReader, corpus_shard: CorpusShard, options: PretrainingDataOptions, tokenizer: Tokenizer
+) -> TokenizedDocuments:
+    """Read one Parquet shard of the corpus into flat arrays of token ids."""
+    table = corpus.read_shard(corpus_shard.name)
+    documents = table["sentences"].combine_chunks()
+    sentences = np.diff(documents.offsets.to_numpy()).astype(np.int64)
+    weights, languages = table["weight"].to_numpy(), table["language"].to_pylist()
+    return tokenize(
+        documents.flatten().to_pylist(), sentences, weights, languages, corpus_shard.split, tokenizer, options
+    )
+
+
+def tokenize_documents(
+    documents: Sequence[Document], split: str, options: PretrainingDataOptions, tokenizer: Tokenizer
+) -> TokenizedDocuments:
+    """Tokenize segmented documents, in their order."""
+    texts = [sentence for document in documents for sentence in document.sentences]
+    sentences = np.array([sum(document.sentence_counts) for document in documents], np.int64)
+    weights = np.array([document.weight for document in documents])
+    languages = [document.language for document in documents]
+    return tokenize(texts, sentences, weights, languages, split, tokenizer, options)
+
+
 def write_shards(
-    examples: PretrainingExamples, output: str, counter: WorkCounter | None = None
+    examples: PretrainingExamples, copy: int, output: str, counter: WorkCounter | None = None
 ) -> tuple[list[Shard], Statistics]:
     """Write one copy of one partition, one file per row length that occurs.
 
     Args:
-        examples: the copy.
+        examples: the examples of the partition.
+        copy: number of the copy.
         output: dataset directory.
         counter: counter of the work on the copy; None for none.
     """
@@ -81,8 +94,8 @@ def write_shards(
     statistics = Statistics()
     shards: list[Shard] = []
     num_rows = 0
-    for row_length, batches in examples.by_row_length(statistics):
-        name = shard_name(examples.place, examples.copy, row_length, options)
+    for row_length, batches in examples.by_row_length(copy, statistics):
+        name = shard_name(examples.place, copy, row_length, options)
         with shard_writer.create(f"{output}/{name}", options, row_length, vocab_size) as file:
             for features in batches:
                 file.write(features)
@@ -95,7 +108,7 @@ def write_shards(
             Shard(
                 name,
                 examples.place.split,
-                examples.copy,
+                copy,
                 file.examples,
                 file.bytes,
                 file.sha256,

@@ -1,10 +1,12 @@
-"""The examples of one copy of one partition: sample, lay out, mask.
+"""The examples of a partition: sample, lay out, mask.
 
 All random numbers are from a generator seeded by (seed, split, partition, copy).
 """
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -29,34 +31,48 @@ Features = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingExamples:
-    """The examples of one copy of one partition.
+    """The examples of one partition, in one or more copies.
 
     They are not stored: every iteration samples and masks them again, with the same result.
 
     Attributes:
-        documents: tokenized documents of the partition, in order of their IDs.
+        load: returns the tokenized documents of the partition, in order of their IDs.
         place: the partition.
-        copy: number of the copy.
+        copies: numbers of the copies.
         tokenizer: the tokenizer of the documents.
         options: options of the examples.
+        size: size of a copy for estimates of progress, in any unit.
     """
 
-    documents: TokenizedDocuments
+    load: Callable[[Tokenizer], TokenizedDocuments]
     place: PartitionOfSplit
-    copy: int
+    copies: tuple[int, ...]
     tokenizer: Tokenizer
     options: PretrainingDataOptions
+    size: int = 0
 
-    def by_row_length(self, statistics: Statistics | None = None) -> Iterator[tuple[int, Iterator[Features]]]:
-        """Yield (row length, batches of features) for every row length; a batch is as of `features_of`.
+    @functools.cached_property
+    def documents(self) -> TokenizedDocuments:
+        """Return the tokenized documents."""
+        return self.load(self.tokenizer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, without the tokenized documents."""
+        return {name: value for name, value in vars(self).items() if name != "documents"}
+
+    def by_row_length(
+        self, copy: int, statistics: Statistics | None = None
+    ) -> Iterator[tuple[int, Iterator[Features]]]:
+        """Yield (row length, batches of features) of a copy for every row length; a batch is as of `features_of`.
 
         The batches of a row length must be read before the next row length.
 
         Args:
+            copy: number of the copy.
             statistics: statistics to which instances and rows are added; None for none.
         """
         statistics = Statistics() if statistics is None else statistics
-        rng = generator(self.options.random_seed, self.place, self.copy)
+        rng = generator(self.options.random_seed, self.place, copy)
         documents = self.documents
         if self.options.noise and self.place.split == "train":  # The validation split stays unchanged.
             documents, statistics.words_with_noise = add_noise(documents, self.options.noise, self.tokenizer, rng)
@@ -67,11 +83,12 @@ class PretrainingExamples:
                 yield row_length, self._batches(documents, instances, plan, row_length, statistics, rng)
 
     def rows(self) -> Iterator[Features]:
-        """Yield the examples one by one, with arrays of the shapes [L], [P] or [K] of `features_of`."""
-        for _, batches in self.by_row_length():
-            for features in batches:
-                for number in range(len(features["input_ids"])):
-                    yield {name: features[name][number] for name in self.options.names_of_features()}
+        """Yield the examples of all copies one by one, with arrays of the shapes [L], [P] or [K] of `features_of`."""
+        for copy in self.copies:
+            for _, batches in self.by_row_length(copy):
+                for features in batches:
+                    for number in range(len(features["input_ids"])):
+                        yield {name: features[name][number] for name in self.options.names_of_features()}
 
     def _batches(
         self,
@@ -100,7 +117,7 @@ def generator(random_seed: int, place: PartitionOfSplit, copy: int) -> np.random
     return np.random.default_rng([random_seed, SPLITS.index(place.split), place.partition, copy])
 
 
-def copies_of(split: str, options: PretrainingDataOptions) -> int:
+def num_copies(split: str, options: PretrainingDataOptions) -> int:
     """Return the number of copies of a split; the validation split has one."""
     return options.dupe_factor if split == "train" else 1
 

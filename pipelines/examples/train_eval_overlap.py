@@ -4,10 +4,9 @@ Equal documents are always in the same split, which depends on a hash of the tex
 splits: other editions, copies with another footer, or pages from the same template.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import apache_beam as beam
 import numpy as np
 import pyarrow
 import pyarrow.compute
@@ -84,23 +83,6 @@ def matching_sentences(table: pyarrow.Table, validation: ValidationSentences) ->
     sentences = table["sentences"].combine_chunks().flatten()
     numbers = pyarrow.compute.index_in(sentences, value_set=validation.sentences).drop_null()
     return np.unique(numbers.to_numpy()).astype(np.int64)
-
-
-class FindOverlap(beam.DoFn):
-    """Yield the result of `matching_sentences` for every training shard."""
-
-    def __init__(self, corpus: CorpusReader, shards: list[CorpusShard]) -> None:
-        self._corpus = corpus
-        self._shards = [shard for shard in shards if shard.split == "validation"]
-
-    def setup(self) -> None:
-        """Read the validation text, once per worker thread."""
-        self._validation = read_validation_sentences(self._corpus, self._shards)
-
-    def process(self, shard: CorpusShard) -> Iterator[np.ndarray]:
-        """Search one shard for the validation sentences."""
-        if shard.split == "train":
-            yield matching_sentences(self._corpus.read_shard(shard.name, ["sentences"]), self._validation)
 
 
 def union(results: Iterable[np.ndarray]) -> np.ndarray:

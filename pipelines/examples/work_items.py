@@ -15,8 +15,8 @@ from apache_beam.io.filesystems import FileSystems
 
 from beambert.common.typed_json import Count, decode
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.dataset import Shard
-from beambert.pipelines.examples.pretraining_examples import copies_of
+from beambert.pipelines.dataset import PartitionOfSplit, Shard
+from beambert.pipelines.examples.pretraining_examples import num_copies
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import read_bytes, write_text
@@ -83,7 +83,7 @@ def _in_groups(corpus_shards: list[CorpusShard], options: PretrainingDataOptions
     """Return the copies of each corpus shard in up to `groups` items of similar size, by descending cost."""
     items = []
     for corpus_shard in corpus_shards:
-        number = copies_of(corpus_shard.split, options)
+        number = num_copies(corpus_shard.split, options)
         num_items = min(groups, number)
         bounds = [number * group // num_items for group in range(num_items + 1)]
         items += [WorkItem(corpus_shard, tuple(range(*bounds[group : group + 2]))) for group in range(num_items)]
@@ -100,9 +100,9 @@ def _loads(items: list[WorkItem], workers: int) -> list[float]:
     return [sum(item.cost for item in items[worker::workers]) for worker in range(workers)]
 
 
-def completion_marker_name(corpus_shard: CorpusShard, copy: int) -> str:
-    """Return the file name of the completion marker of a copy."""
-    return f"{corpus_shard.split}-{corpus_shard.partition:05d}-of-{corpus_shard.partitions:05d}-copy-{copy:03d}.json"
+def completion_marker_name(place: PartitionOfSplit, copy: int) -> str:
+    """Return the file name of the completion marker of a copy of a partition."""
+    return f"{place.split}-{place.partition:05d}-of-{place.partitions:05d}-copy-{copy:03d}.json"
 
 
 def write_completion_marker(path: str, finished: ShardResult) -> None:

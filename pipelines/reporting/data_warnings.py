@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert.pipelines.corpus.removed_text import loss_warnings
-from beambert.pipelines.corpus.source_warnings import source_warnings
+from beambert.pipelines.corpus.corpus_warnings import loss_warnings, source_warnings
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions

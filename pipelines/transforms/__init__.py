@@ -14,25 +14,26 @@ end with a manifest. They require bounded collections in the global window.
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
-from beambert.pipelines.transforms.corpora import (
-    DeduplicateDocuments,
-    LearnWordPieceVocabulary,
-    ReadCorpus,
-    WriteCorpus,
-)
+from beambert.pipelines.transforms.corpora import DeduplicateDocuments, ReadCorpus, WriteCorpus
 from beambert.pipelines.transforms.documents import (
     CleanDocuments,
+    CleanParagraphs,
     IdentifyLanguage,
+    PartitionRejected,
     ReadDocuments,
     RejectContaminated,
     RejectDocuments,
+    RejectIf,
     SegmentSentences,
     TruncateSentences,
 )
-from beambert.pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 
 __all__ = [
     "CleanDocuments",
+    "CleanParagraphs",
+    "CreateExamplesOfCorpus",
     "CreatePretrainingExamples",
     "DatasetError",
     "DeduplicateDocuments",
@@ -40,11 +41,13 @@ __all__ = [
     "IdentifyLanguage",
     "LearnWordPieceVocabulary",
     "OutputError",
+    "PartitionRejected",
     "PretrainingExamples",
     "ReadCorpus",
     "ReadDocuments",
     "RejectContaminated",
     "RejectDocuments",
+    "RejectIf",
     "SegmentSentences",
     "SourceError",
     "TruncateSentences",

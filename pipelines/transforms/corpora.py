@@ -1,50 +1,53 @@
-"""Transforms that compare all documents of a corpus: deduplication, vocabulary, and the corpus on disk."""
+"""Transforms that compare all documents of a corpus and write it: deduplication, and the corpus on disk.
+
+Counts come from the written data, never from Beam's counters, which count retried work twice.
+"""
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton, PBegin, PCollection
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beambert.common.word_rules import WordRules
-from beambert.pipelines.build_corpus import count_partitions, write_corpus
+from beambert.common.typed_json import decode, require
+from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines.cleaning.rules import CONTAMINATED
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus import document_steps as steps
-from beambert.pipelines.corpus.block_buffer import ToBlocks
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name, sizes_of_corpus
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
-from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
+from beambert.pipelines.corpus.counts import Loss, add_counts, count_documents, losses_of_files, reported_rules
+from beambert.pipelines.corpus.deduplicate import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
+from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
-from beambert.pipelines.corpus.write_shards import deduplicate
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import OutputError, SourceError
-from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.io.output_directory import listed
+from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.live_counts import WRITING, WorkCounter
+from beambert.pipelines.io.manifest_schemas import ShardCounts
+from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME, listed
+from beambert.pipelines.io.versions import require_same_rules, versions
+from beambert.pipelines.io.written_files import is_written, require_written
 from beambert.pipelines.runner.job_output import absolute, entries_in
-from beambert.pipelines.vocabulary.learn_vocabulary import Vocabularies, learn_vocabularies
-from beambert.pipelines.vocabulary.word_groups import num_word_groups
-from beambert.tokenizer.normalization import CHARACTER_RULES
-from beambert.tokenizer.vocabulary import Vocabulary
-
-# As for `beambert corpus`: enough for several workers, and about 1 GiB of text in partitions of 64 MiB.
-NUM_PARTITIONS = 16
-VALIDATION_FRACTION = 0.02
-DEFAULTS = CorpusOptions(
-    do_lower_case=True,
-    vocab_size=0,
-    vocab_file="",
-    num_unused=0,
-    alphabet_limit=1000,
-    min_count=1,
-    compare_vocab="",
-    language_sampling_exponent=1.0,
-    character_rules=CHARACTER_RULES,
-    read=ReadOptions(),
-    language="en",
-    segmenter="rules",
-    truncation_noise=0.0,
-    num_partitions=NUM_PARTITIONS,
-    validation_fraction=VALIDATION_FRACTION,
+from beambert.pipelines.sources.files import require_unchanged
+from beambert.pipelines.transforms.partitions import (
+    DEFAULTS,
+    NUM_PARTITIONS,
+    VALIDATION_FRACTION,
+    GroupByPartition,
+    Grouped,
+    ToBlocks,
+    deduplicate_partition,
 )
+from beambert.pipelines.transforms.vocabulary import WriteVocabulary, count_shard_words
+from beambert.pipelines.vocabulary.vocabulary_options import require_languages
+from beambert.pipelines.vocabulary.word_groups import Batch, Group
+from beambert.tokenizer.lost_marks import count_marks
+
+_MAX_REJECTED_LISTED = 1000
 
 
 @beam.typehints.with_input_types(Document)
@@ -52,9 +55,8 @@ DEFAULTS = CorpusOptions(
 class DeduplicateDocuments(beam.PTransform):
     """Reject segmented documents with the same text as another one, and optionally near-duplicates.
 
-    Of equal documents, the one with the largest weight is kept, then the first by title and source. Paragraphs of the
-    returned documents are their sentences joined by spaces. `WriteCorpus` and `CreatePretrainingExamples` reject equal
-    documents in any case.
+    Of equal documents, the one with the largest weight is kept, then the first by title and source. `WriteCorpus` and
+    `CreatePretrainingExamples` reject equal documents in any case.
 
     >>> with beam.Pipeline() as pipeline:
     ...     documents = pipeline | beam.Create([Document(["A text."], title) for title in ("b", "a")])
@@ -79,78 +81,14 @@ class DeduplicateDocuments(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return all documents, some of them rejected."""
-        blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._options))
-        return group_by_partition(blocks, self._options) | "Deduplicate" >> beam.FlatMap(_deduplicated)
+        partitions = documents | ToBlocks(self._options) | GroupByPartition(self._options)
+        return partitions | "Deduplicate" >> beam.FlatMap(_deduplicated)
 
 
 def _deduplicated(element: tuple[Partition, Grouped]) -> Iterator[Document]:
-    result = deduplicate(element[1])
-    yield from map(steps.document_of, [*result.rejected, *result.kept])
-
-
-@beam.typehints.with_input_types(Document)
-@beam.typehints.with_output_types(Vocabulary)
-class LearnWordPieceVocabulary(beam.PTransform):
-    """Learn a WordPiece vocabulary from segmented documents, as one element.
-
-    >>> with beam.Pipeline() as pipeline:
-    ...     documents = pipeline | beam.Create([Document(["the cat and the hat"])]) | SegmentSentences()
-    ...     vocabulary = documents | LearnWordPieceVocabulary(20, validation_fraction=0)
-    ...     _ = vocabulary | beam.Map(lambda vocabulary: print(len(vocabulary), "the" in vocabulary.ids))
-    20 True
-
-    Args:
-        size: number of tokens.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `beambert.tokenizer.Tokenizer`.
-        num_partitions: number of partitions. Where they have more than 100,000 distinct words each, the vocabulary
-            depends on it.
-        validation_fraction: fraction of the documents to learn nothing from, as of `CreatePretrainingExamples`.
-        num_unused, alphabet_limit, min_count: as the flags of `beambert corpus`.
-    """
-
-    def __init__(
-        self,
-        size: int,
-        *,
-        do_lower_case: bool = True,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool = True,
-        num_partitions: int = NUM_PARTITIONS,
-        validation_fraction: float = VALIDATION_FRACTION,
-        num_unused: int = 0,
-        alphabet_limit: int = 1000,
-        min_count: int = 1,
-    ) -> None:
-        super().__init__()
-        self._options = dataclasses.replace(
-            DEFAULTS,
-            vocab_size=size,
-            **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
-            num_partitions=num_partitions,
-            validation_fraction=validation_fraction,
-            num_unused=num_unused,
-            alphabet_limit=alphabet_limit,
-            min_count=min_count,
-        )
-
-    def expand(self, documents: PCollection) -> PCollection:
-        """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
-        blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._options))
-        words = count_partitions(blocks, self._options).words
-        start = documents.pipeline | "Start" >> beam.Create([None])
-        vocabularies, _ = learn_vocabularies(start, words, self._options, num_word_groups(self._options.num_partitions))
-        return vocabularies | "Vocabulary" >> beam.Map(_with_options, self._options)
-
-
-@dataclasses.dataclass(frozen=True)
-class LearnedVocabulary(Vocabulary):
-    """A vocabulary with the options that it was learned with, which those of its examples must equal."""
-
-    options: CorpusOptions = dataclasses.field(default=DEFAULTS, compare=False)
-
-
-def _with_options(vocabularies: Vocabularies, options: CorpusOptions) -> LearnedVocabulary:
-    return LearnedVocabulary(vocabularies.vocab.tokens, vocabularies.vocab.origin, options=options)
+    result = deduplicate_partition(element)
+    yield from result.rejected
+    yield from result.kept
 
 
 @beam.typehints.with_input_types(Document)
@@ -223,11 +161,10 @@ class WriteCorpus(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._options))
-        blocks = blocks | "NewOutput" >> RequireNewOutput(self._output)
+        blocks = documents | ToBlocks(self._options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         losses = documents.pipeline | "NoLosses" >> beam.Create([])
-        return write_corpus(blocks, read, losses, [], self._options, self._output)
+        return blocks | WriteBlocks(read, losses, [], self._options, self._output)
 
 
 class RequireNewOutput(beam.PTransform):
@@ -256,6 +193,256 @@ def _require_new(output: str) -> str:
     if names := sorted(name for name in entries_in(output) if "/" not in name):
         raise OutputError(f"output {output} contains {listed(names)}; delete it, or give a new or empty directory")
     return output
+
+
+class WriteBlocks(beam.PTransform):
+    """Write the corpus of blocks of documents, and return the path of its manifest as one element.
+
+    Args:
+        documents_read: numbers of documents; their sum is the number of documents in the blocks.
+        losses: (path, pattern, whether the split is the complete file, loss) of every file split.
+        files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
+        options: options of the corpus.
+        output: the corpus directory, on any Beam filesystem.
+        work: work directory, from which a killed job resumes, for a runner that shuffles in memory. "" for other
+            runners.
+    """
+
+    def __init__(
+        self,
+        documents_read: PCollection,
+        losses: PCollection,
+        files: list[list[Any]],
+        options: CorpusOptions,
+        output: str,
+        work: str = "",
+    ) -> None:
+        super().__init__()
+        self._documents_read, self._losses, self._files = documents_read, losses, files
+        self._options, self._output, self._work = options, output, work
+
+    def expand(self, blocks: PCollection) -> PCollection:
+        """Return the path of the manifest."""
+        options, output = self._options, self._output
+        write = _WriteCorpusShard(output, options, self._work)
+        written = (
+            blocks
+            | GroupByPartition(options)
+            | "WriteCorpusShard" >> beam.ParDo(write).with_outputs(write.WORDS, main="shards")
+        )
+        # Workers create a deleted directory again, but by then a vocab.txt in it may be a user's file.
+        mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if self._work else ""
+        vocab = written.words | WriteVocabulary(options, f"{output}/vocab.txt", mark)
+        return (
+            blocks.pipeline
+            | "Start" >> beam.Create([None])
+            | "Manifest"
+            >> beam.ParDo(
+                _WriteCorpusManifest(output, without_released_rules(dataclasses.asdict(options)), self._files),
+                written_shards=AsIter(written.shards),
+                vocab=AsSingleton(vocab),
+                read=AsIter(self._documents_read),
+                losses=AsIter(self._losses),
+            )
+        )
+
+
+class _RejectedLines:
+    """The rejected documents and paragraphs of a shard as JSON Lines, at most `_MAX_REJECTED_LISTED` per rule.
+
+    Documents are added in order of their IDs, which are hashes. So the entries are a random sample that is the same in
+    every build.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+        self._lines: list[str] = []
+
+    def add(self, document: Document, rule: str, text: str, **fields: str) -> None:
+        """Add a document or paragraph, unless the limit of the rule is reached."""
+        self._seen[rule] += 1
+        if self._seen[rule] <= _MAX_REJECTED_LISTED:
+            line = {
+                "id": document.id,
+                "reason": rule,
+                "title": document.title,
+                "source": document.source,
+                **({"line": document.line} if document.line else {}),
+                **({"byte": document.byte} if document.byte >= 0 else {}),
+                **({"source_id": document.source_id} if document.source_id else {}),
+                "text": text[:SNIPPET_CHARACTERS],
+                **fields,
+            }
+            self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def write(self, path: str) -> None:
+        """Write the file unless it would be empty."""
+        if self._lines:
+            write_text(path, "".join(self._lines))
+
+
+class FinishedShard(NamedTuple):
+    """The content of the completion marker of a shard.
+
+    Attributes:
+        shard: the shard, or None if all its documents are rejected.
+        counts: counts from `count_records`, and of diacritics.
+        words: word counts from `count_shard_words`.
+    """
+
+    shard: CorpusShard | None
+    counts: dict[str, Any]
+    words: list[tuple[Group, Batch]]
+
+
+def read_completion_marker(path: str) -> FinishedShard | None:
+    """Return the completion marker of a shard, or None if it is missing or corrupt, so that the shard is rebuilt."""
+    try:
+        finished = decode(read_bytes(path), FinishedShard)
+        require(finished.counts, ShardCounts)
+    except (OSError, ValueError):
+        return None
+    if (
+        finished.shard is not None
+        and finished.shard.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
+    ):
+        return None
+    return finished if all(_is_valid(group, batch) for group, batch in finished.words) else None
+
+
+def _is_valid(group: Group, batch: Batch) -> bool:
+    """Return whether a batch has a count for each word, and no number is negative."""
+    words, counts, dropped, weight = batch
+    return (len(words.split(" ")) if words else 0) == len(counts) and min(group[2], *counts, dropped, weight) >= 0
+
+
+class _WriteCorpusShard(beam.DoFn):
+    """Write the Parquet file of a partition and yield its CorpusShard and counts.
+
+    Input: (partition, grouped blocks). Side output: word counts.
+
+    Args:
+        output: corpus directory.
+        options: options of the corpus.
+        work: work directory for completion markers, which allow resuming, or "".
+    """
+
+    WORDS = "words"
+    _WRITTEN = Metrics.counter("beambert", "corpus_shards_written")
+
+    def __init__(self, output: str, options: CorpusOptions, work: str) -> None:
+        self._output = output
+        self._options = options
+        self._work = work
+
+    def setup(self) -> None:
+        require_same_rules(self._options.character_rules, "the machine that started the job")
+
+    def process(self, element: tuple[Partition, Grouped]) -> Iterator[Any]:
+        """Write one shard and its rejected texts, unless its completion marker exists."""
+        (split, number), _ = element
+        name = corpus_shard_name(split, number, self._options)
+        marker = f"{self._work}/{name}.json"
+        done = read_completion_marker(marker) if self._work else None
+        if done and done.shard and not is_written(f"{self._output}/{done.shard.name}", done.shard.bytes):
+            # Another process removed the shard.
+            done = None
+        if done is None:
+            deduplicated = deduplicate_partition(element)
+            shard, counts = self._write(name, split, number, deduplicated)
+            words = list(count_shard_words(split, deduplicated.kept, self._options)) if shard else []
+            if self._work:
+                write_text(marker, json.dumps([shard and dataclasses.asdict(shard), counts, words]))
+        else:
+            shard, counts, words = done.shard, done.counts, done.words
+        self._WRITTEN.inc()
+        WorkCounter(WRITING, 1).finish()
+        for batch in words:
+            yield beam.pvalue.TaggedOutput(self.WORDS, batch)
+        yield shard, counts
+
+    def _write(
+        self, name: str, split: str, number: int, deduplicated: DeduplicationResult
+    ) -> tuple[CorpusShard | None, dict[str, Any]]:
+        """Write the Parquet file and the rejected texts, and return the shard and its counts."""
+        _rejected_lines(deduplicated).write(f"{self._output}/rejected/{name}.jsonl")
+        counts = count_documents(deduplicated)
+        if WordRules.of(self._options).strips_accents:
+            counts["diacritics"] = vars(count_marks(document.text for document in deduplicated.kept))
+        if not deduplicated.kept:
+            return None, counts
+        path = f"corpus/{name}.parquet"
+        size, sha256 = corpus_manifest.write_shard(f"{self._output}/{path}", deduplicated.kept)
+        sentences = sum(sum(document.sentence_counts) for document in deduplicated.kept)
+        partitions = self._options.num_partitions_of(split)
+        return CorpusShard(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
+
+
+def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
+    """Return the lines of the rejected documents, then of dropped paragraphs and documents that are only reported."""
+    lines = _RejectedLines()
+    for document in deduplicated.rejected:
+        fields = {}
+        if document.rejected == NEAR_DUPLICATE:
+            kept_id = deduplicated.near_duplicate_of.get(document.id)
+            fields = {"like": kept_id} if kept_id else {}
+        elif document.rejected == CONTAMINATED:
+            fields = document.removed.contamination
+        lines.add(document, document.rejected, document.text, **fields)
+    for document in [*deduplicated.rejected, *deduplicated.kept]:
+        for rule, snippet in document.removed.dropped:
+            lines.add(document, rule, snippet)
+        for rule in reported_rules(document):
+            fields = document.removed.contamination if rule == CONTAMINATED else {}
+            lines.add(document, f"{rule}, kept", document.text, **fields)
+    for document in deduplicated.kept:
+        for text in deduplicated.repeated.get(document.id, ()):
+            lines.add(document, REPEATED_PARAGRAPH, text)
+    return lines
+
+
+class _WriteCorpusManifest(beam.DoFn):
+    """Check that no document was lost, and write corpus.json, after all other files are written."""
+
+    def __init__(self, output: str, options: dict[str, Any], files: list[list[Any]]) -> None:
+        self._output = output
+        self._options = options
+        self._files = files
+
+    def process(
+        self,
+        _: None,
+        written_shards: Iterable[tuple[CorpusShard | None, dict[str, Any]]],
+        vocab: dict[str, Any],
+        read: Iterable[int],
+        losses: Iterable[tuple[str, str, bool, Loss]],
+    ) -> Iterator[str]:
+        """Write the manifest and yield its path."""
+        shards = list(written_shards)
+        written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
+        counts = add_counts([counts for _, counts in shards], written, rules_of(self._options))
+        counts["documents_read"] = sum(read)
+        counts["files_mostly_rejected"] = losses_of_files(losses)
+        documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
+        if sum(documents.values()) + rejected != counts["documents_read"]:
+            raise RuntimeError(
+                f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected"
+            )
+        if not documents["train"]:
+            remedy = "see the rules in rejected/*.jsonl of the output, " if rejected else ""
+            raise SourceError(
+                f"--input has no training documents ({documents['validation']} in the validation split, {rejected} "
+                f"rejected); add files, {remedy}or lower --validation_fraction"
+            )
+        require_written(self._output, sizes_of_corpus(written))
+        for path, size, changed, *weight in self._files:
+            # Files with a weight are inputs, checked after they were read; the others are in use until now.
+            if not weight and path != f"{self._output}/vocab.txt":
+                require_unchanged(path, size, changed)
+        require_languages(counts["languages"], self._options["language_sampling_exponent"])
+        path = f"{self._output}/{corpus_manifest.FILE_NAME}"
+        write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
+        yield path
 
 
 @beam.typehints.with_output_types(Document)
@@ -296,12 +483,20 @@ class ReadCorpus(beam.PTransform):
 
 def _list_shards(directory: str, splits: tuple[str, ...]) -> list[tuple[str, CorpusReader]]:
     """Return the names of the shards with the reader of the corpus."""
+    reader = open_corpus(directory)
+    return [(shard.name, reader) for shard in reader.read_manifest().shards if shard.split in splits]
+
+
+def open_corpus(directory: str) -> CorpusReader:
+    """Return the reader of a corpus.
+
+    Raises:
+        SourceError: the directory has no corpus.
+    """
     path = absolute(directory)
-    corpus = corpus_manifest.load(path)
-    if corpus is None:
+    if corpus_manifest.load(path) is None:
         raise SourceError(f"{directory} has no {corpus_manifest.FILE_NAME}; give a directory of beambert corpus")
-    reader = CorpusReader.open(path)
-    return [(shard.name, reader) for shard in corpus.shards if shard.split in splits]
+    return CorpusReader.open(path)
 
 
 def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
@@ -309,11 +504,10 @@ def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
     table = reader.read_shard(name, corpus_manifest.SCHEMA.names)
     for row in table.to_pylist():
         yield Document(
-            [" ".join(row["sentences"])],
+            ["\n".join(row["sentences"])],
             title=row["title"],
             source=row["source"],
             language=row["language"],
             weight=row["weight"],
-            sentences=[row["sentences"]],
             id=row["id"],
         )

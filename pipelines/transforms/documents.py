@@ -1,46 +1,52 @@
 """Transforms that read documents, and transforms of single documents."""
 
-import dataclasses
-import json
+import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
+from beambert.common.typed_json import Count, JsonError, convert, require
 from beambert.pipelines.cleaning.language_codes import require_language
-from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
+from beambert.pipelines.corpus.blocks import BlockLocation, read_block_file, write_block_file
+from beambert.pipelines.corpus.counts import Loss
+from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
-from beambert.pipelines.corpus.reading import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.corpus.segmentation import SEGMENTERS
-from beambert.pipelines.documents import Document, Removed
-from beambert.pipelines.errors import SourceError
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources.files import match_files
+from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.manifest_schemas import Split, SplitSummary
+from beambert.pipelines.sources.file_splits import FileSplit, Input, read_documents, split_inputs
+from beambert.pipelines.sources.files import match_files, read_position
+from beambert.pipelines.transforms.partitions import BlockBuffer
 
 _NAMESPACE = "beambert"
-_NAMES = [field.name for field in dataclasses.fields(Document) if field.name != "removed"]
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER = msgspec.msgpack.Decoder(Document)
 
 
 class DocumentCoder(Coder):
-    """Encode a `Document` as a JSON array of its fields."""
+    """Encode a `Document` as MessagePack."""
 
     def encode(self, document: Document) -> bytes:
-        """Return the JSON array."""
-        values = [getattr(document, name) for name in _NAMES]
-        return json.dumps([*values, dataclasses.astuple(document.removed)]).encode("ascii")
+        """Return the bytes of a document, the same for equal documents."""
+        return _ENCODER.encode(document)
 
     def decode(self, encoded: bytes) -> Document:
-        """Return the document of a JSON array."""
-        *values, (counts, dropped, *others) = json.loads(encoded)
-        removed = Removed(counts, list(map(tuple, dropped)), *others)
-        return Document(**dict(zip(_NAMES, values, strict=True)), removed=removed)
+        """Return the document of these bytes."""
+        return _DECODER.decode(encoded)
 
     def is_deterministic(self) -> bool:
-        """Return False, because equal documents may have rules in different order."""
-        return False
+        """Return True: documents can be keys."""
+        return True
 
 
 registry.register_coder(Document, DocumentCoder)
@@ -116,51 +122,41 @@ class _Read(beam.DoFn):
             yield document
 
 
-class _Step(beam.DoFn):
-    """Apply a function to a document, and count the documents that it rejects."""
+@beam.typehints.with_input_types(Document)
+@beam.typehints.with_output_types(Document)
+class DocumentTransform(beam.PTransform):
+    """Apply a function to every document, and count the documents that it rejects in `documents_rejected_RULE`.
 
-    def __init__(self, step: Callable[..., Document], *arguments: Any) -> None:
-        self._step, self._arguments = step, arguments
+    Args:
+        function: from a document and keyword arguments to the changed document.
+        **arguments: the keyword arguments.
+    """
 
-    def process(self, document: Document) -> Iterator[Document]:
-        """Yield the result."""
+    def __init__(self, function: Callable[..., Document], **arguments: Any) -> None:
+        super().__init__()
+        self.step: Callable[..., Document] = functools.partial(function, **arguments)
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        """Return the changed documents."""
+        return documents | beam.ParDo(_Apply(self.step))
+
+
+class _Apply(beam.DoFn):
+    def __init__(self, step: Callable[..., Document]) -> None:
+        self._step = step
+
+    def process(self, document: Document, **side_inputs: Any) -> Iterator[Document]:
         if not isinstance(document, Document):
             raise SourceError(
                 f"an element is a {type(document).__name__}, not a beambert.pipelines.transforms.Document"
             )
-        changed = self._step(document, *self._arguments)
+        changed = self._step(document, **side_inputs)
         if changed.rejected and not document.rejected:
             Metrics.counter(_NAMESPACE, f"documents_rejected_{changed.rejected}").inc()
         yield changed
 
 
-class _SegmentStep(_Step):
-    """Segment documents with the abbreviations of a file."""
-
-    def __init__(self, language: str, segmenter: str, path: str) -> None:
-        self._options = language, segmenter, path
-
-    def setup(self) -> None:
-        """Read the file."""
-        language, segmenter, path = self._options
-        super().__init__(steps.segment_document, language, segmenter, read_abbreviations(path))
-
-
-@beam.typehints.with_input_types(Document)
-@beam.typehints.with_output_types(Document)
-class _DocumentTransform(beam.PTransform):
-    """Apply a function of `beambert.pipelines.corpus.document_steps` to every document."""
-
-    def __init__(self, step: Callable[..., Document], *arguments: Any) -> None:
-        super().__init__()
-        self._step = _Step(step, *arguments)
-
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        """Return the changed documents."""
-        return documents | beam.ParDo(self._step)
-
-
-class CleanDocuments(_DocumentTransform):
+class CleanDocuments(DocumentTransform):
     """Clean the paragraphs: markup, control characters, boilerplate.
 
     >>> with beam.Pipeline() as pipeline:
@@ -174,40 +170,49 @@ class CleanDocuments(_DocumentTransform):
     """
 
     def __init__(self, rules: CleaningOptions | None = None) -> None:
-        super().__init__(steps.clean_document, rules or CleaningOptions())
+        super().__init__(steps.clean_document, options=rules or CleaningOptions())
 
 
-class SegmentSentences(_DocumentTransform):
-    """Segment the paragraphs into sentences, and compute the ID of the document.
+class SegmentSentences(DocumentTransform):
+    """Segment the paragraphs into sentences, one a line, and compute the ID of the document.
 
     A document that states its language is segmented by the rules of that language.
 
     >>> with beam.Pipeline() as pipeline:
     ...     documents = pipeline | beam.Create([Document(["Dr. Ross sat. He rose.", "The end."])])
     ...     _ = documents | SegmentSentences("en") | beam.Map(lambda document: print(document.sentences))
-    [['Dr. Ross sat.', 'He rose.'], ['The end.']]
+    ['Dr. Ross sat.', 'He rose.', 'The end.']
 
     Args:
         language: ISO 639 code.
         segmenter: "rules", "lines" (a sentence per line, see `line_paragraphs` of `ReadDocuments`) or "sentencex".
-        abbreviations: path of a file as of `--abbreviations`, on any Beam filesystem, for the segmenter "rules"; "" for
-            none. Each worker reads it.
+        abbreviations: for the segmenter "rules", path of a file as of `--abbreviations`, on any Beam filesystem, which
+            is read when the pipeline runs; or a list of abbreviations.
 
     Raises:
         SourceError: the language or the segmenter is unknown; when the pipeline runs: the file cannot be read, or a
             line is no abbreviation.
     """
 
-    def __init__(self, language: str = "en", segmenter: str = "rules", abbreviations: str = "") -> None:
+    def __init__(self, language: str = "en", segmenter: str = "rules", abbreviations: str | Sequence[str] = ()) -> None:
         require_language(language)
         if segmenter not in SEGMENTERS:
             raise SourceError(f"invalid segmenter {segmenter}: must be one of {', '.join(SEGMENTERS)}")
-        super().__init__(steps.segment_document, language, segmenter, "")
-        if abbreviations:
-            self._step = _SegmentStep(language, segmenter, abbreviations)
+        self._path, own = (abbreviations, ()) if isinstance(abbreviations, str) else ("", abbreviations)
+        super().__init__(
+            steps.segment_document, language=language, segmenter=segmenter, abbreviations=_join_abbreviations(own)
+        )
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        """Return the segmented documents."""
+        if not self._path:
+            return super().expand(documents)
+        paths = documents.pipeline | "AbbreviationsFile" >> beam.Create([self._path])
+        own = beam.pvalue.AsSingleton(paths | "Abbreviations" >> beam.Map(read_abbreviations))
+        return documents | beam.ParDo(_Apply(self.step), abbreviations=own)
 
 
-class RejectDocuments(_DocumentTransform):
+class RejectDocuments(DocumentTransform):
     """Reject segmented documents without text, and by the document rules: length, symbols, repetition.
 
     >>> with beam.Pipeline() as pipeline:
@@ -221,10 +226,10 @@ class RejectDocuments(_DocumentTransform):
     """
 
     def __init__(self, rules: CleaningOptions | None = None) -> None:
-        super().__init__(steps.reject_document, rules or CleaningOptions())
+        super().__init__(steps.reject_document, options=rules or CleaningOptions())
 
 
-class IdentifyLanguage(_DocumentTransform):
+class IdentifyLanguage(DocumentTransform):
     """Identify the language of documents of at least 200 characters (needs the extra `[clean]`).
 
     >>> text = "Das ist ein Satz in deutscher Sprache, wie man ihn in einer Zeitung lesen kann. " * 3
@@ -243,10 +248,13 @@ class IdentifyLanguage(_DocumentTransform):
     """
 
     def __init__(self, keep: str = "") -> None:
-        super().__init__(*(steps.reject_other_language, keep) if keep else (steps.identify_language,))
+        if keep:
+            super().__init__(steps.reject_other_language, language=keep)
+        else:
+            super().__init__(steps.identify_language)
 
 
-class RejectContaminated(_DocumentTransform):
+class RejectContaminated(DocumentTransform):
     """Reject segmented documents that share a 13-gram with evaluation data.
 
     >>> from pathlib import Path
@@ -264,10 +272,10 @@ class RejectContaminated(_DocumentTransform):
     """
 
     def __init__(self, evaluation_files: Sequence[str], action: str = "drop") -> None:
-        super().__init__(steps.decontaminate, list(evaluation_files), action)
+        super().__init__(steps.decontaminate, evaluation_files=list(evaluation_files), action=action)
 
 
-class TruncateSentences(_DocumentTransform):
+class TruncateSentences(DocumentTransform):
     """Truncate a random fraction of the sentences at a random word; the random draws depend on the document only.
 
     >>> with beam.Pipeline() as pipeline:
@@ -280,4 +288,185 @@ class TruncateSentences(_DocumentTransform):
     """
 
     def __init__(self, share: float) -> None:
-        super().__init__(steps.truncate_document, share)
+        super().__init__(steps.truncate_document, share=share)
+
+
+class RejectIf(DocumentTransform):
+    """Reject documents by a function of yours, counted and listed as those of our rules.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     documents = pipeline | beam.Create([Document(["A recipe."]), Document(["A poem."])])
+    ...     found = documents | RejectIf(lambda document: "recipe" in document.text, name="recipe")
+    ...     _ = found | beam.Map(lambda document: print(document.text, document.rejected or "kept"))
+    A recipe. recipe
+    A poem. kept
+
+    Args:
+        function: gets a `Document`, and returns False to keep it, True to reject it, or the name of the rule that
+            rejects it.
+        name: name of the rule, if the function returns True; "" for the name of the function.
+    """
+
+    def __init__(self, function: Callable[[Document], bool | str], name: str = "") -> None:
+        super().__init__(steps.reject_if, function=function, rule=name or _name_of(function))
+
+
+class CleanParagraphs(DocumentTransform):
+    """Clean paragraphs by a function of yours, counted and listed as those of our rules; apply it before segmentation.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     documents = pipeline | beam.Create([Document(["(C) me", "A poem. (C) me"])])
+    ...     cleaned = documents | CleanParagraphs(lambda text: text.replace("(C) me", "").strip(), "copyright")
+    ...     _ = cleaned | beam.Map(lambda document: print(document.paragraphs, document.removed.counts))
+    ['A poem.'] {'copyright': 2}
+
+    Args:
+        function: gets a paragraph, and returns the cleaned one, or "" to drop it.
+        name: name of the rule; "" for the name of the function.
+    """
+
+    def __init__(self, function: Callable[[str], str], name: str = "") -> None:
+        super().__init__(steps.clean_with, function=function, rule=name or _name_of(function))
+
+
+def _join_abbreviations(own: Sequence[str]) -> str:
+    """Return abbreviations as `read_abbreviations` does."""
+    return "\n".join(sorted({fold_whitespace(abbreviation).removesuffix(".") for abbreviation in own}))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    if name == "<lambda>":
+        raise SourceError("a rule of a lambda has no name; give it with name")
+    return name
+
+
+@beam.typehints.with_input_types(Document)
+class PartitionRejected(beam.PTransform):
+    """Divide documents into those that are kept and those that some rule has rejected, for a sink of your own.
+
+    `WriteCorpus`, `LearnWordPieceVocabulary` and `CreatePretrainingExamples` take both together, and use the kept ones.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     documents = pipeline | beam.Create([Document(["A poem."]), Document(["Spam."], rejected="spam")])
+    ...     found = documents | PartitionRejected()
+    ...     _ = found.kept | "Kept" >> beam.Map(lambda document: print("kept", document.text))
+    ...     _ = found.rejected | "Rejected" >> beam.Map(lambda document: print(document.rejected, document.text))
+    kept A poem.
+    spam Spam.
+    """
+
+    def expand(self, documents: beam.PCollection) -> Any:
+        """Return the outputs `kept` and `rejected`."""
+        return documents | beam.ParDo(_divide).with_outputs("rejected", main="kept")
+
+
+def _divide(document: Document) -> Iterator[Any]:
+    yield beam.pvalue.TaggedOutput("rejected", document) if document.rejected else document
+
+
+def corpus_transforms(options: CorpusOptions) -> list[DocumentTransform]:
+    """Return the transforms of single documents that `beambert corpus` applies, in their order."""
+    transforms: list[DocumentTransform] = [
+        CleanDocuments(options.cleaning),
+        SegmentSentences(options.language, options.segmenter, options.abbreviations.splitlines()),
+        RejectDocuments(options.cleaning),
+    ]
+    if options.identify_language:
+        transforms.append(IdentifyLanguage(keep=options.language))
+    if options.decontaminate:
+        transforms.append(RejectContaminated(options.decontaminate, options.decontaminate_action))
+    if options.truncation_noise:
+        # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
+        transforms.append(TruncateSentences(options.truncation_noise))
+    return transforms
+
+
+def corpus_step(options: CorpusOptions) -> Callable[[Document], Document]:
+    """Return the function of a document that applies `corpus_transforms` and sets its ID."""
+    return functools.partial(_prepare, [transform.step for transform in corpus_transforms(options)], options.language)
+
+
+def _prepare(functions: list[Callable[[Document], Document]], language: str, document: Document) -> Document:
+    for function in functions:
+        document = function(document)
+    return steps.identified(document, language)
+
+
+class ReadBlocks(beam.PTransform):
+    """Read file splits into blocks of documents by partition, after `corpus_transforms`; a job resumes from the blocks.
+
+    Args:
+        splits: the file splits, from `split_inputs`.
+        options: options of the corpus.
+        work: work directory for block files, for a runner that shuffles in memory: only the locations of blocks are
+            shuffled, and splits read by an earlier job are reused. "" shuffles the blocks themselves.
+    """
+
+    def __init__(self, splits: list[FileSplit], options: CorpusOptions, work: str = "") -> None:
+        super().__init__()
+        self._splits, self._options, self._work = splits, options, work
+
+    def expand(self, pipeline: beam.pvalue.PBegin) -> Any:
+        """Return the outputs `blocks`, `documents_read` (a number for each split) and `losses`.
+
+        An element of `losses` is (path, --input pattern, whether the split is the complete file, loss).
+        """
+        splits = pipeline | "FileSplits" >> beam.Create(self._splits) | "Spread" >> beam.Reshuffle()
+        read = _ReadBlocks(self._options, self._work)
+        return splits | "Read" >> beam.ParDo(read).with_outputs(read.COUNT, read.LOSSES, main="blocks")
+
+
+class _ReadBlocks(beam.DoFn):
+    COUNT, LOSSES = "documents_read", "losses"
+    # For monitoring only; the counts of the manifest are computed from the data.
+    _READ = Metrics.counter(_NAMESPACE, "documents_read")
+
+    def __init__(self, options: CorpusOptions, work: str) -> None:
+        self._options, self._work = options, work
+        self._prepare = corpus_step(options)
+
+    def process(self, file_split: FileSplit) -> Iterator[Any]:
+        summary: dict[str, Any] = {"documents": 0}
+        counter = WorkCounter(READING, file_split.bytes)
+        if not self._work:
+            yield from self._blocks(file_split, summary, counter)
+        else:
+            path = f"{self._work}/{file_split.name()}"
+            block_file = read_block_file(path)
+            if block_file is None or not self._is_valid(*block_file):
+                write_block_file(path, self._blocks(file_split, summary, counter), summary)
+                block_file = read_block_file(path)
+                if block_file is None:
+                    raise DatasetError(f"{path} was removed while the command ran; run the same command again")
+            locations, summary = block_file
+            yield from (((split, number), location) for (split, number), location in locations)
+        counter.finish(summary["documents"])
+        self._READ.inc(summary["documents"])
+        yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
+        loss = Loss(summary["bytes_kept"], Counter(summary["bytes_lost"]))
+        file, is_complete = file_split.input, file_split.is_whole_file
+        yield beam.pvalue.TaggedOutput(self.LOSSES, (file.path, file.origin, is_complete, loss))
+
+    def _is_valid(self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any]) -> bool:
+        """Return whether the keys and the summary of a block file are valid results of `_blocks`."""
+        try:
+            keys = convert([key for key, _ in locations], list[tuple[Split, Count]])
+            require(summary, SplitSummary)
+        except JsonError:
+            return False
+        return all(number < self._options.num_partitions_of(split) for split, number in keys)
+
+    def _blocks(
+        self, file_split: FileSplit, summary: dict[str, Any], counter: WorkCounter
+    ) -> Iterator[tuple[Partition, bytes]]:
+        buffer, loss = BlockBuffer(self._options), Loss()
+        line_paragraphs = self._options.segmenter == "lines"
+        for document in read_documents(file_split, self._options.read, line_paragraphs=line_paragraphs):
+            document = self._prepare(document)
+            summary["documents"] += 1
+            counter.add(1, read_position(file_split.input.path) - file_split.start)
+            loss.add(document)
+            yield from buffer.add(document)
+        summary.update(bytes_kept=loss.kept, bytes_lost=dict(loss.lost))
+        yield from buffer.flush()

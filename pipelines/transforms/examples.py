@@ -1,38 +1,53 @@
 """Transforms from documents to pretraining examples and their shards."""
 
 import dataclasses
+import functools
+import json
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsIter, AsSingleton, PCollection
+from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection, TaggedOutput
+from apache_beam.utils.shared import Shared
 
-from beambert.common.word_rules import WordRules, without_released_rules
+from beambert.common.typed_json import convert
+from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
-from beambert.pipelines.corpus.block_buffer import ToBlocks
-from beambert.pipelines.corpus.deduplication_transforms import Grouped, group_by_partition
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
-from beambert.pipelines.corpus.write_shards import deduplicate
-from beambert.pipelines.dataset import SPLITS, PartitionOfSplit, Shard
+from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.examples import array_record_files
-from beambert.pipelines.examples.make_shards import tokenize, write_shards
-from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, copies_of
+from beambert.pipelines.examples import array_record_files, train_eval_overlap
+from beambert.pipelines.examples.make_shards import tokenize_documents, tokenize_shard, write_shards
+from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, num_copies
 from beambert.pipelines.examples.statistics import Statistics, total
+from beambert.pipelines.examples.train_eval_overlap import ValidationSentences, read_validation_sentences
+from beambert.pipelines.examples.work_items import (
+    ShardResult,
+    WorkItem,
+    completion_marker_name,
+    find_finished,
+    write_completion_marker,
+)
 from beambert.pipelines.finish_dataset import finish_dataset
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
+from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.transforms.corpora import (
+from beambert.pipelines.transforms.corpora import RequireNewOutput, open_corpus
+from beambert.pipelines.transforms.partitions import (
     DEFAULTS,
     NUM_PARTITIONS,
     VALIDATION_FRACTION,
-    LearnedVocabulary,
-    RequireNewOutput,
+    GroupByPartition,
+    Grouped,
+    ToBlocks,
+    deduplicate_partition,
 )
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -49,6 +64,8 @@ def _as_singleton(vocabulary: AnyVocabulary, pipeline: beam.Pipeline) -> Any:
         vocabulary = (
             pipeline | "VocabularyFile" >> beam.Create([vocabulary]) | "Vocabulary" >> beam.Map(_read_vocabulary)
         )
+    if isinstance(vocabulary, PCollection) and vocabulary.pipeline is not pipeline:
+        raise DatasetError("the vocabulary is of another pipeline; learn it in this one, or give its path")
     return AsSingleton(vocabulary) if isinstance(vocabulary, PCollection) else vocabulary
 
 
@@ -59,10 +76,10 @@ def _read_vocabulary(path: str) -> Vocabulary:
 @beam.typehints.with_input_types(Document)
 @beam.typehints.with_output_types(PretrainingExamples)
 class CreatePretrainingExamples(beam.PTransform):
-    """Tokenize segmented documents, sample pairs and mask them: one element per copy of a partition.
+    """Tokenize segmented documents, sample pairs and mask them: one element per partition.
 
     Documents without sentences are left out.
-    `PretrainingExamples.rows()` yields the examples of an element as NumPy arrays.
+    `PretrainingExamples.rows()` yields the examples of all copies as NumPy arrays.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
@@ -71,7 +88,7 @@ class CreatePretrainingExamples(beam.PTransform):
     ...     examples = documents | CreatePretrainingExamples(
     ...         vocabulary, PretrainingDataOptions(max_seq_length=32, dupe_factor=1), 1, validation_fraction=0
     ...     )
-    ...     rows = examples | beam.FlatMap(lambda copy: copy.rows())
+    ...     rows = examples | beam.FlatMap(lambda partition: partition.rows())
     ...     shapes = rows | beam.Map(lambda row: row["input_ids"].shape)
     ...     _ = shapes | beam.combiners.Count.PerElement() | beam.Map(print)
     ((32,), 16)
@@ -100,10 +117,9 @@ class CreatePretrainingExamples(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the examples."""
-        blocks = documents | "ToBlocks" >> beam.ParDo(ToBlocks(self._partitions))
-        return group_by_partition(blocks, self._partitions) | "Examples" >> beam.FlatMap(
-            _examples_of, _as_singleton(self._vocabulary, documents.pipeline), self._options, self._partitions
-        )
+        partitions = documents | ToBlocks(self._partitions) | GroupByPartition(self._partitions)
+        vocabulary = _as_singleton(self._vocabulary, documents.pipeline)
+        return partitions | "Examples" >> beam.FlatMap(_examples_of, vocabulary, self._options, self._partitions)
 
 
 def _examples_of(
@@ -113,19 +129,16 @@ def _examples_of(
     partitions: CorpusOptions,
 ) -> Iterator[PretrainingExamples]:
     _require_same_options(vocabulary, options, partitions)
-    (split, number), grouped = element
-    kept = [record for record in deduplicate(grouped).kept if any(record.paragraphs)]
-    if not kept:
-        return
-    texts = [sentence for record in kept for sentence in record.text.split("\n")]
-    sentences = np.array([sum(record.paragraphs) for record in kept], np.int64)
-    weights = np.array([record.weight for record in kept])
-    tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
-    languages = [record.language for record in kept]
-    documents = tokenize(texts, sentences, weights, languages, split, tokenizer, options)
-    place = PartitionOfSplit(split, number, partitions.num_partitions_of(split))
-    for copy in range(copies_of(split, options)):
-        yield PretrainingExamples(documents, place, copy, tokenizer, options)
+    split, number = element[0]
+    kept = [document for document in deduplicate_partition(element).kept if document.paragraphs]
+    if kept:
+        yield PretrainingExamples(
+            functools.partial(tokenize_documents, kept, split, options),
+            PartitionOfSplit(split, number, partitions.num_partitions_of(split)),
+            tuple(range(num_copies(split, options))),
+            Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options))),
+            options,
+        )
 
 
 def _require_same_options(vocabulary: Vocabulary, options: PretrainingDataOptions, partitions: CorpusOptions) -> None:
@@ -134,28 +147,90 @@ def _require_same_options(vocabulary: Vocabulary, options: PretrainingDataOption
     Raises:
         DatasetError: an option differs.
     """
-    if not isinstance(vocabulary, LearnedVocabulary):
-        return
-    learned = vocabulary.options
-    rules, own_rules = (dataclasses.asdict(WordRules.of(each)) for each in (learned, options))
-    pairs = [(name, rules[name], own_rules[name]) for name in rules]
-    for name in ("num_partitions", "validation_fraction"):
-        pairs.append((name, getattr(learned, name), getattr(partitions, name)))
-    for name, of_vocabulary, of_examples in pairs:
-        if of_vocabulary != of_examples:
+    used = {
+        **dataclasses.asdict(WordRules.of(options)),
+        "num_partitions": partitions.num_partitions,
+        "validation_fraction": partitions.validation_fraction,
+    }
+    for name, learned in vocabulary.learned_with.items():
+        if learned != used[name]:
             raise DatasetError(
-                f"the vocabulary was learned with {name}={of_vocabulary}, but the examples have {of_examples}; give "
+                f"the vocabulary was learned with {name}={learned}, but the examples have {used[name]}; give "
                 "LearnWordPieceVocabulary and CreatePretrainingExamples the same value"
             )
 
 
-class _Written(NamedTuple):
-    """The shards of one copy of a partition, their statistics and options."""
+class CreateExamplesOfCorpus(beam.PTransform):
+    """Create pretraining examples of a corpus as `CreatePretrainingExamples`, without a shuffle.
 
-    split: str
-    shards: list[Shard]
-    statistics: Statistics
-    options: PretrainingDataOptions
+    A shard of the corpus is a partition.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     texts = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
+    ...     documents = pipeline | beam.Create(texts) | SegmentSentences()
+    ...     _ = documents | WriteCorpus("cats", vocab_size=40)
+    >>> with beam.Pipeline() as pipeline:
+    ...     options = PretrainingDataOptions(max_seq_length=32, dupe_factor=1)
+    ...     examples = pipeline | CreateExamplesOfCorpus("cats", "cats/vocab.txt", options)
+    ...     written = examples | WriteShards("cats-data", "cats/vocab.txt", corpus="cats")
+    ...     _ = written | beam.Map(lambda path: print(path[-22:]))
+    cats-data/dataset.json
+
+    Args:
+        corpus: the directory, on any Beam filesystem.
+        vocabulary: as for `CreatePretrainingExamples`.
+        options: options of the examples, with the word rules of the corpus.
+        work_items: copies of corpus shards to create, in an order that balances the load of the workers; None for all.
+    """
+
+    def __init__(
+        self,
+        corpus: str | CorpusReader,
+        vocabulary: AnyVocabulary,
+        options: PretrainingDataOptions | None = None,
+        work_items: list[WorkItem] | None = None,
+    ) -> None:
+        super().__init__()
+        self._corpus, self._vocabulary = corpus, vocabulary
+        self._options, self._work_items = options or PretrainingDataOptions(), work_items
+
+    def expand(self, pipeline: PBegin) -> PCollection:
+        """Return the examples."""
+        readers = pipeline | "Corpus" >> beam.Create([self._corpus]) | "Open" >> beam.Map(_open_corpus)
+        if self._work_items is None:
+            items = readers | "AllCopies" >> beam.FlatMap(_all_work_items, self._options)
+        else:
+            # Without the reshuffle of Create, which would change the order of the work items. Without the checksums of
+            # the corpus, most of the size of a large job; `CorpusReader` looks them up.
+            small = [
+                item._replace(corpus_shard=dataclasses.replace(item.corpus_shard, sha256=""))
+                for item in self._work_items
+            ]
+            items = pipeline | "WorkItems" >> beam.Create(small, reshuffle=False)
+        vocabulary = _as_singleton(self._vocabulary, pipeline.pipeline)
+        return (
+            items
+            | "Spread" >> beam.Reshuffle()
+            | "Examples" >> beam.Map(_examples_of_item, AsSingleton(readers), vocabulary, self._options)
+        )
+
+
+def _open_corpus(corpus: str | CorpusReader) -> CorpusReader:
+    return corpus if isinstance(corpus, CorpusReader) else open_corpus(corpus)
+
+
+def _all_work_items(reader: CorpusReader, options: PretrainingDataOptions) -> Iterator[WorkItem]:
+    for shard in reader.read_manifest().shards:
+        yield WorkItem(shard, tuple(range(num_copies(shard.split, options))))
+
+
+def _examples_of_item(
+    item: WorkItem, reader: CorpusReader, vocabulary: Vocabulary, options: PretrainingDataOptions
+) -> PretrainingExamples:
+    require_same_rules(options.character_rules, "the machine that started the job")
+    load = functools.partial(tokenize_shard, reader, item.corpus_shard, options)
+    tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
+    return PretrainingExamples(load, item.corpus_shard.place, item.copies, tokenizer, options, item.corpus_shard.bytes)
 
 
 @beam.typehints.with_input_types(PretrainingExamples)
@@ -180,6 +255,10 @@ class WriteShards(beam.PTransform):
         output: a new or empty directory, on any Beam filesystem.
         vocabulary: the vocabulary of the examples, as for `CreatePretrainingExamples`.
         format: "tfrecord" or another `--format`; None keeps that of the options of the examples.
+        corpus: directory of the corpus that the documents come from, with which the report also describes the text and
+            its removed parts, and the overlap of the validation split with the training text; "" for none.
+        work: directory of completion markers, from which a stopped pipeline resumes; "" for none, which requires a new
+            output.
         **options: other fields of `PretrainingDataOptions` that concern files: compression, feature_names, ragged.
 
     Raises:
@@ -188,12 +267,22 @@ class WriteShards(beam.PTransform):
             is no training example, the examples have another vocabulary, or another pipeline has written shards there.
     """
 
-    def __init__(self, output: str, vocabulary: AnyVocabulary, format: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        output: str,
+        vocabulary: AnyVocabulary,
+        format: str | None = None,
+        *,
+        corpus: str | CorpusReader = "",
+        work: str = "",
+        **options: Any,
+    ) -> None:
         super().__init__()
         unknown = options.keys() - {"compression", "feature_names", "ragged"}
         if unknown:
             raise DatasetError(f"WriteShards has no option {sorted(unknown)[0]}; give it to CreatePretrainingExamples")
         self._output, self._vocabulary = absolute(output), vocabulary
+        self._corpus, self._work = corpus, work
         self._options = options if format is None else {"format": format, **options}
         PretrainingDataOptions(**self._options)
         if format == "array_record":
@@ -201,28 +290,63 @@ class WriteShards(beam.PTransform):
 
     def expand(self, examples: PCollection) -> PCollection:
         """Return the path of `dataset.json`."""
-        vocabulary = _as_singleton(self._vocabulary, examples.pipeline)
-        examples = examples | "NewOutput" >> RequireNewOutput(self._output)
-        written = examples | "WriteShards" >> beam.ParDo(_WriteShards(self._output, self._options), vocabulary)
+        pipeline = examples.pipeline
+        vocabulary = _as_singleton(self._vocabulary, pipeline)
+        if not self._work:
+            examples = examples | "NewOutput" >> RequireNewOutput(self._output)
+        written = examples | "Files" >> WriteShardFiles(self._output, vocabulary, self._options, self._work)
+        statistics = (
+            written.results
+            | "StatisticsOfSplit" >> beam.Map(lambda result: (result.split, result.statistics))
+            | "SumStatistics" >> beam.CombinePerKey(total)
+        )
+        reader, overlap = None, None
+        if self._corpus:
+            readers = pipeline | "Corpus" >> beam.Create([self._corpus]) | "Open" >> beam.Map(_open_corpus)
+            reader, overlap = AsSingleton(readers), AsSingleton(readers | "Overlap" >> _FindOverlap())
         return (
-            examples.pipeline
+            pipeline
             | "Start" >> beam.Create([self._output])
-            | "Manifest" >> beam.Map(_finish, AsIter(written), vocabulary)
+            | "Manifest"
+            >> beam.Map(
+                _finish,
+                options=AsIter(written.options | beam.Distinct()),
+                vocabulary=vocabulary,
+                shards=AsIter(written.results | "Shards" >> beam.FlatMap(lambda result: result.shards)),
+                statistics=AsDict(statistics),
+                reader=reader,
+                overlap=overlap,
+            )
         )
 
 
-class _WriteShards(beam.DoFn):
+class WriteShardFiles(beam.PTransform):
+    """Write the shards of examples, without a manifest.
+
+    Args:
+        output: parent directory of `shards/`.
+        vocabulary: the vocabulary of the examples, its path or a side input.
+        options: fields of `PretrainingDataOptions` that replace those of the examples.
+        work: directory of completion markers, or "".
+    """
+
+    def __init__(self, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = "") -> None:
+        super().__init__()
+        self._vocabulary, self._write = vocabulary, _WriteShardFiles(output, options or {}, work)
+
+    def expand(self, examples: PCollection) -> Any:
+        """Return the outputs `results`, a `ShardResult` per copy, and `options`, those of every element as JSON."""
+        vocabulary = _as_singleton(self._vocabulary, examples.pipeline)
+        return examples | beam.ParDo(self._write, vocabulary).with_outputs("options", main="results")
+
+
+class _WriteShardFiles(beam.DoFn):
     _EXAMPLES = Metrics.counter("beambert", "examples_written")
 
-    def __init__(self, output: str, options: dict[str, Any]) -> None:
-        self._output, self._options = output, options
+    def __init__(self, output: str, options: Mapping[str, Any], work: str = "") -> None:
+        self._output, self._options, self._work = output, options, work
 
-    def process(self, examples: PretrainingExamples, vocabulary: Vocabulary) -> Iterator[_Written]:
-        """Write the shards of one copy of a partition.
-
-        Raises:
-            DatasetError: the examples have another vocabulary.
-        """
+    def process(self, examples: PretrainingExamples, vocabulary: Vocabulary) -> Iterator[Any]:
         if examples.tokenizer.vocabulary.sha256 != vocabulary.sha256:
             raise DatasetError(
                 f"{vocabulary.origin} is not the vocabulary of the examples (its SHA-256 differs; it has "
@@ -230,34 +354,101 @@ class _WriteShards(beam.DoFn):
                 "WriteShards the vocabulary of CreatePretrainingExamples"
             )
         examples = dataclasses.replace(examples, options=dataclasses.replace(examples.options, **self._options))
-        shards, statistics = write_shards(examples, self._output)
-        if examples.copy == 0:
-            statistics.add_text(examples.documents, examples.tokenizer.vocabulary)
-        self._EXAMPLES.inc(sum(shard.examples for shard in shards))
-        yield _Written(examples.place.split, shards, statistics, examples.options)
+        if examples.options.format == "array_record":
+            array_record_files.require_package()
+        yield TaggedOutput("options", json.dumps(dataclasses.asdict(examples.options), sort_keys=True))
+        for copy in examples.copies:
+            marker = f"{self._work}/{completion_marker_name(examples.place, copy)}"
+            result = find_finished(marker, self._output) if self._work else None
+            counter = WorkCounter(READING, examples.size)
+            if result is None:
+                shards, statistics = write_shards(examples, copy, self._output, counter)
+                if copy == 0:
+                    statistics.add_text(examples.documents, examples.tokenizer.vocabulary)
+                result = ShardResult(examples.place.split, shards, statistics)
+                if self._work:
+                    write_completion_marker(marker, result)
+            examples_written = sum(shard.examples for shard in result.shards)
+            counter.finish(examples_written)
+            self._EXAMPLES.inc(examples_written)
+            yield result
 
 
-def _finish(output: str, written: Iterable[_Written], vocabulary: Vocabulary) -> str:
+class _FindOverlap(beam.PTransform):
+    """Find the validation sentences of a corpus that occur in its training text: int64 [N], their numbers."""
+
+    def expand(self, readers: PCollection) -> PCollection:
+        return (
+            readers
+            | "TrainingShards" >> beam.FlatMap(_training_shards)
+            | "SpreadShards" >> beam.Reshuffle()
+            | "Search" >> beam.ParDo(_SearchShard())
+            | "Union" >> beam.CombineGlobally(train_eval_overlap.union)
+        )
+
+
+def _training_shards(reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
+    return [(reader, shard.name) for shard in reader.read_manifest().shards if shard.split == "train"]
+
+
+class _SearchShard(beam.DoFn):
+    def __init__(self) -> None:
+        # One copy of the validation text for all threads of a process.
+        self._shared = Shared()
+
+    def process(self, element: tuple[CorpusReader, str]) -> Iterator[np.ndarray]:
+        reader, name = element
+        validation = self._shared.acquire(functools.partial(_read_validation, reader), reader.manifest_sha256)
+        yield train_eval_overlap.matching_sentences(reader.read_shard(name, ["sentences"]), validation.sentences)
+
+
+class _Validation:
+    """The validation sentences; `Shared` holds only objects with weak references."""
+
+    def __init__(self, sentences: ValidationSentences) -> None:
+        self.sentences = sentences
+
+
+def _read_validation(reader: CorpusReader) -> _Validation:
+    return _Validation(read_validation_sentences(reader, reader.read_manifest().shards))
+
+
+def _finish(
+    output: str,
+    options: Iterable[str],
+    vocabulary: Vocabulary,
+    shards: Iterable[Shard],
+    statistics: dict[str, Statistics],
+    reader: CorpusReader | None,
+    overlap: np.ndarray | None,
+) -> str:
     """Write vocab.txt, then finish the dataset, after all shards are written."""
-    results = list(written)
-    if not results:
+    all_options = [convert(json.loads(text), PretrainingDataOptions) for text in options]
+    if not all_options:
         raise DatasetError("there are no training instances: the documents are too short; add longer documents")
-    options = results[0].options
-    if any(each.options != options for each in results):
+    if len(all_options) > 1:
         raise DatasetError("the examples have different options; write them into different directories")
     with write_atomically(f"{output}/{dataset.VOCAB_FILE_NAME}") as file:
         file.write(vocabulary.to_bytes())
-    recorded_options = {
-        **without_released_rules({**dataclasses.asdict(options), **dataclasses.asdict(WordRules.of(options))}),
-        "length_bins": list(options.length_bins),
-        "vocab_sha256": vocabulary.sha256,
-    }
-    shards = [shard for each in results for shard in each.shards]
-    files = {metadata.path.removeprefix(f"{output}/") for metadata in list_files(f"{output}/shards/*")}
+    shards = list(shards)
+    files = {metadata.path.removeprefix(f"{output}/") for metadata in list_files(f"{output}/shards/*-of-*")}
     if others := sorted(name for name in files - {shard.name for shard in shards} if not name.endswith(".tmp")):
         raise DatasetError(f"{output} has shards of another pipeline, such as {others[0]}; write into a new directory")
-    statistics = {split: total([each.statistics for each in results if each.split == split]) for split in SPLITS}
-    manifest = finish_dataset(output, options, recorded_options, vocabulary, shards, statistics)
+    corpus, found = None, None
+    if reader is not None and overlap is not None:
+        # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
+        corpus = reader.read_manifest()
+        found = train_eval_overlap.overlap_of(read_validation_sentences(reader, corpus.shards), overlap)
+    manifest = finish_dataset(
+        output,
+        all_options[0],
+        vocabulary,
+        shards,
+        statistics,
+        corpus,
+        reader.manifest_sha256 if reader else "",
+        found,
+    )
     for warning in manifest.counts["warnings"]:
         _warn(warning)
     return f"{output}/{dataset.FILE_NAME}"

@@ -5,8 +5,6 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
-import apache_beam as beam
-
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
 from beambert.tokenizer.word_counts import count_words, most_frequent
@@ -70,53 +68,6 @@ def rounded(word_counts: Mapping[str, float], dropped: float) -> GroupCounts:
     # fsum: the sum does not depend on the order of the words.
     without_count = math.fsum(count for word, count in word_counts.items() if not counts[word])
     return counts, round(dropped + without_count)
-
-
-class MergeWordCounts(beam.CombineFn):
-    """Sum the counts of all batches of a word group. The result does not depend on the order of merging.
-
-    The accumulator has the counts by weight. They are multiplied by the weights and rounded at the end, so the result
-    does not depend on the number of shards either.
-    """
-
-    def create_accumulator(self) -> dict[float, GroupCounts]:
-        """Return empty counts."""
-        return {}
-
-    def add_input(self, accumulator: dict[float, GroupCounts], batch: Batch) -> dict[float, GroupCounts]:
-        """Add the counts of a batch."""
-        words, counts, dropped, weight = batch
-        return self._add(accumulator, weight, zip(words.split(), counts, strict=True), dropped)
-
-    def merge_accumulators(self, accumulators: Iterable[dict[float, GroupCounts]]) -> dict[float, GroupCounts]:
-        """Return the sum of accumulators as a new one."""
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            for weight, (counts, dropped) in accumulator.items():
-                self._add(merged, weight, counts.items(), dropped)
-        return merged
-
-    def extract_output(self, accumulator: dict[float, GroupCounts]) -> GroupCounts:
-        """Return the weighted counts."""
-        if accumulator.keys() <= {1.0}:
-            return accumulator.get(1.0, ({}, 0))
-        total: dict[str, float] = {}
-        total_dropped = 0.0
-        for weight, (counts, dropped) in sorted(accumulator.items()):
-            for word, count in counts.items():
-                total[word] = total.get(word, 0.0) + weight * count
-            total_dropped += weight * dropped
-        return rounded(total, total_dropped)
-
-    @staticmethod
-    def _add(
-        accumulator: dict[float, GroupCounts], weight: float, items: Iterable[tuple[str, int]], dropped: int
-    ) -> dict[float, GroupCounts]:
-        total, before = accumulator.get(weight, ({}, 0))
-        for word, count in items:
-            total[word] = total.get(word, 0) + count
-        accumulator[weight] = total, before + dropped
-        return accumulator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,23 +1,64 @@
 """Rebuild the missing files of a complete dataset: with the same bytes, or with an error."""
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import suppress
 
+import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert.pipelines import dataset
-from beambert.pipelines.build_pretraining_data import rebuild_shards
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples.make_shards import shard_name
-from beambert.pipelines.examples.work_items import WorkItem
+from beambert.pipelines.examples.work_items import ShardResult, WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
+from beambert.pipelines.io.versions import versions
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute, delete_work, work_directory
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles
 from beambert.tokenizer.vocabulary import Vocabulary
+
+
+class _RestoreShards(beam.DoFn):
+    """Move rebuilt shards to the places of missing ones, and yield their names.
+
+    Args:
+        rebuilt: The directory of the rebuilt shards.
+        manifest: Manifest of the dataset.
+        output: Directory of the dataset.
+        missing: Names of the missing shards.
+    """
+
+    def __init__(self, rebuilt: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
+        self._rebuilt = rebuilt
+        self._recorded = {shard.name: shard for shard in manifest.shards}
+        self._versions = manifest.versions
+        self._file_format = manifest.file_format
+        self._output = output
+        self._missing = missing
+
+    def process(self, finished: ShardResult) -> Iterator[str]:
+        """Move the missing shards of one copy. Raise DatasetError if they differ from the manifest."""
+        for shard in finished.shards:
+            recorded = self._recorded.get(shard.name)
+            if recorded is None or shard.name not in self._missing:
+                continue
+            if shard.sha256 != recorded.sha256:
+                here = versions(self._file_format)
+                differences = [
+                    f"{n} {v} recorded, {here.get(n)} installed" for n, v in self._versions.items() if here.get(n) != v
+                ]
+                raise DatasetError(
+                    f"{shard.name} was rebuilt, but its checksum differs from {self._output}/{dataset.FILE_NAME} "
+                    f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
+                )
+            FileSystems.rename([f"{self._rebuilt}/{shard.name}"], [f"{self._output}/{shard.name}"])
+            yield shard.name
 
 
 def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:
@@ -79,15 +120,19 @@ def rebuild_missing_shards(
     """
     folder = absolute(output)
     work = work_directory(folder, ["repair"])
+    vocabulary = f"{folder}/{dataset.VOCAB_FILE_NAME}"
+
+    def build(pipeline: beam.Pipeline) -> None:
+        examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
+        # Into another directory, so that no file is replaced by a different one.
+        rebuilt = examples | WriteShardFiles(work, vocabulary)
+        _ = rebuilt.results | "RestoreShards" >> beam.ParDo(_RestoreShards(work, manifest, folder, missing))
+
     # Always from the start: a stopped repair leaves no completion markers.
     delete_work(folder)
     with suppress(BeamIOError, OSError):
         FileSystems.mkdirs(f"{folder}/shards")
     try:
-        pipeline_runner.run(
-            lambda pipeline: rebuild_shards(pipeline, reader, work_items, options, manifest, folder, missing, work),
-            beam_options,
-            output,
-        )
+        pipeline_runner.run(build, beam_options, output)
     finally:
         delete_work(folder)

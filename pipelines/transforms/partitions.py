@@ -1,0 +1,277 @@
+"""Group documents by partition: blocks of documents, near-duplicates and repeated paragraphs in the whole corpus.
+
+Documents are shuffled in blocks. For deduplication, hash values are shuffled as arrays, grouped into hash ranges, and
+the results are shuffled to the partition of the document concerned. There are as many hash ranges as partitions, at
+least 64, so a range is about as large as a partition.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beambert.pipelines.cleaning import deduplication
+from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block
+from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, precedence
+from beambert.pipelines.corpus.document_steps import identified
+from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
+from beambert.pipelines.corpus.partitions import PARTITION_BYTES
+from beambert.pipelines.documents import Document
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.tokenizer.normalization import CHARACTER_RULES
+
+_warn = logging.getLogger("beambert").warning
+# As for `beambert corpus`: enough for several workers, and about 1 GiB of text in partitions of 64 MiB.
+NUM_PARTITIONS = 16
+VALIDATION_FRACTION = 0.02
+DEFAULTS = CorpusOptions(
+    do_lower_case=True,
+    vocab_size=0,
+    vocab_file="",
+    num_unused=0,
+    alphabet_limit=1000,
+    min_count=1,
+    compare_vocab="",
+    language_sampling_exponent=1.0,
+    character_rules=CHARACTER_RULES,
+    read=ReadOptions(),
+    language="en",
+    segmenter="rules",
+    truncation_noise=0.0,
+    num_partitions=NUM_PARTITIONS,
+    validation_fraction=VALIDATION_FRACTION,
+)
+# A partition: its blocks, and the results of deduplication for its documents.
+Grouped = dict[str, Iterable[Any]]
+_BLOCKS, _NEAR_DUPLICATES, _REPEATED_PARAGRAPHS = "blocks", "near_duplicates", "repeated_paragraphs"
+# A block of documents as shuffled: its bytes, or its location in a block file.
+Block = bytes | BlockLocation
+# Characters of text of a partition above which to warn.
+_MAX_CHARACTERS = 4 * PARTITION_BYTES
+# Characters of text to buffer before writing blocks.
+_FLUSH_CHARACTERS = 32 << 20
+
+
+class BlockBuffer:
+    """A buffer of documents by partition, which returns blocks whenever it is full.
+
+    Args:
+        options: options of the corpus; they determine the partitions.
+    """
+
+    def __init__(self, options: CorpusOptions) -> None:
+        self._options = options
+        self._pending: dict[Partition, list[Document]] = {}
+        self._characters = 0
+
+    def add(self, document: Document) -> Iterator[tuple[Partition, bytes]]:
+        """Add a document with an ID, and yield (partition, block) of all documents if the buffer is full."""
+        self._pending.setdefault(partition_of_document(document.id, self._options), []).append(document)
+        self._characters += sum(map(len, document.paragraphs))
+        if self._characters > _FLUSH_CHARACTERS:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[tuple[Partition, bytes]]:
+        """Yield (partition, block) of all documents, and empty the buffer."""
+        yield from ((partition, to_block(documents)) for partition, documents in self._pending.items())
+        self._pending, self._characters = {}, 0
+
+
+@beam.typehints.with_input_types(Document)
+@beam.typehints.with_output_types(tuple[tuple[str, int], Block])
+class ToBlocks(beam.PTransform):
+    """Convert segmented or rejected documents to (partition, block of documents).
+
+    Args:
+        options: options of the corpus; they determine the partitions.
+
+    Raises:
+        SourceError: the documents are windowed; when the pipeline runs: a document is not segmented.
+    """
+
+    def __init__(self, options: CorpusOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        """Return the blocks."""
+        if not isinstance(documents.windowing.windowfn, GlobalWindows):
+            raise SourceError("the documents are in windows; a corpus requires bounded input in the global window")
+        return documents | beam.ParDo(_ToBlocks(self._options))
+
+
+class _ToBlocks(beam.DoFn):
+    def __init__(self, options: CorpusOptions) -> None:
+        self._options = options
+
+    def start_bundle(self) -> None:
+        self._buffer = BlockBuffer(self._options)
+
+    def process(self, document: Document) -> Iterator[tuple[Partition, bytes]]:
+        yield from self._buffer.add(identified(document, self._options.language))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        window = GlobalWindow()
+        for block in self._buffer.flush():
+            yield WindowedValue(block, window.max_timestamp(), [window])
+
+
+@beam.typehints.with_input_types(tuple[tuple[str, int], Block])
+@beam.typehints.with_output_types(tuple[tuple[str, int], dict[str, Any]])
+class GroupByPartition(beam.PTransform):
+    """Group blocks by partition, with the results of corpus-wide deduplication if the options enable it.
+
+    Args:
+        options: options of the corpus.
+    """
+
+    def __init__(self, options: CorpusOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
+        """Return (partition, grouped blocks and results), for `documents_of` and `duplicates_of`."""
+        options = self._options
+        num_groups = max(64, options.num_partitions)
+        collections = {_BLOCKS: blocks}
+        if options.near_duplicates:
+            collections[_NEAR_DUPLICATES] = (
+                blocks
+                | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
+                | "GroupByBand" >> beam.GroupByKey()
+                | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
+            )
+        if options.repeated_paragraphs:
+            collections[_REPEATED_PARAGRAPHS] = (
+                collections
+                | "PartitionForParagraphs" >> beam.CoGroupByKey()
+                | "HashParagraphs" >> beam.FlatMap(paragraph_batches, num_groups)
+                | "GroupByParagraph" >> beam.GroupByKey()
+                | "FindRepeatedParagraphs" >> beam.FlatMap(find_repeated_paragraphs, options)
+            )
+        return collections | "Partition" >> beam.CoGroupByKey()
+
+
+def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:
+    """Return the documents of a partition after all rules; warn if the partition is too large for its purpose."""
+    (split, number), grouped = element
+    result = deduplicate(documents_of(grouped), duplicates_of(grouped))
+    characters = sum(len(paragraph) for document in result.kept for paragraph in document.paragraphs)
+    if characters > _MAX_CHARACTERS:
+        _warn(
+            "partition %s %d has %.1f GB of text, which is held in memory; divide the documents into %d times as many "
+            "partitions with num_partitions",
+            split,
+            number,
+            characters / 1e9,
+            -(-characters // PARTITION_BYTES),
+        )
+    return result
+
+
+def documents_of(grouped: Grouped) -> Iterator[Document]:
+    """Yield all documents of a partition, in any order."""
+    return read_blocks(grouped[_BLOCKS])
+
+
+def duplicates_of(grouped: Grouped) -> Duplicates:
+    """Return the results of corpus-wide deduplication for a partition."""
+    near_duplicate_of: dict[str, str] = {}
+    for batch in grouped.get(_NEAR_DUPLICATES, ()):
+        for dropped, kept in batch:
+            near_duplicate_of[dropped] = min(kept, near_duplicate_of.get(dropped, kept))
+    repeated: dict[str, set[int]] = defaultdict(set)
+    for batch in grouped.get(_REPEATED_PARAGRAPHS, ()):
+        for document_id, number in batch:
+            repeated[document_id].add(number)
+    return Duplicates(near_duplicate_of, repeated)
+
+
+def _to_words(ids: list[str]) -> np.ndarray:
+    """Return hexadecimal document IDs of 16 bytes as uint64 [N, 2], which sort in the same order."""
+    return np.frombuffer(bytes.fromhex("".join(ids)), ">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def _to_hex(words: np.ndarray) -> str:
+    """Return the document ID of uint64 [2] from `_to_words`."""
+    return words.astype(">u8").tobytes().hex()
+
+
+def sketch_batches(element: tuple[Partition, Block], num_groups: int) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `find_near_duplicates`."""
+    ids: list[str] = []
+    signatures: list[np.ndarray] = []
+    for document in read_blocks([element[1]]):
+        signature = None if document.rejected else deduplication.signature(document.text)
+        if signature is not None:
+            ids.append(document.id)
+            signatures.append(signature)
+    if not ids:
+        return
+    stacked = np.stack(signatures)
+    keys = deduplication.band_keys(stacked)  # [D, bands]
+    words, sketches = _to_words(ids), deduplication.sketch(stacked)
+    group_of_key = keys % np.uint64(num_groups)
+    for group in np.unique(group_of_key):
+        row, band = np.nonzero(group_of_key == group)
+        yield int(group), (keys[row, band], words[row], sketches[row])
+
+
+def find_near_duplicates(
+    element: tuple[int, Iterable[tuple[np.ndarray, ...]]], options: CorpusOptions
+) -> Iterator[tuple[Partition, list[tuple[str, str]]]]:
+    """Yield (partition, [(ID to drop, ID of its near-duplicate)]) for (hash group, batches)."""
+    keys, ids, sketches = (np.concatenate(column) for column in zip(*element[1], strict=True))
+    duplicates: dict[Partition, list[tuple[str, str]]] = defaultdict(list)
+    for dropped, kept in zip(*deduplication.near_duplicates(keys, ids, sketches), strict=True):
+        document_id = _to_hex(ids[dropped])
+        duplicates[partition_of_document(document_id, options)].append((document_id, _to_hex(ids[kept])))
+    yield from duplicates.items()
+
+
+def paragraph_batches(
+    element: tuple[Partition, Grouped], num_groups: int
+) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+    """Yield (hash group, (keys, document IDs, paragraph numbers)) of a partition's remaining paragraphs."""
+    grouped = element[1]
+    dropped = duplicates_of(grouped).near_duplicate_of
+    keys: list[int] = []
+    ids: list[str] = []
+    numbers: list[int] = []
+    before = ""
+    for document in sorted(documents_of(grouped), key=precedence):
+        # Documents with equal sentences may differ in paragraphs; the numbers refer to the document that is kept.
+        if document.rejected or document.id in dropped or document.id == before:
+            continue
+        before = document.id
+        for number, paragraph in enumerate(document.paragraphs):
+            key = deduplication.paragraph_key(paragraph)
+            if key is not None:
+                keys.append(key)
+                ids.append(document.id)
+                numbers.append(number)
+    if not keys:
+        return
+    key_array, id_array, number_array = np.array(keys, np.uint64), _to_words(ids), np.array(numbers, np.int32)
+    group_of_key = key_array % np.uint64(num_groups)
+    for group in np.unique(group_of_key):
+        in_group = group_of_key == group
+        yield int(group), (key_array[in_group], id_array[in_group], number_array[in_group])
+
+
+def find_repeated_paragraphs(
+    element: tuple[int, Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]], options: CorpusOptions
+) -> Iterator[tuple[Partition, list[tuple[str, int]]]]:
+    """Yield (partition, [(document ID, number of a paragraph to drop)]) for (hash group, batches)."""
+    keys, ids, numbers = (np.concatenate(column) for column in zip(*element[1], strict=True))
+    repetitions: dict[Partition, list[tuple[str, int]]] = defaultdict(list)
+    for index in np.flatnonzero(deduplication.repeated_paragraphs(keys, ids)):
+        document_id = _to_hex(ids[index])
+        repetitions[partition_of_document(document_id, options)].append((document_id, int(numbers[index])))
+    yield from repetitions.items()
