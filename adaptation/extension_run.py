@@ -15,6 +15,7 @@ from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.sources.file_splits import Input
 from beambert.tokenizer.coverage import coverage
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
 from beambert.tokenizer.recorded_rules import rules_beside

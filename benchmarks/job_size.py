@@ -9,8 +9,8 @@ import time
 from apache_beam import Pipeline
 
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.examples.work_items import deal_work_items

@@ -32,9 +32,9 @@ from beambert.deploy.plan.table import count, size
 from beambert.deploy.plan.text_estimate import estimate_text
 from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions
-from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.documents import Document, partition_of
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -47,7 +47,7 @@ from benchmarks.corpus import run_command
 from benchmarks.job_size import measure_graph, measure_manifests
 
 VOCAB_SIZES = (2_000, 4_000, 8_000, 16_000, 30_522, 60_000)
-# Characters that a reader holds before they go out as blocks (`beambert.pipelines.corpus.reading`).
+# Characters that a reader holds before they go out as blocks (`beambert.pipelines.transforms.partitions`).
 _FLUSH_CHARACTERS = 32 << 20
 # Sizes of the table in docs/benchmarks/scale.md, in bytes of text.
 SIZES = (10e6, 100e6, 1e9, 10e9, 100e9, 1e12, 10e12)

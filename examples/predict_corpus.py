@@ -35,7 +35,7 @@ class Encode(beam.DoFn):
 
     def process(self, document: Document) -> Any:
         """Yield (document ID, inputs)."""
-        text = " ".join(document.all_sentences()[:5])
+        text = " ".join(document.sentences[:5])
         yield document.id, np.array(self._tokenizer.encode(text, max_seq_length=self._max_seq_length), np.int32)
 
 

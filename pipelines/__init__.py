@@ -1,7 +1,7 @@
 """Build pretraining data with Apache Beam: raw text to a corpus, a corpus to shards of masked examples.
 
-The two jobs are the modules `beambert.pipelines.build_corpus` and `beambert.pipelines.build_pretraining_data`. The
-public names are imported on first use, so that `beambert.pipelines.dataset`, which trainers use, does not require Beam.
+The jobs are in `beambert.pipelines.transforms.jobs`, composed of the public transforms. Public names are imported on
+first use, so that `beambert.pipelines.dataset`, which trainers use, does not require Beam.
 """
 
 from typing import TYPE_CHECKING

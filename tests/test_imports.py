@@ -43,7 +43,7 @@ FORBIDDEN = {
     "beambert.trainers.data.pipeline, beambert.trainers.finetuning.batches, "
     "beambert.trainers.optimization.schedule": _ENGINES,
     # Data workers.
-    "beambert.pipelines.build_corpus, beambert.pipelines.build_pretraining_data, beambert.pipelines.commands.build": (
+    "beambert.pipelines.transforms.jobs, beambert.pipelines.commands.build": (
         "tensorflow",
         "keras",
         "beambert.bert_model",

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.file_splits import split_inputs
+from beambert.pipelines.transforms import corpora, documents, examples, jobs, partitions, vocabulary
 from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -107,8 +108,9 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
         "pretraining-data",
         f"{counted(len(corpus.shards), 'corpus shard')}, "
         f"{sum(len(item.copies) for item in work_items):,} copies of a shard",
-        lambda pipeline: pipeline
-        | BuildPretrainingData(reader, work_items, job.options, output, f"{output}/unfinished"),
+        lambda pipeline: (
+            pipeline | BuildPretrainingData(reader, work_items, job.options, output, f"{output}/unfinished")
+        ),
         lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", job.vocab.to_bytes().decode("utf-8")),
     )
 
@@ -127,14 +129,29 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
     return pipeline.run().job.proto_pipeline
 
 
+# The specification of a composite begins with the name of its class.
+_OWN_COMPOSITES = tuple(
+    f"<{name}(PTransform)".encode()
+    for module in (corpora, documents, examples, jobs, partitions, vocabulary)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, beam.PTransform)
+)
+
+
 def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:
     """Return the names of the steps in the order of the code; steps that shuffle are marked."""
-    transforms = proto.components.transforms
     (root,) = proto.root_transform_ids
-    return [
-        transforms[name].unique_name + ("  (shuffles)" if _shuffles(transforms, name) else "")
-        for name in transforms[root].subtransforms
-    ]
+    return list(_steps_below(proto.components.transforms, root))
+
+
+def _steps_below(transforms: Any, key: str) -> Iterator[str]:
+    """Yield the steps of which the composites of this package are made."""
+    for name in transforms[key].subtransforms:
+        transform = transforms[name]
+        if transform.subtransforms and transform.spec.payload.startswith(_OWN_COMPOSITES):
+            yield from _steps_below(transforms, name)
+        else:
+            yield transform.unique_name + ("  (shuffles)" if _shuffles(transforms, name) else "")
 
 
 def _shuffles(transforms: Any, key: str) -> bool:

@@ -25,7 +25,7 @@ _OF_PADDED = {"gzip": 0.296, "parquet": 0.222, "array_record": 0.581}
 _CORPUS_OF_TEXT = 0.44
 # Shuffled bytes per byte of text, by the bytes of text in a block (`make bench-scale`).
 _BLOCKS_OF_TEXT = {4_300: 0.600, 5_200: 0.581, 18_000: 0.480, 190_000: 0.440, 1_800_000: 0.426}
-# Text that a reader buffers before it emits blocks (`beambert.pipelines.corpus.reading`).
+# Text that a reader buffers before it emits blocks (`beambert.pipelines.transforms.partitions`).
 _FLUSHED_BYTES = 32 << 20
 # CPU seconds per MB of text (`make bench-scale`, `make bench-data`). CORPUS: read, clean, segment, deduplicate, write
 # and count words. TOKENIZE: read and tokenize a corpus shard. COPY: sample, mask and write one copy.

@@ -4,8 +4,11 @@ Pure functions. A document that a step rejects passes the later ones unchanged.
 """
 
 import dataclasses
+import functools
+import importlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
@@ -50,12 +53,34 @@ def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return sample
 
 
-def clean_with(document: Document, function: Callable[[str], str], rule: str) -> Document:
+@functools.cache
+def load_function(name: str) -> Callable[..., Any]:
+    """Return a function of a user by its name, package.module:function.
+
+    Raises:
+        SourceError: the name has another form, the module cannot be imported, or it has no such function.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise SourceError(f"invalid function {name}: must be package.module:function, such as my_rules:is_recipe")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise SourceError(
+            f"the function {name} cannot be imported ({error}); install its package, also on the workers, or set "
+            "PYTHONPATH"
+        ) from error
+    if not callable(function):
+        raise SourceError(f"{name} is not a function; give one that takes a Document")
+    return function
+
+
+def clean_with(document: Document, function: Callable[[str], str] | str, rule: str) -> Document:
     """Apply a function to each paragraph, and count what it changes or drops under the name of a rule.
 
     Args:
         document: the document.
-        function: returns the cleaned paragraph, or "" to drop it.
+        function: returns the cleaned paragraph, or "" to drop it; or its name, as of `load_function`.
         rule: name of the rule.
 
     Raises:
@@ -64,6 +89,7 @@ def clean_with(document: Document, function: Callable[[str], str], rule: str) ->
     if document.rejected:
         return document
     _require_unsegmented(document, "CleanParagraphs")
+    function = load_function(function) if isinstance(function, str) else function
     counts, lost = Counter(document.removed.counts), Counter(document.removed.lost)
     kept: list[str] = []
     dropped: list[tuple[str, str]] = []
@@ -118,12 +144,13 @@ def reject_document(document: Document, options: CleaningOptions) -> Document:
     return dataclasses.replace(document, rejected=rejection_reason(document.sentences, options) or "")
 
 
-def reject_if(document: Document, function: Callable[[Document], bool | str], rule: str) -> Document:
+def reject_if(document: Document, function: Callable[[Document], bool | str] | str, rule: str) -> Document:
     """Reject a document by a function.
 
     Args:
         document: the document.
-        function: returns False or "" to keep a document, True to reject it, or the name of the rule that rejects it.
+        function: returns False or "" to keep a document, True to reject it, or the name of the rule that rejects it;
+            or its name, as of `load_function`.
         rule: name of the rule, if the function returns True.
 
     Raises:
@@ -131,6 +158,7 @@ def reject_if(document: Document, function: Callable[[Document], bool | str], ru
     """
     if document.rejected:
         return document
+    function = load_function(function) if isinstance(function, str) else function
     result = function(document)
     if not isinstance(result, bool | str):
         raise SourceError(f"the function of the rule {rule} returned {result!r}; it must return True, False or a name")

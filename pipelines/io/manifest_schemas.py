@@ -88,7 +88,7 @@ class DiacriticWords(TypedDict):
 
 
 class SplitSummary(TypedDict):
-    """The counts of `beambert.pipelines.corpus.reading.ReadSplit` of a split of an input file."""
+    """The counts of `beambert.pipelines.transforms.documents.ReadBlocks` of a split of an input file."""
 
     documents: Count
     bytes_kept: Count
@@ -96,7 +96,7 @@ class SplitSummary(TypedDict):
 
 
 class ShardCounts(TypedDict):
-    """The counts of `beambert.pipelines.corpus.write_shards.count_records` of a shard."""
+    """The counts of `beambert.pipelines.corpus.counts.count_documents` of a shard."""
 
     inputs: dict[str, dict[str, Count]]
     rejected: dict[str, dict[str, Count]]

@@ -12,7 +12,7 @@ from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.transforms import documents, examples
-from beambert.pipelines.transforms.corpora import NUM_PARTITIONS, VALIDATION_FRACTION
+from beambert.pipelines.transforms.partitions import NUM_PARTITIONS, VALIDATION_FRACTION
 
 
 class CleanDocuments(documents.CleanDocuments):
@@ -77,13 +77,19 @@ class WriteShards(beam.PTransform):
     ) -> None:
         super().__init__()
         self._path, self._vocabulary, self._format = path, vocabulary, format
-        options = {"compression": compression, "feature_names": feature_names, "ragged": ragged}
-        self._options = {name: value for name, value in options.items() if value is not None}
+        self._compression, self._feature_names, self._ragged = compression, feature_names, ragged
 
     def expand(self, inputs: Any) -> beam.PCollection:
         """Return the path of `dataset.json`."""
         found, vocabulary = _with_vocabulary(inputs, self._vocabulary, "examples")
-        return found | examples.WriteShards(self._path, vocabulary, self._format, **self._options)
+        return found | examples.WriteShards(
+            self._path,
+            vocabulary,
+            self._format,
+            compression=self._compression,
+            feature_names=self._feature_names,
+            ragged=self._ragged,
+        )
 
 
 def _with_vocabulary(inputs: Any, path: str, name: str) -> tuple[beam.PCollection, Any]:

@@ -15,7 +15,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.typed_json import decode, require
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
-from beambert.pipelines.cleaning.rules import CONTAMINATED
+from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name, sizes_of_corpus
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
@@ -33,6 +33,7 @@ from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.io.written_files import is_written, require_written
 from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.pipelines.sources.files import require_unchanged
+from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments
 from beambert.pipelines.transforms.partitions import (
     DEFAULTS,
     NUM_PARTITIONS,
@@ -48,6 +49,8 @@ from beambert.pipelines.vocabulary.word_groups import Batch, Group
 from beambert.tokenizer.lost_marks import count_marks
 
 _MAX_REJECTED_LISTED = 1000
+# Fields of `CleaningOptions` that concern paragraphs, not documents.
+_PARAGRAPH_OPTIONS = ("fix_mojibake", "end_punctuation")
 
 
 @beam.typehints.with_input_types(Document)
@@ -78,6 +81,7 @@ class DeduplicateDocuments(beam.PTransform):
         self._options = dataclasses.replace(
             DEFAULTS, near_duplicates=near, repeated_paragraphs=repeated_paragraphs, num_partitions=num_partitions
         )
+        self.recorded = {"near_duplicates": near, "repeated_paragraphs": repeated_paragraphs}
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return all documents, some of them rejected."""
@@ -97,7 +101,7 @@ class WriteCorpus(beam.PTransform):
     """Write segmented documents as a corpus, which `beambert pretraining-data` and `ReadCorpus` read.
 
     The directory gets the files that `beambert corpus` writes: `corpus/*.parquet`, `rejected/*.jsonl`, `vocab.txt`, and
-    `corpus.json` last.
+    `corpus.json` last, which records the options of the transforms that the documents come from.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} and the hat."]) for number in range(9)]
@@ -112,7 +116,7 @@ class WriteCorpus(beam.PTransform):
         near_duplicates, repeated_paragraphs: as for `DeduplicateDocuments`, without a second shuffle.
         do_lower_case, strip_accents, tokenize_chinese_chars: rules of the vocabulary, as for
             `beambert.tokenizer.Tokenizer`.
-        language: language to record for rejected documents that state none.
+        language: language to record for rejected documents that state none; None for that of `SegmentSentences`.
         num_partitions: number of training shards; each must fit in memory.
         validation_fraction: fraction of the documents in the validation split.
         num_unused, alphabet_limit, min_count: as the flags of `beambert corpus`.
@@ -133,7 +137,7 @@ class WriteCorpus(beam.PTransform):
         do_lower_case: bool = True,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
-        language: str = "en",
+        language: str | None = None,
         num_partitions: int = NUM_PARTITIONS,
         validation_fraction: float = VALIDATION_FRACTION,
         num_unused: int = 0,
@@ -151,20 +155,64 @@ class WriteCorpus(beam.PTransform):
             near_duplicates=near_duplicates,
             repeated_paragraphs=repeated_paragraphs,
             **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
-            language=language,
             num_partitions=num_partitions,
             validation_fraction=validation_fraction,
             num_unused=num_unused,
             alphabet_limit=alphabet_limit,
             min_count=min_count,
         )
+        self._language = language
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        blocks = documents | ToBlocks(self._options) | "NewOutput" >> RequireNewOutput(self._output)
+        options = dataclasses.replace(self._options, **_recorded_upstream(documents, self._options))
+        if self._language is not None:
+            options = dataclasses.replace(options, language=self._language)
+        blocks = documents | ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         losses = documents.pipeline | "NoLosses" >> beam.Create([])
-        return blocks | WriteBlocks(read, losses, [], self._options, self._output)
+        return blocks | WriteBlocks(read, losses, [], options, self._output)
+
+
+def _recorded_upstream(documents: PCollection, options: CorpusOptions) -> dict[str, Any]:
+    """Return the fields of `CorpusOptions` that describe the transforms that documents come from, the last ones first.
+
+    Args:
+        documents: the documents that a corpus is written of.
+        options: its own options; deduplication by either counts.
+    """
+    recorded: dict[str, Any] = {}
+    cleaning, rejecting = None, None
+    for transform in _upstream(documents):
+        if isinstance(transform, CleanDocuments):
+            cleaning = cleaning or transform.step.keywords["options"]
+        elif isinstance(transform, RejectDocuments):
+            rejecting = rejecting or transform.step.keywords["options"]
+        recorded = {**getattr(transform, "recorded", {}), **recorded}
+    for name in ("near_duplicates", "repeated_paragraphs"):
+        recorded[name] = recorded.get(name, False) or getattr(options, name)
+    skipped = {
+        *(name for name in PARAGRAPH_RULES if cleaning is None or not cleaning.runs(name)),
+        *(name for name in DOCUMENT_RULES if rejecting is None or not rejecting.runs(name)),
+    }
+    paragraph_options = {name: getattr(cleaning or CleaningOptions(), name) for name in _PARAGRAPH_OPTIONS}
+    recorded["cleaning"] = dataclasses.replace(
+        rejecting or CleaningOptions(), skip_rules=",".join(sorted(skipped)), **paragraph_options
+    )
+    return recorded
+
+
+def _upstream(documents: PCollection) -> Iterator[beam.PTransform]:
+    """Yield the transforms that a collection comes from, from the last to the first."""
+    pending, seen = [documents], set()
+    while pending:
+        applied = pending.pop(0).producer
+        while applied is not None and applied not in seen:
+            seen.add(applied)
+            if applied.transform is not None:
+                yield applied.transform
+            pending += applied.inputs
+            applied = applied.parent
 
 
 class RequireNewOutput(beam.PTransform):

@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -93,6 +93,7 @@ class ReadDocuments(beam.PTransform):
         self._weight = weight
         self._line_paragraphs = line_paragraphs
         self._options = ReadOptions(format, **options)
+        self.recorded = {"read": self._options}
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
@@ -130,11 +131,16 @@ class DocumentTransform(beam.PTransform):
     Args:
         function: from a document and keyword arguments to the changed document.
         **arguments: the keyword arguments.
+
+    Attributes:
+        recorded: fields of `CorpusOptions` that describe the transform, for the manifest of a corpus.
     """
 
-    def __init__(self, function: Callable[..., Document], **arguments: Any) -> None:
+    recorded: Mapping[str, Any] = {}
+
+    def __init__(self, function: Callable[..., Document], /, **arguments: Any) -> None:
         super().__init__()
-        self.step: Callable[..., Document] = functools.partial(function, **arguments)
+        self.step = functools.partial(function, **arguments)
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         """Return the changed documents."""
@@ -202,6 +208,7 @@ class SegmentSentences(DocumentTransform):
         super().__init__(
             steps.segment_document, language=language, segmenter=segmenter, abbreviations=_join_abbreviations(own)
         )
+        self.recorded = self.step.keywords
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         """Return the segmented documents."""
@@ -250,6 +257,7 @@ class IdentifyLanguage(DocumentTransform):
     def __init__(self, keep: str = "") -> None:
         if keep:
             super().__init__(steps.reject_other_language, language=keep)
+            self.recorded = {"identify_language": True}
         else:
             super().__init__(steps.identify_language)
 
@@ -273,6 +281,7 @@ class RejectContaminated(DocumentTransform):
 
     def __init__(self, evaluation_files: Sequence[str], action: str = "drop") -> None:
         super().__init__(steps.decontaminate, evaluation_files=list(evaluation_files), action=action)
+        self.recorded = {"decontaminate": list(evaluation_files), "decontaminate_action": action}
 
 
 class TruncateSentences(DocumentTransform):
@@ -281,7 +290,7 @@ class TruncateSentences(DocumentTransform):
     >>> with beam.Pipeline() as pipeline:
     ...     documents = pipeline | beam.Create([Document(["One two three four."])]) | SegmentSentences()
     ...     _ = documents | TruncateSentences(1.0) | beam.Map(lambda document: print(document.sentences))
-    [['One two']]
+    ['One two']
 
     Args:
         share: fraction of the sentences, from 0 to 1.
@@ -289,6 +298,7 @@ class TruncateSentences(DocumentTransform):
 
     def __init__(self, share: float) -> None:
         super().__init__(steps.truncate_document, share=share)
+        self.recorded = {"truncation_noise": share}
 
 
 class RejectIf(DocumentTransform):
@@ -303,12 +313,19 @@ class RejectIf(DocumentTransform):
 
     Args:
         function: gets a `Document`, and returns False to keep it, True to reject it, or the name of the rule that
-            rejects it.
+            rejects it; or its name, "package.module:function", which the workers import.
         name: name of the rule, if the function returns True; "" for the name of the function.
+
+    Raises:
+        SourceError: the function has no name, or cannot be imported; when the pipeline runs: it returns something else.
     """
 
-    def __init__(self, function: Callable[[Document], bool | str], name: str = "") -> None:
+    def __init__(self, function: Callable[[Document], bool | str] | str, name: str = "") -> None:
         super().__init__(steps.reject_if, function=function, rule=name or _name_of(function))
+
+    def default_label(self) -> str:
+        """Return the label, with the name of the rule, so that a pipeline can have several."""
+        return f"RejectIf({self.step.keywords['rule']})"
 
 
 class CleanParagraphs(DocumentTransform):
@@ -321,12 +338,19 @@ class CleanParagraphs(DocumentTransform):
     ['A poem.'] {'copyright': 2}
 
     Args:
-        function: gets a paragraph, and returns the cleaned one, or "" to drop it.
+        function: gets a paragraph, and returns the cleaned one, or "" to drop it; or its name, as for `RejectIf`.
         name: name of the rule; "" for the name of the function.
+
+    Raises:
+        SourceError: as of `RejectIf`.
     """
 
-    def __init__(self, function: Callable[[str], str], name: str = "") -> None:
+    def __init__(self, function: Callable[[str], str] | str, name: str = "") -> None:
         super().__init__(steps.clean_with, function=function, rule=name or _name_of(function))
+
+    def default_label(self) -> str:
+        """Return the label, with the name of the rule, so that a pipeline can have several."""
+        return f"CleanParagraphs({self.step.keywords['rule']})"
 
 
 def _join_abbreviations(own: Sequence[str]) -> str:
@@ -334,7 +358,10 @@ def _join_abbreviations(own: Sequence[str]) -> str:
     return "\n".join(sorted({fold_whitespace(abbreviation).removesuffix(".") for abbreviation in own}))
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., Any] | str) -> str:
+    if isinstance(function, str):
+        steps.load_function(function)
+        return function.partition(":")[2]
     name = getattr(function, "__name__", type(function).__name__)
     if name == "<lambda>":
         raise SourceError("a rule of a lambda has no name; give it with name")

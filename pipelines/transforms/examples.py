@@ -13,7 +13,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection, TaggedOutput
 from apache_beam.utils.shared import Shared
 
-from beambert.common.typed_json import convert
+from beambert.common.typed_json import JsonError, convert
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
@@ -95,7 +95,7 @@ class CreatePretrainingExamples(beam.PTransform):
 
     Args:
         vocabulary: a `Vocabulary`, its path, which the workers read, or a collection with one `Vocabulary`.
-        options: options of the examples.
+        options: options of the examples, or a mapping of them.
         num_partitions: number of training partitions; each is sampled in memory.
         validation_fraction: fraction of the documents in the validation split.
     """
@@ -103,14 +103,14 @@ class CreatePretrainingExamples(beam.PTransform):
     def __init__(
         self,
         vocabulary: AnyVocabulary,
-        options: PretrainingDataOptions | None = None,
+        options: PretrainingDataOptions | Mapping[str, Any] | None = None,
         num_partitions: int = NUM_PARTITIONS,
         *,
         validation_fraction: float = VALIDATION_FRACTION,
     ) -> None:
         super().__init__()
         self._vocabulary = vocabulary
-        self._options = options or PretrainingDataOptions()
+        self._options = as_options(options)
         self._partitions = dataclasses.replace(
             DEFAULTS, num_partitions=num_partitions, validation_fraction=validation_fraction
         )
@@ -136,9 +136,19 @@ def _examples_of(
             functools.partial(tokenize_documents, kept, split, options),
             PartitionOfSplit(split, number, partitions.num_partitions_of(split)),
             tuple(range(num_copies(split, options))),
-            Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options))),
+            tokenizer_of(vocabulary, options),
             options,
         )
+
+
+def tokenizer_of(vocabulary: Vocabulary, options: PretrainingDataOptions) -> Tokenizer:
+    """Return the tokenizer of the examples.
+
+    Raises:
+        DatasetError: this machine has another Unicode version than the one that started the job.
+    """
+    require_same_rules(options.character_rules, "the machine that started the job")
+    return Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
 
 
 def _require_same_options(vocabulary: Vocabulary, options: PretrainingDataOptions, partitions: CorpusOptions) -> None:
@@ -179,7 +189,7 @@ class CreateExamplesOfCorpus(beam.PTransform):
     Args:
         corpus: the directory, on any Beam filesystem.
         vocabulary: as for `CreatePretrainingExamples`.
-        options: options of the examples, with the word rules of the corpus.
+        options: options of the examples, with the word rules of the corpus, or a mapping of them.
         work_items: copies of corpus shards to create, in an order that balances the load of the workers; None for all.
     """
 
@@ -187,12 +197,12 @@ class CreateExamplesOfCorpus(beam.PTransform):
         self,
         corpus: str | CorpusReader,
         vocabulary: AnyVocabulary,
-        options: PretrainingDataOptions | None = None,
+        options: PretrainingDataOptions | Mapping[str, Any] | None = None,
         work_items: list[WorkItem] | None = None,
     ) -> None:
         super().__init__()
         self._corpus, self._vocabulary = corpus, vocabulary
-        self._options, self._work_items = options or PretrainingDataOptions(), work_items
+        self._options, self._work_items = as_options(options), work_items
 
     def expand(self, pipeline: PBegin) -> PCollection:
         """Return the examples."""
@@ -215,6 +225,25 @@ class CreateExamplesOfCorpus(beam.PTransform):
         )
 
 
+def as_options(options: PretrainingDataOptions | Mapping[str, Any] | None) -> PretrainingDataOptions:
+    """Return options of examples from a mapping of some of them.
+
+    Raises:
+        DatasetError: an option is unknown, or has an invalid value.
+    """
+    if isinstance(options, PretrainingDataOptions):
+        return options
+    known = {field.name for field in dataclasses.fields(PretrainingDataOptions)}
+    if unknown := sorted((options or {}).keys() - known):
+        raise DatasetError(
+            f"unknown option {unknown[0]} of pretraining examples; choose from {', '.join(sorted(known))}"
+        )
+    try:
+        return convert(dict(options or {}), PretrainingDataOptions, "options")
+    except JsonError as error:
+        raise DatasetError(f"invalid options of pretraining examples: {error}") from error
+
+
 def _open_corpus(corpus: str | CorpusReader) -> CorpusReader:
     return corpus if isinstance(corpus, CorpusReader) else open_corpus(corpus)
 
@@ -227,9 +256,8 @@ def _all_work_items(reader: CorpusReader, options: PretrainingDataOptions) -> It
 def _examples_of_item(
     item: WorkItem, reader: CorpusReader, vocabulary: Vocabulary, options: PretrainingDataOptions
 ) -> PretrainingExamples:
-    require_same_rules(options.character_rules, "the machine that started the job")
     load = functools.partial(tokenize_shard, reader, item.corpus_shard, options)
-    tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(WordRules.of(options)))
+    tokenizer = tokenizer_of(vocabulary, options)
     return PretrainingExamples(load, item.corpus_shard.place, item.copies, tokenizer, options, item.corpus_shard.bytes)
 
 
@@ -259,7 +287,7 @@ class WriteShards(beam.PTransform):
             its removed parts, and the overlap of the validation split with the training text; "" for none.
         work: directory of completion markers, from which a stopped pipeline resumes; "" for none, which requires a new
             output.
-        **options: other fields of `PretrainingDataOptions` that concern files: compression, feature_names, ragged.
+        compression, feature_names, ragged: as of `PretrainingDataOptions`; None keeps the option of the examples.
 
     Raises:
         OutputError: when the pipeline runs: the directory has files.
@@ -275,15 +303,15 @@ class WriteShards(beam.PTransform):
         *,
         corpus: str | CorpusReader = "",
         work: str = "",
-        **options: Any,
+        compression: str | None = None,
+        feature_names: str | None = None,
+        ragged: bool | None = None,
     ) -> None:
         super().__init__()
-        unknown = options.keys() - {"compression", "feature_names", "ragged"}
-        if unknown:
-            raise DatasetError(f"WriteShards has no option {sorted(unknown)[0]}; give it to CreatePretrainingExamples")
         self._output, self._vocabulary = absolute(output), vocabulary
         self._corpus, self._work = corpus, work
-        self._options = options if format is None else {"format": format, **options}
+        given = {"format": format, "compression": compression, "feature_names": feature_names, "ragged": ragged}
+        self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         PretrainingDataOptions(**self._options)
         if format == "array_record":
             array_record_files.require_package()
@@ -337,7 +365,9 @@ class WriteShardFiles(beam.PTransform):
     def expand(self, examples: PCollection) -> Any:
         """Return the outputs `results`, a `ShardResult` per copy, and `options`, those of every element as JSON."""
         vocabulary = _as_singleton(self._vocabulary, examples.pipeline)
-        return examples | beam.ParDo(self._write, vocabulary).with_outputs("options", main="results")
+        return examples | "WriteShardFiles" >> beam.ParDo(self._write, vocabulary).with_outputs(
+            "options", main="results"
+        )
 
 
 class _WriteShardFiles(beam.DoFn):

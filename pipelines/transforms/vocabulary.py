@@ -230,7 +230,7 @@ class LearnVocabularies(beam.PTransform):
         super().__init__()
         self._options = options
 
-    def expand(self, words: PCollection) -> tuple[PCollection, PCollection]:
+    def expand(self, words: PCollection) -> Any:
         """Return one `Vocabularies`, and the `Coverage` of both vocabularies for every group of validation words.
 
         Args:

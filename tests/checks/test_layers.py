@@ -33,7 +33,6 @@ pipelines.__init__
 pipelines.commands
 pipelines.transforms
 pipelines.runner
-pipelines.build_corpus pipelines.build_pretraining_data
 pipelines.finish_dataset
 pipelines.reporting
 pipelines.examples
@@ -157,7 +156,7 @@ def test_wrong_imports_are_found():
         "trainers.checkpoints.best_checkpoint": "trainers.training.loop",
         "bert_model.config": "tokenizer.vocabulary",
         "deploy.plan.data": "deploy.tpu.job",
-        "trainers.data.parsing": "pipelines.build_corpus",
+        "trainers.data.parsing": "pipelines.transforms.jobs",
         "tokenizer.wordpiece": "cli",
     }
     for module, other in upward.items():

@@ -4,14 +4,14 @@ import hashlib
 
 import apache_beam as beam
 
-from beambert.pipelines.build_corpus import build_corpus
-from beambert.pipelines.build_pretraining_data import build_pretraining_data
-from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
+from beambert.pipelines.corpus.corpus_manifest import CorpusShard
+from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.reading import FileSplit, Input
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.sources.file_splits import FileSplit, Input
+from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
 
 OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
 NUMBER = 400
@@ -30,7 +30,7 @@ def corpus_job(number: int) -> int:
     ]
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
     units = [FileSplit(each, 0, None) for each in inputs]
-    return job_bytes(lambda pipeline: build_corpus(pipeline, units, files, OPTIONS, "gs://out"))
+    return job_bytes(lambda pipeline: pipeline | BuildCorpus(units, files, OPTIONS, "gs://out"))
 
 
 def pretraining_data_job(number: int) -> int:
@@ -48,10 +48,8 @@ def pretraining_data_job(number: int) -> int:
         for n in range(number)
     ]
     options = PretrainingDataOptions()
-    passes, corpus = deal_work_items(parts, options, 64), Corpus({}, [], {}, {}, parts, {})
-    return job_bytes(
-        lambda pipeline: build_pretraining_data(pipeline, corpus, "gs://c", passes, options, {}, "gs://out", "")
-    )
+    passes, reader = deal_work_items(parts, options, 64), CorpusReader("gs://c", "")
+    return job_bytes(lambda pipeline: pipeline | BuildPretrainingData(reader, passes, options, "gs://out", "work"))
 
 
 def test_a_file_and_a_shard_add_at_most_100_bytes():
@@ -64,6 +62,6 @@ def test_4096_ranges_add_less_than_1_mb():
     def size(count: int) -> int:
         file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)
         splits = [FileSplit(file, n * 10**8, (n + 1) * 10**8) for n in range(count)]
-        return job_bytes(lambda pipeline: build_corpus(pipeline, splits, [], OPTIONS, "gs://out"))
+        return job_bytes(lambda pipeline: pipeline | BuildCorpus(splits, [], OPTIONS, "gs://out"))
 
     assert (size(500) - size(100)) / 400 < 200

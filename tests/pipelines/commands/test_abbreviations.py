@@ -97,4 +97,4 @@ def test_the_transform_reads_the_file_when_the_pipeline_runs(tmp_path):
     path.write_text("bzgl.\nqx.\nut zz.\n")
     with beam.Pipeline() as pipeline:
         documents = pipeline | beam.Create([Document([TEXT])]) | segment
-        assert_that(documents | beam.FlatMap(lambda document: document.sentences), equal_to([JOINED]))
+        assert_that(documents | beam.FlatMap(lambda document: document.sentences), equal_to(JOINED))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from beambert import cli
-from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
+from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings
 from beambert.tokenizer.learner import alphabet_losses
 
 _IDEOGRAPHS = [chr(0x4E00 + number) for number in range(150)]

@@ -8,9 +8,9 @@ import pytest
 
 from beambert import cli
 from beambert.pipelines.commands.input_check import _sample, check_inputs
-from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.sources.file_splits import Input
 from tests.conftest import without_progress
 
 RIVERS = ["Rhine", "Elbe", "Oder", "Weser", "Danube", "Main", "Neckar", "Spree", "Havel", "Inn", "Isar", "Lech"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from beambert import cli
-from beambert.pipelines import build_pretraining_data
-from beambert.pipelines.corpus import corpus_manifest, reading
-from beambert.pipelines.corpus.records import write_block_file
+from beambert.pipelines.corpus import corpus_manifest
+from beambert.pipelines.corpus.blocks import write_block_file
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.sources import readers
+from beambert.pipelines.sources import file_splits, readers
+from beambert.pipelines.transforms import documents, examples
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.conftest import SMALL, without_progress
 from tests.every_output import tree_of
@@ -38,7 +38,7 @@ def run(inputs: Path, output: Path, *flags: str) -> int:
 
 def while_reading(monkeypatch, change, after: int = 3) -> None:
     """Call `change` after a given number of documents was read."""
-    read_file = reading.read_file
+    read_file = file_splits.read_file
     number = 0
 
     def read_and_change(*args, **keywords):
@@ -49,7 +49,7 @@ def while_reading(monkeypatch, change, after: int = 3) -> None:
                 change()
             yield document
 
-    monkeypatch.setattr(reading, "read_file", read_and_change)
+    monkeypatch.setattr(file_splits, "read_file", read_and_change)
 
 
 def append(path: Path) -> None:
@@ -105,14 +105,14 @@ def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, mon
 def test_every_split_of_a_file_is_checked(inputs, tmp_path, monkeypatch, capsys):
     path = inputs / "a.jsonl"
     monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 300})
-    read_file = reading.read_file
+    read_file = file_splits.read_file
 
     def read_and_change(path, options, start, stop, **flags):
         yield from read_file(path, options, start, stop, **flags)
         if start > 300:
             append(inputs / "a.jsonl")
 
-    monkeypatch.setattr(reading, "read_file", read_and_change)
+    monkeypatch.setattr(file_splits, "read_file", read_and_change)
     assert run(inputs, tmp_path / "out") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 
@@ -164,14 +164,14 @@ def test_the_output_directory_is_deleted_before_a_block_file_is_read_again(artic
         shutil.rmtree(output)
         paths.append(path)
 
-    monkeypatch.setattr(reading, "write_block_file", write_and_delete)
+    monkeypatch.setattr(documents, "write_block_file", write_and_delete)
     assert cli.main([*argv_of_corpus(articles, output), "--direct_num_workers", "1"]) == 1
     line = f"beambert corpus: error: {paths[0]} was removed while the command ran; run the same command again\n"
     assert capsys.readouterr().err == line
 
 
 def test_a_dataset_shard_is_deleted(corpus, tmp_path, monkeypatch, capsys):
-    write_shards = build_pretraining_data.write_shards
+    write_shards = examples.write_shards
 
     def write_and_delete(*args):
         written = write_shards(*args)
@@ -179,7 +179,7 @@ def test_a_dataset_shard_is_deleted(corpus, tmp_path, monkeypatch, capsys):
             (tmp_path / "out" / shard.name).unlink()
         return written
 
-    monkeypatch.setattr(build_pretraining_data, "write_shards", write_and_delete)
+    monkeypatch.setattr(examples, "write_shards", write_and_delete)
     argv = ["pretraining-data", "--input", str(corpus), "--output", f"{tmp_path}/out", "--dupe_factor", "1"]
     assert cli.main(argv) == 1
     (error,) = without_progress(capsys.readouterr().err)

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from beambert import cli
-from beambert.pipelines.build_pretraining_data import WriteShards
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.write_shards import WriteCorpusShard
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.transforms.corpora import _WriteCorpusShard
+from beambert.pipelines.transforms.examples import tokenizer_of
+from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import without_progress
 
 TRAIN, OTHER = "corpus/train-00001-of-00003.parquet", "corpus/train-00002-of-00003.parquet"
@@ -107,12 +108,12 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
 def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
-        WriteShards(CorpusReader.open(str(corpus)), str(corpus), str(corpus / "vocab.txt"), options, "").setup()
+        tokenizer_of(Vocabulary.load(corpus / "vocab.txt"), options)
     options = CorpusOptions(
         True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
     )
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
-        WriteCorpusShard(str(corpus), options, "").setup()
+        _WriteCorpusShard(str(corpus), options, "").setup()
 
 
 def test_a_corpus_keeps_its_own_vocabulary(corpus, tmp_path, capsys):

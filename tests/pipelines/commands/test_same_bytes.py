@@ -10,8 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
-from beambert.pipelines import build_pretraining_data, dataset
+from beambert.pipelines import dataset
 from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.transforms import examples
 from tests.conftest import SMALL
 
 
@@ -104,7 +105,7 @@ def test_a_rebuilt_shard_with_another_checksum_is_an_error(built, tmp_path, caps
 
 def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch, capsys):
     """Lose a shard of a stopped job that has a completion marker, resume the job and compare it with a whole one."""
-    write_shards = build_pretraining_data.write_shards
+    write_shards = examples.write_shards
     copies = 0
 
     def write_five(*args):
@@ -116,7 +117,7 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
 
     argv = ["pretraining-data", "--input", str(built), *SMALL[2:4], "--output", str(tmp_path)]
     with monkeypatch.context() as patch:
-        patch.setattr(build_pretraining_data, "write_shards", write_five)
+        patch.setattr(examples, "write_shards", write_five)
         assert cli.main(argv) == 1
     assert not (tmp_path / "build.lock").exists()
     assert not (tmp_path / "dataset.json").exists()

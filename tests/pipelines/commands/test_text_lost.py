@@ -8,7 +8,7 @@ import pytest
 
 from beambert import cli
 from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
-from beambert.pipelines.corpus.removed_text import loss_warnings
+from beambert.pipelines.corpus.corpus_warnings import loss_warnings
 
 _OPTIONS = ["--vocab_size", "300", "--validation_fraction", "0", "--num_partitions", "2"]
 

@@ -1,21 +1,23 @@
 """Test which of several equal texts is kept: by weight and content, not by file name or order of arrival."""
 
+import dataclasses
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.pipelines.corpus.deduplication_transforms import (
-    BLOCKS,
-    REPEATED_PARAGRAPH,
+from beambert.pipelines.corpus.blocks import to_block
+from beambert.pipelines.corpus.deduplicate import deduplicate
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.documents import Document, identity
+from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.transforms.partitions import (
+    _BLOCKS,
+    _REPEATED_PARAGRAPHS,
+    deduplicate_partition,
     find_repeated_paragraphs,
     paragraph_batches,
 )
-from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.records import Record, to_block
-from beambert.pipelines.corpus.write_shards import deduplicate
-from beambert.pipelines.documents import identity
-from beambert.pipelines.formats.input_format import ReadOptions
 
 OPTIONS = CorpusOptions(
     True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True
@@ -23,18 +25,16 @@ OPTIONS = CorpusOptions(
 SENTENCES = [f"Sentence number {name} has some eight words in it, or nine." for name in ("one", "two", "three")]
 
 
-def record(sentences: list[str], paragraphs: tuple[int, ...], weight: float, title: str, language: str, source: str):
-    return Record(
-        id=identity(sentences),
+def document(sentences: list[str], counts: tuple[int, ...], weight: float, title: str, language: str, source: str):
+    rest = iter(sentences)
+    return Document(
+        ["\n".join(next(rest) for _ in range(count)) for count in counts],
         title=title,
         source=source,
         language=language,
-        text="\n".join(sentences),
-        paragraphs=paragraphs,
         origin=f"{source}*",
         weight=weight,
-        reason="",
-        work="",
+        id=identity(sentences).hex(),
     )
 
 
@@ -51,43 +51,44 @@ copies = st.lists(
 )
 
 
-def records_of(drawn: list, names: list[str]) -> list[Record]:
+def documents_of(drawn: list, names: list[str]) -> list[Document]:
     return [
-        record(sentences, (len(sentences),) if whole else (1,) * len(sentences), weight, title, language, name)
+        document(sentences, (len(sentences),) if whole else (1,) * len(sentences), weight, title, language, name)
         for (sentences, whole, weight, title, language), name in zip(drawn, names, strict=True)
     ]
 
 
-def without_name(document: Record) -> tuple:
-    return tuple(value for name, value in document._asdict().items() if name not in ("source", "origin"))
+def without_name(document: Document) -> Document:
+    return dataclasses.replace(document, source="", origin="")
 
 
-def kept(records: list[Record]) -> list[tuple]:
+def kept(documents: list[Document]) -> list[Document]:
     """Return the documents of a partition that `--drop_repeated_paragraphs` keeps, without file names."""
-    partition = (("train", 0), {BLOCKS: [to_block([one]) for one in records]})
-    batches = [batch for _, batch in paragraph_batches(partition, 1)]
+    blocks = {_BLOCKS: [to_block([one]) for one in documents]}
+    batches = [batch for _, batch in paragraph_batches((("train", 0), blocks), 1)]
     repeated = [found for _, found in find_repeated_paragraphs((0, batches), OPTIONS)] if batches else []
-    return [without_name(one) for one in deduplicate({**partition[1], REPEATED_PARAGRAPH: repeated}).kept]
+    result = deduplicate_partition((("train", 0), {**blocks, _REPEATED_PARAGRAPHS: repeated}))
+    return [without_name(one) for one in result.kept]
 
 
 @given(copies, st.randoms(use_true_random=False))
 def test_result_does_not_depend_on_file_names_and_order(drawn, rng):
     names = [f"file-{number}" for number in range(len(drawn))]
-    expected = kept(records_of(drawn, names))
+    expected = kept(documents_of(drawn, names))
     rng.shuffle(names)
-    renamed = records_of(drawn, names)
+    renamed = documents_of(drawn, names)
     rng.shuffle(renamed)
     assert kept(renamed) == expected
 
 
 @given(copies)
 def test_the_largest_weight_stays(drawn):
-    grouped = {BLOCKS: [to_block(records_of(drawn, [str(number) for number in range(len(drawn))]))]}
+    documents = documents_of(drawn, [str(number) for number in range(len(drawn))])
     largest: dict[str, float] = {}
     for sentences, _, weight, _, _ in drawn:
         text = "\n".join(sentences)
         largest[text] = max(weight, largest.get(text, 0.0))
-    assert {one.text: one.weight for one in deduplicate(grouped).kept} == largest
+    assert {one.text: one.weight for one in deduplicate(documents).kept} == largest
 
 
 def test_paragraphs_are_numbered_in_the_copy_that_stays():
@@ -100,9 +101,9 @@ def test_paragraphs_are_numbered_in_the_copy_that_stays():
         if identity(other) < identity(one)
     )
     documents = [
-        record(own, (1, 1, 1), 3.0, "", "en", "z"),
-        record(own, (2, 1), 1.0, "", "en", "a"),
-        record(shared, (1, 1), 1.0, "", "en", "b"),
+        document(own, (1, 1, 1), 3.0, "", "en", "z"),
+        document(own, (2, 1), 1.0, "", "en", "a"),
+        document(shared, (1, 1), 1.0, "", "en", "b"),
     ]
-    texts_kept = {json.dumps(one[3].split("\n")) for one in kept(documents)}
+    texts_kept = {json.dumps(one.sentences) for one in kept(documents)}
     assert texts_kept == {json.dumps(shared), json.dumps([own[0], own[2]])}

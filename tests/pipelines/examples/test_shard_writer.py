@@ -59,8 +59,8 @@ def write(tmp_path_factory, documents, vocab):
         options = PretrainingDataOptions(**options)
         output = tmp_path_factory.mktemp("output")
         (output / "shards").mkdir()
-        examples = PretrainingExamples(documents, PART, 0, Tokenizer(vocab, True), options)
-        shards, statistics = write_shards(examples, str(output))
+        examples = PretrainingExamples(lambda _: documents, PART, (0,), Tokenizer(vocab, True), options)
+        shards, statistics = write_shards(examples, 0, str(output))
         # The directory contains nothing but the shards, and their sizes are those recorded.
         assert sorted(path.name for path in (output / "shards").iterdir()) == sorted(
             shard.name.removeprefix("shards/") for shard in shards

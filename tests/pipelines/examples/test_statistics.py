@@ -35,8 +35,8 @@ def documents_of(seed: int):
 
 def shard(seed: int, output) -> tuple[Statistics, str]:
     documents = documents_of(seed)
-    examples = PretrainingExamples(documents, PartitionOfSplit("train", seed, 9), 0, TOKENIZER, OPTIONS)
-    (written,), statistics = write_shards(examples, str(output))
+    examples = PretrainingExamples(lambda _: documents, PartitionOfSplit("train", seed, 9), (0,), TOKENIZER, OPTIONS)
+    (written,), statistics = write_shards(examples, 0, str(output))
     statistics.add_text(documents, VOCAB)
     return statistics, f"{output}/{written.name}"
 

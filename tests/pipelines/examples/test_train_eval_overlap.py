@@ -7,16 +7,16 @@ import pytest
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
-from beambert.pipelines.corpus.records import Record
-from beambert.pipelines.documents import identity
+from beambert.pipelines.documents import Document, identity
 from beambert.pipelines.examples import train_eval_overlap
+from beambert.pipelines.transforms.examples import _SearchShard
 from tests.small_manifests import corpus_of
 
 
 def write_shard(folder, split: str, number: int, of: int, documents: list[list[str]]) -> CorpusShard:
     name = f"corpus/{split}-{number:05d}-of-{of:05d}.parquet"
-    records = [Record(identity(d), "", "", "en", "\n".join(d), (len(d),), "", 1.0, "", "") for d in documents]
-    size, digest = corpus_manifest.write_shard(f"{folder}/{name}", records)
+    rows = [Document(["\n".join(d)], language="en", id=identity(d).hex()) for d in documents]
+    size, digest = corpus_manifest.write_shard(f"{folder}/{name}", rows)
     return CorpusShard(name, split, number, of, len(documents), sum(map(len, documents)), size, digest)
 
 
@@ -49,9 +49,8 @@ def long_sentences(document: list[str]) -> list[str]:
 
 
 def found_of(reader, shards) -> list:
-    do = train_eval_overlap.FindOverlap(reader, shards)
-    do.setup()
-    return [found for shard in shards for found in do.process(shard)]
+    search = _SearchShard()
+    return [found for shard in shards if shard.split == "train" for found in search.process((reader, shard.name))]
 
 
 @pytest.mark.parametrize("most", [100_000, 25, 3, 1])

@@ -134,8 +134,8 @@ def test_noise_is_added_to_the_training_split_only(tmp_path):
 
     def written(split, copy, noise):
         options = PretrainingDataOptions(noise=noise)
-        examples = PretrainingExamples(documents, PartitionOfSplit(split, 0, 1), copy, TOKENIZER, options)
-        shards, statistics = write_shards(examples, str(tmp_path))
+        examples = PretrainingExamples(lambda _: documents, PartitionOfSplit(split, 0, 1), (copy,), TOKENIZER, options)
+        shards, statistics = write_shards(examples, copy, str(tmp_path))
         return shards[0].sha256, statistics.words_with_noise
 
     assert written("validation", 0, 0.5) == written("validation", 0, 0.0)

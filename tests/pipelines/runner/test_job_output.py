@@ -10,7 +10,7 @@ from beambert.pipelines.errors import DatasetError, OutputError
 from beambert.pipelines.io.atomic_files import write_atomically
 from beambert.pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
 from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
-from beambert.pipelines.vocabulary.learn_vocabulary import write_vocabulary
+from beambert.pipelines.transforms.vocabulary import write_vocabulary
 
 
 def half_write_and_die(paths):

@@ -15,31 +15,32 @@ from apache_beam.coders import registry
 from apache_beam.metrics import MetricsFilter
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
-from hypothesis import strategies as st
 
 from beambert import cli
 from beambert.pipelines import dataset, transforms
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.corpus import reading
-from beambert.pipelines.corpus.deduplication_transforms import BLOCKS
+from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.document_steps import (
+    clean_document,
+    clean_with,
     decontaminate,
-    document_of,
+    identified,
     identify_language,
-    record_of,
     reject_document,
+    reject_if,
     segment_document,
     truncate_document,
 )
-from beambert.pipelines.corpus.records import to_block
-from beambert.pipelines.documents import Removed, identity
+from beambert.pipelines.documents import identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.reporting import dataset_card
-from beambert.pipelines.sources import readers
+from beambert.pipelines.sources import file_splits, readers
 from beambert.pipelines.sources.readers import read_file
 from beambert.pipelines.transforms import (
     CleanDocuments,
+    CleanParagraphs,
+    CreateExamplesOfCorpus,
     CreatePretrainingExamples,
     DatasetError,
     DeduplicateDocuments,
@@ -50,6 +51,7 @@ from beambert.pipelines.transforms import (
     ReadDocuments,
     RejectContaminated,
     RejectDocuments,
+    RejectIf,
     SegmentSentences,
     SourceError,
     TruncateSentences,
@@ -60,10 +62,12 @@ from beambert.pipelines.transforms import (
     documents,
     examples,
     ml_transform,
+    vocabulary,
 )
-from beambert.pipelines.transforms.corpora import DEFAULTS
 from beambert.pipelines.transforms.examples import _examples_of
+from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS
 from beambert.tokenizer.vocabulary import Vocabulary
+from tests.pipelines.documents import documents as any_documents
 
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
 WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905
@@ -114,7 +118,7 @@ def documents_of(pipeline, texts: Path, *, truncated: bool = True):
     rules = CleaningOptions(min_words=12)
     documents = (
         pipeline
-        | ReadDocuments(f"{texts}/*.jsonl", format="jsonl")
+        | ReadDocuments(f"{texts}/*.jsonl")
         | CleanDocuments(rules)
         | SegmentSentences("en")
         | RejectDocuments(rules)
@@ -136,6 +140,33 @@ def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
     theirs["counts"]["files_mostly_rejected"] = []
     for name in ("counts", "shards", "vocab", "format", "format_version"):
         assert ours[name] == theirs[name], name
+    for name in ours["options"]:
+        assert ours["options"][name] == theirs["options"][name], name
+
+
+def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
+    """Test own steps between ours, two sources, rules that are left out, and deduplication before the sink."""
+    texts = [Document([f"The cat number {number} sat on the mat."]) for number in range(9)]
+    with beam.Pipeline() as pipeline:
+        first = pipeline | "First" >> beam.Create(texts) | CleanDocuments(CleaningOptions("boilerplate", True))
+        second = pipeline | "Second" >> beam.Create(texts)
+        documents = (
+            (first, second)
+            | beam.Flatten()
+            | beam.Map(lambda document: document).with_output_types(Document)
+            | SegmentSentences("de", abbreviations=["bzgl."])
+            | TruncateSentences(0.1)
+            | DeduplicateDocuments(repeated_paragraphs=True)
+        )
+        _ = documents | WriteCorpus(str(tmp_path / "corpus"), vocab_size=40, near_duplicates=True)
+    recorded = json.loads((tmp_path / "corpus/corpus.json").read_text())["options"]
+    assert recorded["language"] == "de"
+    assert recorded["abbreviations"] == "bzgl"
+    assert recorded["truncation_noise"] == 0.1
+    assert (recorded["near_duplicates"], recorded["repeated_paragraphs"]) == (True, True)
+    assert recorded["cleaning"]["fix_mojibake"]
+    skipped = "boilerplate,digits,non_letters,repeated_lines,repeated_ngrams,symbols,too_short"
+    assert recorded["cleaning"]["skip_rules"] == skipped
 
 
 def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
@@ -235,7 +266,7 @@ def test_metrics(texts):
     counts = {counter.key.metric.name: counter.committed for counter in found}
     numbers = [*range(150), *range(149, 220)]
     segmented = (segment_document(Document(story(number).split("\n")), "en") for number in numbers)
-    short = sum(len(" ".join(document.all_sentences()).split()) < 40 for document in segmented)
+    short = sum(len(" ".join(document.sentences).split()) < 40 for document in segmented)
     assert 0 < short < 221
     assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
 
@@ -245,7 +276,7 @@ def test_the_lines_of_plain_text_are_kept_on_request(tmp_path):
     with beam.Pipeline() as pipeline:
         documents = pipeline | ReadDocuments(f"{tmp_path}/*.txt", line_paragraphs=True)
         values = documents | SegmentSentences("en", "lines") | beam.Map(lambda document: document.sentences)
-        assert_that(values, equal_to([[["One"], ["two"], ["Three"]]]))
+        assert_that(values, equal_to([["One", "two", "Three"]]))
 
 
 def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
@@ -259,7 +290,7 @@ def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
         starts.append(start)
         return read_file(path, options, start, stop, **flags)
 
-    monkeypatch.setattr(reading, "read_file", read_one_range)
+    monkeypatch.setattr(file_splits, "read_file", read_one_range)
     with beam.Pipeline() as pipeline:
         documents = pipeline | ReadDocuments(path, weight=2.0)
         values = documents | beam.Map(
@@ -272,50 +303,11 @@ def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
     assert sorted(starts) == list(range(0, (texts / "a.jsonl").stat().st_size, 3000))
 
 
-text = st.text(max_size=30)
-
-
-@given(
-    st.builds(
-        Document,
-        paragraphs=st.lists(text, max_size=4),
-        title=text,
-        source=text,
-        segmented=st.booleans(),
-        rejected=text,
-        language=text,
-        line=st.integers(0, 2**40),
-        source_id=text,
-        origin=text,
-        weight=st.floats(0.001, 1000),
-        sentences=st.none() | st.lists(st.lists(text, max_size=3), max_size=3),
-        id=st.binary(min_size=16, max_size=16).map(bytes.hex),
-        removed=st.builds(
-            Removed,
-            counts=st.dictionaries(text, st.integers(0, 9), max_size=2),
-            dropped=st.lists(st.tuples(text, text), max_size=2),
-            lost=st.dictionaries(text, st.integers(0, 9), max_size=2),
-            html_tags=st.booleans(),
-            contamination=st.dictionaries(text, text, max_size=2),
-        ),
-    )
-)
+@given(any_documents())
 def test_documents_survive_their_coder(document):
     coder = registry.get_coder(Document)
     assert type(coder).__name__ == "DocumentCoder"
     assert coder.decode(coder.encode(document)) == document
-
-
-@given(
-    st.lists(st.lists(st.text("ab c", min_size=1).filter(str.strip), min_size=1, max_size=3), min_size=1, max_size=3)
-)
-def test_a_document_of_a_record_gives_the_same_record(sentences):
-    flat = [sentence for paragraph in sentences for sentence in paragraph]
-    removed = Removed({"whitespace": 1}, [("boilerplate", "x")], {"boilerplate": 1}, True)
-    document = Document([], "t", "s", sentences=sentences, id=identity(flat).hex(), removed=removed, weight=2.0)
-    record = record_of(document, "en")
-    assert record_of(document_of(record)) == record
-    assert record.paragraph_texts() == ["\n".join(paragraph) for paragraph in sentences]
 
 
 def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
@@ -327,8 +319,6 @@ def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
         SegmentSentences("en", "foo")
     with pytest.raises(SourceError, match="xx"):
         SegmentSentences("xx")
-    with pytest.raises(DatasetError, match="WriteShards has no option max_seq_length"):
-        WriteShards(str(tmp_path / "new"), "vocab.txt", max_seq_length=3)
     with pytest.raises(DatasetError, match="invalid --format"):
         WriteShards(str(tmp_path / "new"), "vocab.txt", "avro")
     with pytest.raises(beam.typehints.TypeCheckError, match="Document"):
@@ -447,6 +437,10 @@ def test_identification_after_segmentation_is_an_error():
 @pytest.mark.parametrize(
     "step",
     [
+        lambda document: clean_document(document, CleaningOptions()),
+        lambda document: clean_with(document, str.upper, "upper"),
+        lambda document: segment_document(document, "de"),
+        lambda document: reject_if(document, lambda _: True, "all"),
         lambda document: reject_document(document, CleaningOptions()),
         lambda document: decontaminate(document, ["evaluation.txt"], "drop"),
         lambda document: truncate_document(document, 0.5),
@@ -461,11 +455,11 @@ def test_a_rejected_document_passes_every_step(step):
 def examples_of(documents: list[Document]) -> tuple[list[list[str]], int]:
     """Return the sentences of the pretraining examples of documents, by document, and their number of tokens."""
     vocabulary = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"))
-    grouped = {BLOCKS: [to_block([record_of(document, "en") for document in documents])]}
+    grouped = {_BLOCKS: [to_block([identified(document, "en") for document in documents])]}
     options = PretrainingDataOptions(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1)
     partitions = dataclasses.replace(DEFAULTS, num_partitions=1)
-    (copy,) = _examples_of((("train", 0), grouped), vocabulary, options, partitions)
-    table = copy.documents
+    (examples,) = _examples_of((("train", 0), grouped), vocabulary, options, partitions)
+    table = examples.documents
     sentences = [
         " ".join(vocabulary.tokens[token] for token in table.token_ids[start:stop])
         for start, stop in itertools.pairwise(table.sentence_starts)
@@ -477,25 +471,129 @@ def test_examples_of_documents_without_sentences():
     documents = [segment_document(Document([text], segmented=True), "en") for text in ("a a", "b", "c d")]
     empty = [
         segment_document(Document([]), "en"),
-        dataclasses.replace(documents[0], sentences=[[], []], id=""),
+        dataclasses.replace(documents[0], paragraphs=[], id="00" * 16),
     ]
     sentences, tokens = examples_of(documents)
     assert (sorted(sentences), tokens) == ([["a a"], ["b"], ["c d"]], 5)
     assert examples_of([*documents, *empty]) == (sentences, tokens)
 
 
-def test_line_breaks_in_sentences_are_folded():
-    document = Document([], sentences=[["a\nb", "c"], ["d \n"]])
-    record = record_of(document, "en")
-    assert (record.text, record.paragraphs) == ("a b\nc\nd", (2, 1))
-    assert record.id == identity(["a b", "c", "d"])
+def test_line_breaks_in_sentences_of_a_format_are_folded():
+    document = segment_document(Document(["a\nb", "c", " d \n"], segmented=True), "en")
+    assert document.paragraphs == ["a b", "c", "d"]
+    assert document.id == identity(["a b", "c", "d"]).hex()
+    assert segment_document(document, "de") == document
     assert examples_of([document]) == ([["a b", "c", "d"]], 4)
 
 
 def test_equal_texts_with_and_without_a_title():
     documents = [segment_document(Document(["a"], title), "en") for title in (None, "B", None)]
     assert examples_of(documents) == ([["a"]], 1)
-    assert record_of(Document(["a"], None, rejected="too_short")).title == ""
+    assert Document(["a"], None).title == ""
+
+
+@pytest.mark.parametrize("transform", [CleanDocuments(), CleanParagraphs(str.upper)], ids=["clean", "own rule"])
+def test_cleaning_after_segmentation_is_an_error(transform):
+    name = type(transform).__name__
+    with pytest.raises(Exception, match=rf"already segmented; apply {name} first"):
+        _run(lambda p: p | beam.Create([Document(["Some text."])]) | SegmentSentences() | transform)
+
+
+def test_own_rules_are_counted_and_listed_as_ours(tmp_path):
+    """Test rules of functions: a name, a reason, a changed and a dropped paragraph; with metrics."""
+    texts = [Document([f"Text number {number} [ad]", "[ad]"], origin="mine") for number in range(30)]
+
+    def reason(document: Document) -> str:
+        return "three" if "3" in document.text else ""
+
+    pipeline = beam.Pipeline()
+    documents = (
+        pipeline
+        | beam.Create(texts)
+        | CleanParagraphs(lambda text: text.replace("[ad]", "").strip(), "advertisement")
+        | SegmentSentences()
+        | RejectIf(reason)
+        | RejectIf(lambda document: "5" in document.text, "five")
+    )
+    _ = documents | WriteCorpus(str(tmp_path / "corpus"), vocab_size=30, validation_fraction=0.1)
+    divided = documents | transforms.PartitionRejected()
+    assert_that(divided.kept | beam.Map(lambda document: document.rejected) | beam.Distinct(), equal_to([""]))
+    names = divided.rejected | "Names" >> beam.Map(lambda document: document.rejected)
+    assert_that(names, equal_to(["three"] * 3 + ["five"] * 3), "rejected")
+    result = pipeline.run()
+    counts = json.loads((tmp_path / "corpus/corpus.json").read_text())["counts"]
+    assert counts["documents_rejected"] == {"five": 3, "three": 3}
+    assert counts["paragraphs_cleaned"] == {"advertisement": 60}
+    assert counts["inputs"]["mine"]["bytes_lost"]["advertisement"] == 30 * 9
+    lines = [json.loads(line) for file in (tmp_path / "corpus/rejected").iterdir() for line in file.open()]
+    assert {line["reason"] for line in lines} == {"five", "three", "advertisement"}
+    counters = result.metrics().query(MetricsFilter().with_name("documents_rejected_three"))["counters"]
+    assert [counter.committed for counter in counters] == [3]
+
+
+@pytest.mark.parametrize("step", [RejectIf(lambda _: 3, "own"), CleanParagraphs(lambda _: None, "own")])
+def test_a_function_with_another_result_is_one_line(step):
+    with pytest.raises(Exception, match=r"the function of the rule own returned (3|None); it must return"):
+        _run(lambda p: p | beam.Create([Document(["Some text."])]) | step)
+
+
+def test_own_rules_by_name(tmp_path, monkeypatch):
+    (tmp_path / "my_own_rules.py").write_text("def is_short(document):\n    return len(document.text) < 9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | beam.Create([Document(["short"]), Document(["a long text"])])
+        found = documents | RejectIf("my_own_rules:is_short") | CleanParagraphs("textwrap:dedent", "indent")
+        assert_that(found | beam.Map(lambda document: document.rejected), equal_to(["is_short", ""]))
+    for name, message in (
+        ("is_short", "must be package.module:function"),
+        ("my_own_rules:none", "cannot be imported"),
+        ("no_such_module:f", "No module named 'no_such_module'"),
+        ("string:digits", "is not a function"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            RejectIf(name)
+
+
+def test_a_rule_of_a_lambda_needs_a_name():
+    with pytest.raises(SourceError, match="has no name; give it with name"):
+        RejectIf(lambda _: True)
+
+
+def test_windowed_documents_are_refused():
+    windows = beam.WindowInto(beam.window.FixedWindows(60))
+    with pytest.raises(SourceError, match="the documents are in windows"):
+        _ = beam.Pipeline() | beam.Create([Document(["a"])]) | windows | DeduplicateDocuments()
+
+
+def test_a_vocabulary_of_another_pipeline_is_refused():
+    def segmented(pipeline):
+        return pipeline | beam.Create([Document(["a text"])]) | SegmentSentences()
+
+    learned = segmented(beam.Pipeline()) | LearnWordPieceVocabulary(20)
+    with pytest.raises(DatasetError, match="the vocabulary is of another pipeline"):
+        _ = segmented(beam.Pipeline()) | CreatePretrainingExamples(learned)
+
+
+def test_a_learned_vocabulary_equals_the_vocabulary_of_its_file(tmp_path):
+    with beam.Pipeline() as pipeline:
+        documents = pipeline | beam.Create([Document(["the cat and the hat"])]) | SegmentSentences()
+        learned = documents | LearnWordPieceVocabulary(20, validation_fraction=0)
+        assert_that(
+            learned | beam.Map(lambda found: found == Vocabulary.from_bytes(found.to_bytes(), "vocab.txt")),
+            equal_to([True]),
+        )
+
+
+def test_examples_of_a_corpus_with_its_report(built, tmp_path):
+    """Test a pipeline that reads a corpus without a shuffle: the dataset is that of the command, byte by byte."""
+    vocabulary = str(built / "vocab.txt")
+    with beam.Pipeline() as pipeline:
+        examples = pipeline | CreateExamplesOfCorpus(str(built), vocabulary, OPTIONS)
+        _ = examples | WriteShards(str(tmp_path / "data"), vocabulary, corpus=str(built))
+    argv = ["pretraining-data", "--input", str(built), "--output", str(tmp_path / "again"), "--max_seq_length", "64"]
+    assert cli.main([*argv, "--max_predictions_per_seq", "10", "--dupe_factor", "2"]) == 0
+    names = ("shards/*", "vocab.txt", "dataset.json", "report.html", "README.md", "croissant.json")
+    assert digests(tmp_path / "data", *names) == digests(tmp_path / "again", *names)
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -538,7 +636,9 @@ def test_beam_yaml_keeps_the_options_of_the_examples(built, tmp_path, options, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [documents, corpora, examples, ml_transform], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [documents, corpora, vocabulary, examples, ml_transform], ids=lambda module: module.__name__
+)
 def test_docstrings(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {name: getattr(transforms, name) for name in transforms.__all__}

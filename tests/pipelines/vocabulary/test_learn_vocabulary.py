@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beambert.pipelines.transforms.vocabulary import MergeWordCounts, Vocabularies, measure_group, scale_language_counts
 from beambert.pipelines.vocabulary import word_groups
-from beambert.pipelines.vocabulary.learn_vocabulary import Vocabularies, measure_group, scale_language_counts
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors
-from beambert.pipelines.vocabulary.word_groups import MergeWordCounts, num_word_groups, prune_group, word_batches
+from beambert.pipelines.vocabulary.word_groups import num_word_groups, prune_group, word_batches
 from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.normalization import CHARACTER_RULES
 from beambert.tokenizer.vocabulary import Vocabulary

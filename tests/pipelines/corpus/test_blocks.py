@@ -1,0 +1,46 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beambert.pipelines.corpus.blocks import (
+    BlockLocation,
+    from_block,
+    read_block_file,
+    read_blocks,
+    to_block,
+    write_block_file,
+)
+from beambert.pipelines.documents import Document
+from tests.pipelines.documents import documents
+
+
+@given(st.lists(documents(), min_size=1, max_size=5))
+def test_a_block_gives_back_its_documents(drawn: list[Document]) -> None:
+    block = to_block(drawn)
+    assert from_block(block) == drawn
+    assert to_block(from_block(block)) == block
+
+
+def test_a_block_of_one_short_document_weighs_little_more_than_its_text() -> None:
+    # With the number of partitions of a corpus of terabytes, most blocks contain one short document.
+    paragraphs = ["A sentence of some words.\nAnother one, which is not the same."]
+    document = Document(paragraphs, "A title", "files/00.jsonl", language="en", origin="files/*.jsonl", id="0a1b" * 8)
+    assert len(to_block([document])) < 500
+
+
+def test_blocks_in_a_file(tmp_path) -> None:
+    documents = [Document(["A sentence."] * i, "t", "s", language="en", id=f"{i:032x}") for i in range(1, 4)]
+    path = str(tmp_path / "unit")
+    assert read_block_file(path) is None
+    blocks = [(["train", 3], to_block(documents[:2])), (["validation", 0], to_block(documents[2:]))]
+    write_block_file(path, blocks, {"documents_read": 3})
+    places, summary = read_block_file(path)
+    assert summary == {"documents_read": 3}
+    assert [key for key, _ in places] == [["train", 3], ["validation", 0]]
+    assert list(read_blocks(place for _, place in places)) == documents
+    assert list(read_blocks([places[1][1], blocks[0][1]])) == [*documents[2:], *documents[:2]]
+    # Without the JSON file, which is written last, the block file is ignored.
+    (tmp_path / "unit.json").unlink()
+    assert read_block_file(path) is None
+    with pytest.raises(FileNotFoundError):
+        list(read_blocks([BlockLocation(str(tmp_path / "none"), 0, 9)]))
