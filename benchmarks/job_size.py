@@ -16,7 +16,7 @@ from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.file_splits import FileSplit, Input
-from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
+from beambert.pipelines.transforms.jobs import build_corpus, build_pretraining_data
 from benchmarks.corpus import memory
 
 
@@ -41,14 +41,14 @@ def measure_graph(options: CorpusOptions) -> None:
         files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
         corpus = Pipeline(runner="FnApiRunner")
         splits = [FileSplit(each, 0, None) for each in inputs]
-        _ = corpus | BuildCorpus(splits, files, options, "gs://bucket/out")
+        _ = build_corpus(corpus, splits, files, options, "gs://bucket/out")
         examples = PretrainingDataOptions()
         start = time.process_time()
         passes = deal_work_items(parts, examples, 64)
         seconds = time.process_time() - start
         pretraining = Pipeline(runner="FnApiRunner")
         reader = CorpusReader("gs://bucket/out", "")
-        _ = pretraining | BuildPretrainingData(reader, passes, examples, "gs://bucket/data", "")
+        _ = build_pretraining_data(pretraining, reader, passes, examples, "gs://bucket/data", "")
         sizes = [len(each.to_runner_api().SerializeToString()) for each in (corpus, pretraining)]
         print(
             f"{number:>7,} files: corpus job {sizes[0] / 1e6:.2f} MB; {number:>7,} parts: pretraining-data job "

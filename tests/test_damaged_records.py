@@ -7,7 +7,6 @@ import json
 import math
 import struct
 
-import numpy as np
 import pytest
 
 from beambert import cli
@@ -15,13 +14,10 @@ from beambert.bert_model.checkpoints import hugging_face, native, safetensors
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
-from beambert.pipelines.corpus import records, write_shards
-from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.dataset import Shard
+from beambert.pipelines.corpus import blocks
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.examples import work_items
-from beambert.pipelines.examples.statistics import Statistics
-from beambert.pipelines.io import directory_lock, output_directory
+from beambert.pipelines.io import completion_markers, directory_lock, output_directory
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
@@ -29,75 +25,35 @@ from beambert.trainers.finetuning import run_outcomes
 from beambert.trainers.monitoring import metrics_jsonl
 from tests.damaged_json import FILES, damages
 
-SHA256 = "0" * 64
-PART = CorpusShard("corpus/train-00000-of-00001.parquet", "train", 0, 1, 2, 3, 4, SHA256)
 
-
-def test_a_corrupt_completion_marker_of_a_copy_is_ignored(tmp_path):
-    shard = Shard("shards/a.tfrecord", "train", 0, 10, 4, SHA256, 128, 20)
-    statistics = Statistics(rows=10, piece_counts=np.array([1, 2]))
-    path = tmp_path / "note.json"
-    work_items.write_completion_marker(str(path), work_items.ShardResult("train", [shard], statistics))
-    assert work_items.read_completion_marker(str(path)).statistics.rows == 10
-    content = json.loads(path.read_text())
-    without_shard = json.dumps([content[0], [], content[2]]).encode()
-    for text in [*FILES.values(), without_shard, *(text for _, _, text in damages(content))]:
+def test_a_corrupt_completion_marker_is_ignored(tmp_path):
+    """Test other files, every truncation and every flipped bit; the content of a valid marker is its own."""
+    path = tmp_path / "marker.json"
+    content = [["train", 0], {"documents": 2, "words": "über"}, [1, 2.5]]
+    marker = tuple[tuple[str, int], dict, list[float]]
+    completion_markers.write_marker(str(path), content)
+    whole = path.read_bytes()
+    expected = completion_markers.read_marker(str(path), marker)
+    assert expected == (("train", 0), {"documents": 2, "words": "über"}, [1, 2.5])
+    assert completion_markers.read_marker(str(path), tuple[str, str]) is None
+    flipped = [whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :] for i in range(len(whole)) for bit in range(8)]
+    for text in [*FILES.values(), *(whole[:size] for size in range(len(whole))), *flipped]:
         path.write_bytes(text)
-        assert work_items.read_completion_marker(str(path)) is None, text[:2000]
-
-
-def test_a_corrupt_completion_marker_of_a_corpus_shard_is_ignored(tmp_path):
-    counts = {
-        "inputs": {"a": {"documents": 2}},
-        "rejected": {"a": {"duplicate": 1}},
-        "languages": {"en": {"words": 3}},
-        "cleaned": {"rule": 1},
-        "reported": {},
-        "lost": {"a": {"rule": 5}},
-        "diacritics": {"letters": 4, "lost": 0, "words": {}},
-    }
-    words = [[["train", "en", 0], ["one two", [1, 2], 0, 1.0]]]
-    path = tmp_path / "train-00000-of-00001.json"
-    content = [vars(PART), counts, words]
-    path.write_text(json.dumps(content))
-    whole = write_shards.read_completion_marker(str(path))
-    assert whole == (PART, counts, [(("train", "en", 0), ("one two", [1, 2], 0, 1.0))])
-    fewer = json.dumps([vars(PART), counts, [[["train", "en", 0], ["one two", [1], 0, 1.0]]]]).encode()
-    for text in (*FILES.values(), fewer):
-        path.write_bytes(text)
-        assert write_shards.read_completion_marker(str(path)) is None
-    accepted = set()
-    for damage, place, text in damages(content):
-        path.write_bytes(text)
-        if write_shards.read_completion_marker(str(path)) is not None:
-            accepted.add((damage, place))
-    # A shard whose documents are all rejected, text that keeps its marks, and other inputs, rules and languages.
-    expected = {("null", (0,)), ("missing", (1, "diacritics"))}
-    expected |= {("missing", (1, name, key)) for name in counts for key in counts[name] if name != "diacritics"}
-    expected |= {
-        ("missing", (1, name, "a", key)) for name in ("inputs", "rejected", "lost") for key in counts[name]["a"]
-    }
-    assert accepted == expected | {("missing", (1, "languages", "en", "words"))}
+        assert completion_markers.read_marker(str(path), marker) is None, text[:2000]
 
 
 def test_a_corrupt_block_file_is_ignored_or_reported(tmp_path):
     path = str(tmp_path / "unit")
-    record = records.Record(b"0123456789abcdef", "t", "s", "en", "A sentence.", (1,), "o", 1.0, "", "")
-    blocks = [(["train", 0], records.to_block([record])), (["train", 1], records.to_block([record]))]
-    records.write_block_file(path, blocks, {"documents": 2})
-    places, _ = records.read_block_file(path)
-    content = json.loads((tmp_path / "unit.json").read_text())
-    for text in FILES.values():
-        (tmp_path / "unit.json").write_bytes(text)
-        assert records.read_block_file(path) is None
-    for number, change in ((0, 1), (1, 7), (1, 10**12)):
-        shifted = json.loads(json.dumps(content))
-        shifted["places"][1][number + 1] += change
-        (tmp_path / "unit.json").write_text(json.dumps(shifted))
-        assert records.read_block_file(path) is None
+    document = Document(["A sentence."], "t", "s", language="en", id="0a" * 16)
+    blocks.write_block_file(path, [(("train", n), blocks.to_block([document])) for n in range(2)], {"documents": 2})
+    places, _ = blocks.read_block_file(path)
+    content = (tmp_path / "unit").read_bytes()
+    for other in (content[:-1], content + b"0"):
+        (tmp_path / "unit").write_bytes(other)
+        assert blocks.read_block_file(path) is None
     (tmp_path / "unit").write_bytes(b"noise" * 200)
     with pytest.raises(SourceError, match="unit is corrupt; delete it and run the same command again"):
-        list(records.read_blocks(place for _, place in places))
+        list(blocks.read_blocks(place for _, place in places))
 
 
 def test_other_content_is_not_a_lock():

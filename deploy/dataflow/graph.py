@@ -29,8 +29,7 @@ from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.file_splits import split_inputs
-from beambert.pipelines.transforms import corpora, documents, examples, jobs, partitions, vocabulary
-from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
+from beambert.pipelines.transforms.jobs import build_corpus, build_pretraining_data
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 _WORKERS = 64
@@ -79,7 +78,7 @@ def jobs_of(config: DataConfig) -> list[PlannedJob]:
         f"{counted(len(job.inputs), 'file')} in {counted(len(splits), 'split')}, "
         f"{sum(file.bytes for file in job.inputs) / 1e9:,.2f} GB, to "
         f"{counted(job.options.num_partitions, 'partition')}",
-        lambda pipeline: pipeline | BuildCorpus(splits, job.files, job.options, output),
+        lambda pipeline: build_corpus(pipeline, splits, job.files, job.options, output),
     )
     if not isinstance(config, BuildConfig):
         return [planned]
@@ -108,8 +107,8 @@ def _examples_job(corpus: Corpus, source: str, output: str, job: ExamplesJob) ->
         "pretraining-data",
         f"{counted(len(corpus.shards), 'corpus shard')}, "
         f"{sum(len(item.copies) for item in work_items):,} copies of a shard",
-        lambda pipeline: (
-            pipeline | BuildPretrainingData(reader, work_items, job.options, output, f"{output}/unfinished")
+        lambda pipeline: build_pretraining_data(
+            pipeline, reader, work_items, job.options, output, f"{output}/unfinished"
         ),
         lambda: write_text(f"{output}/{dataset.VOCAB_FILE_NAME}", job.vocab.to_bytes().decode("utf-8")),
     )
@@ -129,13 +128,8 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
     return pipeline.run().job.proto_pipeline
 
 
-# The specification of a composite begins with the name of its class.
-_OWN_COMPOSITES = tuple(
-    f"<{name}(PTransform)".encode()
-    for module in (corpora, documents, examples, jobs, partitions, vocabulary)
-    for name, value in vars(module).items()
-    if isinstance(value, type) and issubclass(value, beam.PTransform)
-)
+# The specification of a composite of this package begins with its class: that of a function, or its own.
+_OWN_COMPOSITES = (b"<_PTransformFnPTransform(", b"<CreateExamplesOfCorpus(", b"<WriteShards(")
 
 
 def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:

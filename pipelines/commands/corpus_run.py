@@ -39,7 +39,7 @@ from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.output_lock import claim_output
 from beambert.pipelines.sources.file_splits import split_inputs
 from beambert.pipelines.sources.readers import is_one_document
-from beambert.pipelines.transforms.jobs import BuildCorpus
+from beambert.pipelines.transforms.jobs import build_corpus
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
@@ -129,7 +129,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         print(f"Text is cased because of {config.cased_because}; --do_lower_case true overrides this", flush=True)
     with begun_work(output, "corpus"), report_progress(stage, pattern="" if work else f"{output}/corpus/*.parquet"):
         pipeline_runner.run(
-            lambda pipeline: pipeline | BuildCorpus(splits, config.files, options, output, work),
+            lambda pipeline: build_corpus(pipeline, splits, config.files, options, output, work),
             beam_options,
             config.output,
         )

@@ -54,7 +54,7 @@ from beambert.pipelines.runner.job_output import (
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.memory import require_memory
 from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.transforms.jobs import BuildPretrainingData
+from beambert.pipelines.transforms.jobs import build_pretraining_data
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -233,7 +233,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         )
         with report_progress(stage, pattern="" if workers else f"{work}/*.json"):
             pipeline_runner.run(
-                lambda pipeline: pipeline | BuildPretrainingData(reader, work_items, options, output, work),
+                lambda pipeline: build_pretraining_data(pipeline, reader, work_items, options, output, work),
                 beam_options,
                 config.output,
             )

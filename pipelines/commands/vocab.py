@@ -91,7 +91,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
     from beambert.pipelines.runner.job_progress import Stage, report_progress
     from beambert.pipelines.sources.file_splits import split_inputs
-    from beambert.pipelines.transforms.jobs import BuildVocabulary
+    from beambert.pipelines.transforms.jobs import build_vocabulary
 
     inputs, options = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
@@ -121,7 +121,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
         stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
         with cleanup_on_signals(lambda: delete_folder(temporary)), report_progress(stage):
             pipeline_runner.run(
-                lambda pipeline: pipeline | BuildVocabulary(splits, options, output, report, work),
+                lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
                 beam_options,
                 config.output,
             )

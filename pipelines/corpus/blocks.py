@@ -5,20 +5,20 @@ shuffle in memory. They also preserve the progress of a job that is killed.
 """
 
 import dataclasses
-import itertools
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 import pyarrow
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from beambert.common.typed_json import Count, JsonError, decode
+from beambert.pipelines.corpus.options import Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
+from beambert.pipelines.io.atomic_files import write_atomically
+from beambert.pipelines.io.completion_markers import read_marker, write_marker
+from beambert.pipelines.io.written_files import is_written
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _DOCUMENTS = msgspec.msgpack.Decoder(list[Document])
@@ -51,14 +51,6 @@ class BlockLocation:
     length: int
 
 
-@dataclasses.dataclass(frozen=True)
-class _BlockFile:
-    """The JSON index of a block file: [key, offset, length] of each block, and a summary."""
-
-    places: list[tuple[Any, Count, Count]]
-    summary: dict[str, Any]
-
-
 def read_blocks(blocks: Iterable[bytes | BlockLocation]) -> Iterator[Document]:
     """Yield the documents of blocks, which are bytes or locations in block files.
 
@@ -78,34 +70,30 @@ def read_blocks(blocks: Iterable[bytes | BlockLocation]) -> Iterator[Document]:
             yield from from_block(block)
 
 
-def write_block_file(path: str, blocks: Iterable[tuple[Any, bytes]], summary: dict[str, Any]) -> None:
-    """Write blocks to a file, then its JSON index, which marks the file as complete.
+def write_block_file(path: str, blocks: Iterable[tuple[Partition, bytes]], summary: dict[str, Any]) -> None:
+    """Write blocks to a file, then its completion marker.
 
     Args:
-        path: the block file; the index is written to `path`.json.
-        blocks: (key, block) pairs; keys are JSON serializable.
-        summary: JSON object for the index; read after the last block, so that the iterator may fill it.
+        path: the block file; the marker is `path`.json.
+        blocks: (partition, block) pairs.
+        summary: JSON object for the marker; read after the last block, so that the iterator may fill it.
     """
     places = []
     with write_atomically(path) as file:
-        for key, block in blocks:
-            places.append([key, file.bytes, len(block)])
+        for partition, block in blocks:
+            places.append([partition, file.bytes, len(block)])
             file.write(block)
-    write_text(f"{path}.json", json.dumps({"places": places, "summary": summary}))
+        size = file.bytes
+    write_marker(f"{path}.json", [places, summary, size])
 
 
-def read_block_file(path: str) -> tuple[list[tuple[Any, BlockLocation]], dict[str, Any]] | None:
-    """Return the keys and locations of the blocks of a file from `write_block_file`, and its summary.
+def read_block_file(path: str) -> tuple[list[tuple[Partition, BlockLocation]], dict[str, Any]] | None:
+    """Return the partitions and locations of the blocks of a file from `write_block_file`, and its summary.
 
     Returns None if the file is incomplete or was removed or changed.
     """
-    try:
-        content = decode(read_bytes(f"{path}.json"), _BlockFile)
-        size = FileSystems.get_filesystem(path).size(path)
-    except (OSError, JsonError, BeamIOError):
+    marker = read_marker(f"{path}.json", tuple[list[tuple[Partition, int, int]], dict[str, Any], int])
+    if marker is None or not is_written(path, marker[2]):
         return None
-    ends = list(itertools.accumulate((length for _, _, length in content.places), initial=0))
-    if [offset for _, offset, _ in content.places] != ends[:-1] or size != ends[-1]:
-        return None
-    locations = [(key, BlockLocation(path, offset, length)) for key, offset, length in content.places]
-    return locations, content.summary
+    places, summary, _ = marker
+    return [(partition, BlockLocation(path, offset, length)) for partition, offset, length in places], summary

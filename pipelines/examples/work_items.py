@@ -5,22 +5,16 @@ copies without a completion marker.
 """
 
 import dataclasses
-import json
 import math
-import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-
-from beambert.common.typed_json import Count, decode
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.examples.pretraining_examples import num_copies
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.atomic_files import read_bytes, write_text
-from beambert.pipelines.io.manifest_schemas import Split
+from beambert.pipelines.io.completion_markers import read_marker, write_marker
+from beambert.pipelines.io.written_files import is_written
 
 # Reading and tokenizing a corpus shard takes about as long as writing one copy of it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0
@@ -105,35 +99,15 @@ def completion_marker_name(place: PartitionOfSplit, copy: int) -> str:
     return f"{place.split}-{place.partition:05d}-of-{place.partitions:05d}-copy-{copy:03d}.json"
 
 
-def write_completion_marker(path: str, finished: ShardResult) -> None:
+def write_completion_marker(path: str, result: ShardResult) -> None:
     """Write the completion marker of a copy whose shards are on disk."""
-    shards = [dataclasses.asdict(shard) for shard in finished.shards]
-    write_text(path, json.dumps([finished.split, shards, finished.statistics.to_json()]))
-
-
-def read_completion_marker(path: str) -> ShardResult | None:
-    """Return the content of a completion marker, or `None` if it is missing or corrupt, so that the copy is rebuilt."""
-    try:
-        split, shards, content = decode(read_bytes(path), tuple[Split, list[Shard], dict[str, Count | str]])
-        statistics = Statistics.from_json(content)
-    except (OSError, ValueError, zlib.error):
-        return None
-    if statistics.rows != sum(shard.examples for shard in shards) or any(shard.split != split for shard in shards):
-        return None
-    return ShardResult(split, shards, statistics)
+    shards = [dataclasses.asdict(shard) for shard in result.shards]
+    write_marker(path, [result.split, shards, result.statistics.to_json()])
 
 
 def find_finished(path: str, output: str) -> ShardResult | None:
     """Return the content of a completion marker if all its shards exist in `output` with their sizes, else `None`."""
-    finished = read_completion_marker(path)
-    if finished and all(_size(f"{output}/{shard.name}") == shard.bytes for shard in finished.shards):
-        return finished
-    return None
-
-
-def _size(path: str) -> int:
-    """Return the size of a file in bytes, or -1 if it is missing."""
-    try:
-        return FileSystems.get_filesystem(path).size(path)
-    except (BeamIOError, OSError):
-        return -1
+    marker = read_marker(path, tuple[str, list[Shard], dict[str, Any]])
+    if marker is None or not all(is_written(f"{output}/{shard.name}", shard.bytes) for shard in marker[1]):
+        return None
+    return ShardResult(marker[0], marker[1], Statistics.from_json(marker[2]))

@@ -79,34 +79,6 @@ class CorpusCounts(TypedDict):
     characters: Count
 
 
-class DiacriticWords(TypedDict):
-    """`beambert.tokenizer.lost_marks.MarkCounts` as JSON."""
-
-    letters: Count
-    lost: Count
-    words: dict[str, Count]
-
-
-class SplitSummary(TypedDict):
-    """The counts of `beambert.pipelines.transforms.documents.ReadBlocks` of a split of an input file."""
-
-    documents: Count
-    bytes_kept: Count
-    bytes_lost: dict[str, Count]
-
-
-class ShardCounts(TypedDict):
-    """The counts of `beambert.pipelines.corpus.counts.count_documents` of a shard."""
-
-    inputs: dict[str, dict[str, Count]]
-    rejected: dict[str, dict[str, Count]]
-    languages: dict[str, dict[str, Count]]
-    cleaned: dict[str, Count]
-    reported: dict[str, Count]
-    lost: dict[str, dict[str, Count]]
-    diacritics: NotRequired[DiacriticWords]
-
-
 class LearnedFrom(TypedDict):
     """Words of the training text, and those excluded from learning the vocabulary."""
 

@@ -13,7 +13,6 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
-from beambert.common.typed_json import decode, require
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
@@ -25,9 +24,9 @@ from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import OutputError, SourceError
-from beambert.pipelines.io.atomic_files import read_bytes, write_text
+from beambert.pipelines.io.atomic_files import write_text
+from beambert.pipelines.io.completion_markers import read_marker, write_marker
 from beambert.pipelines.io.live_counts import WRITING, WorkCounter
-from beambert.pipelines.io.manifest_schemas import ShardCounts
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME, listed
 from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.io.written_files import is_written, require_written
@@ -85,7 +84,9 @@ class DeduplicateDocuments(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return all documents, some of them rejected."""
-        partitions = documents | ToBlocks(self._options) | GroupByPartition(self._options)
+        partitions = (
+            documents | "ToBlocks" >> ToBlocks(self._options) | "GroupByPartition" >> GroupByPartition(self._options)
+        )
         return partitions | "Deduplicate" >> beam.FlatMap(_deduplicated)
 
 
@@ -168,10 +169,10 @@ class WriteCorpus(beam.PTransform):
         options = dataclasses.replace(self._options, **_recorded_upstream(documents, self._options))
         if self._language is not None:
             options = dataclasses.replace(options, language=self._language)
-        blocks = documents | ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
+        blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         losses = documents.pipeline | "NoLosses" >> beam.Create([])
-        return blocks | WriteBlocks(read, losses, [], options, self._output)
+        return write_blocks(blocks, read, losses, [], options, self._output)
 
 
 def _recorded_upstream(documents: PCollection, options: CorpusOptions) -> dict[str, Any]:
@@ -215,26 +216,17 @@ def _upstream(documents: PCollection) -> Iterator[beam.PTransform]:
             applied = applied.parent
 
 
-class RequireNewOutput(beam.PTransform):
+@beam.ptransform_fn
+def RequireNewOutput(elements: PCollection, output: str) -> PCollection:
     """Return the elements, after a check that an output directory is new or empty.
 
     The check is made when the pipeline runs, so that it can be built again.
 
-    Args:
-        output: the directory.
-
     Raises:
         OutputError: when the pipeline runs: the directory has files.
     """
-
-    def __init__(self, output: str) -> None:
-        super().__init__()
-        self._output = output
-
-    def expand(self, elements: PCollection) -> PCollection:
-        """Return the elements."""
-        checked = elements.pipeline | "Output" >> beam.Create([self._output]) | "Check" >> beam.Map(_require_new)
-        return elements | "AfterCheck" >> beam.Map(lambda element, _: element, AsSingleton(checked))
+    checked = elements.pipeline | "Output" >> beam.Create([output]) | "Check" >> beam.Map(_require_new)
+    return elements | "AfterCheck" >> beam.Map(lambda element, _: element, AsSingleton(checked))
 
 
 def _require_new(output: str) -> str:
@@ -243,56 +235,55 @@ def _require_new(output: str) -> str:
     return output
 
 
-class WriteBlocks(beam.PTransform):
-    """Write the corpus of blocks of documents, and return the path of its manifest as one element.
+def write_blocks(
+    blocks: PCollection,
+    documents_read: PCollection,
+    losses: PCollection,
+    files: list[list[Any]],
+    options: CorpusOptions,
+    output: str,
+    work: str = "",
+) -> PCollection:
+    """Write the corpus of blocks of documents.
 
     Args:
+        blocks: results of `ToBlocks`.
         documents_read: numbers of documents; their sum is the number of documents in the blocks.
         losses: (path, pattern, whether the split is the complete file, loss) of every file split.
-        files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
+        files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest. As an
+            argument of a transform, they would be in the graph twice.
         options: options of the corpus.
         output: the corpus directory, on any Beam filesystem.
         work: work directory, from which a killed job resumes, for a runner that shuffles in memory. "" for other
             runners.
+
+    Returns:
+        The path of the manifest.
     """
-
-    def __init__(
-        self,
-        documents_read: PCollection,
-        losses: PCollection,
-        files: list[list[Any]],
-        options: CorpusOptions,
-        output: str,
-        work: str = "",
-    ) -> None:
-        super().__init__()
-        self._documents_read, self._losses, self._files = documents_read, losses, files
-        self._options, self._output, self._work = options, output, work
-
-    def expand(self, blocks: PCollection) -> PCollection:
-        """Return the path of the manifest."""
-        options, output = self._options, self._output
-        write = _WriteCorpusShard(output, options, self._work)
-        written = (
-            blocks
-            | GroupByPartition(options)
-            | "WriteCorpusShard" >> beam.ParDo(write).with_outputs(write.WORDS, main="shards")
+    write = _WriteCorpusShard(output, options, work)
+    written = (
+        blocks
+        | "GroupByPartition" >> GroupByPartition(options)
+        | "WriteCorpusShard" >> beam.ParDo(write).with_outputs(write.WORDS, main="shards")
+    )
+    # Workers create a deleted directory again, but by then a vocab.txt in it may be a user's file.
+    mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if work else ""
+    vocab = written.words | "WriteVocabulary" >> WriteVocabulary(options, f"{output}/vocab.txt", mark)
+    return (
+        blocks.pipeline
+        | "Start" >> beam.Create([None])
+        | "Manifest"
+        >> beam.Map(
+            _write_manifest,
+            output,
+            without_released_rules(dataclasses.asdict(options)),
+            files,
+            written_shards=AsIter(written.shards),
+            vocab=AsSingleton(vocab),
+            read=AsIter(documents_read),
+            losses=AsIter(losses),
         )
-        # Workers create a deleted directory again, but by then a vocab.txt in it may be a user's file.
-        mark = f"{output}/{WORK_NAME}/{WORK_FILE_NAME}" if self._work else ""
-        vocab = written.words | WriteVocabulary(options, f"{output}/vocab.txt", mark)
-        return (
-            blocks.pipeline
-            | "Start" >> beam.Create([None])
-            | "Manifest"
-            >> beam.ParDo(
-                _WriteCorpusManifest(output, without_released_rules(dataclasses.asdict(options)), self._files),
-                written_shards=AsIter(written.shards),
-                vocab=AsSingleton(vocab),
-                read=AsIter(self._documents_read),
-                losses=AsIter(self._losses),
-            )
-        )
+    )
 
 
 class _RejectedLines:
@@ -343,27 +334,6 @@ class FinishedShard(NamedTuple):
     words: list[tuple[Group, Batch]]
 
 
-def read_completion_marker(path: str) -> FinishedShard | None:
-    """Return the completion marker of a shard, or None if it is missing or corrupt, so that the shard is rebuilt."""
-    try:
-        finished = decode(read_bytes(path), FinishedShard)
-        require(finished.counts, ShardCounts)
-    except (OSError, ValueError):
-        return None
-    if (
-        finished.shard is not None
-        and finished.shard.name != f"corpus/{path.rpartition('/')[2].removesuffix('.json')}.parquet"
-    ):
-        return None
-    return finished if all(_is_valid(group, batch) for group, batch in finished.words) else None
-
-
-def _is_valid(group: Group, batch: Batch) -> bool:
-    """Return whether a batch has a count for each word, and no number is negative."""
-    words, counts, dropped, weight = batch
-    return (len(words.split(" ")) if words else 0) == len(counts) and min(group[2], *counts, dropped, weight) >= 0
-
-
 class _WriteCorpusShard(beam.DoFn):
     """Write the Parquet file of a partition and yield its CorpusShard and counts.
 
@@ -391,7 +361,7 @@ class _WriteCorpusShard(beam.DoFn):
         (split, number), _ = element
         name = corpus_shard_name(split, number, self._options)
         marker = f"{self._work}/{name}.json"
-        done = read_completion_marker(marker) if self._work else None
+        done = read_marker(marker, FinishedShard) if self._work else None
         if done and done.shard and not is_written(f"{self._output}/{done.shard.name}", done.shard.bytes):
             # Another process removed the shard.
             done = None
@@ -400,7 +370,7 @@ class _WriteCorpusShard(beam.DoFn):
             shard, counts = self._write(name, split, number, deduplicated)
             words = list(count_shard_words(split, deduplicated.kept, self._options)) if shard else []
             if self._work:
-                write_text(marker, json.dumps([shard and dataclasses.asdict(shard), counts, words]))
+                write_marker(marker, [shard and dataclasses.asdict(shard), counts, words])
         else:
             shard, counts, words = done.shard, done.counts, done.words
         self._WRITTEN.inc()
@@ -449,48 +419,40 @@ def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
     return lines
 
 
-class _WriteCorpusManifest(beam.DoFn):
-    """Check that no document was lost, and write corpus.json, after all other files are written."""
-
-    def __init__(self, output: str, options: dict[str, Any], files: list[list[Any]]) -> None:
-        self._output = output
-        self._options = options
-        self._files = files
-
-    def process(
-        self,
-        _: None,
-        written_shards: Iterable[tuple[CorpusShard | None, dict[str, Any]]],
-        vocab: dict[str, Any],
-        read: Iterable[int],
-        losses: Iterable[tuple[str, str, bool, Loss]],
-    ) -> Iterator[str]:
-        """Write the manifest and yield its path."""
-        shards = list(written_shards)
-        written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
-        counts = add_counts([counts for _, counts in shards], written, rules_of(self._options))
-        counts["documents_read"] = sum(read)
-        counts["files_mostly_rejected"] = losses_of_files(losses)
-        documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
-        if sum(documents.values()) + rejected != counts["documents_read"]:
-            raise RuntimeError(
-                f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected"
-            )
-        if not documents["train"]:
-            remedy = "see the rules in rejected/*.jsonl of the output, " if rejected else ""
-            raise SourceError(
-                f"--input has no training documents ({documents['validation']} in the validation split, {rejected} "
-                f"rejected); add files, {remedy}or lower --validation_fraction"
-            )
-        require_written(self._output, sizes_of_corpus(written))
-        for path, size, changed, *weight in self._files:
-            # Files with a weight are inputs, checked after they were read; the others are in use until now.
-            if not weight and path != f"{self._output}/vocab.txt":
-                require_unchanged(path, size, changed)
-        require_languages(counts["languages"], self._options["language_sampling_exponent"])
-        path = f"{self._output}/{corpus_manifest.FILE_NAME}"
-        write_text(path, Corpus(self._options, self._files, counts, vocab, written, versions()).to_json())
-        yield path
+def _write_manifest(
+    _: None,
+    output: str,
+    options: dict[str, Any],
+    files: list[list[Any]],
+    written_shards: Iterable[tuple[CorpusShard | None, dict[str, Any]]],
+    vocab: dict[str, Any],
+    read: Iterable[int],
+    losses: Iterable[tuple[str, str, bool, Loss]],
+) -> str:
+    """Check that no document was lost, write corpus.json after all other files are written, and return its path."""
+    shards = list(written_shards)
+    written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
+    counts = add_counts([counts for _, counts in shards], written, rules_of(options))
+    counts["documents_read"] = sum(read)
+    counts["files_mostly_rejected"] = losses_of_files(losses)
+    documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
+    if sum(documents.values()) + rejected != counts["documents_read"]:
+        raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected")
+    if not documents["train"]:
+        remedy = "see the rules in rejected/*.jsonl of the output, " if rejected else ""
+        raise SourceError(
+            f"--input has no training documents ({documents['validation']} in the validation split, {rejected} "
+            f"rejected); add files, {remedy}or lower --validation_fraction"
+        )
+    require_written(output, sizes_of_corpus(written))
+    for path, size, changed, *weight in files:
+        # Files with a weight are inputs, checked after they were read; the others are in use until now.
+        if not weight and path != f"{output}/vocab.txt":
+            require_unchanged(path, size, changed)
+    require_languages(counts["languages"], options["language_sampling_exponent"])
+    path = f"{output}/{corpus_manifest.FILE_NAME}"
+    write_text(path, Corpus(options, files, counts, vocab, written, versions()).to_json())
+    return path
 
 
 @beam.typehints.with_output_types(Document)

@@ -10,11 +10,10 @@ import msgspec
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
-from beambert.common.typed_json import Count, JsonError, convert, require
 from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
-from beambert.pipelines.corpus.blocks import BlockLocation, read_block_file, write_block_file
+from beambert.pipelines.corpus.blocks import read_block_file, write_block_file
 from beambert.pipelines.corpus.counts import Loss
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
@@ -23,7 +22,6 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
-from beambert.pipelines.io.manifest_schemas import Split, SplitSummary
 from beambert.pipelines.sources.file_splits import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.sources.files import match_files, read_position
 from beambert.pipelines.transforms.partitions import BlockBuffer
@@ -420,7 +418,8 @@ def _prepare(functions: list[Callable[[Document], Document]], language: str, doc
     return steps.identified(document, language)
 
 
-class ReadBlocks(beam.PTransform):
+@beam.ptransform_fn
+def ReadBlocks(splits: beam.PCollection, options: CorpusOptions, work: str = "") -> Any:
     """Read file splits into blocks of documents by partition, after `corpus_transforms`; a job resumes from the blocks.
 
     Args:
@@ -428,20 +427,14 @@ class ReadBlocks(beam.PTransform):
         options: options of the corpus.
         work: work directory for block files, for a runner that shuffles in memory: only the locations of blocks are
             shuffled, and splits read by an earlier job are reused. "" shuffles the blocks themselves.
+
+    Returns:
+        The outputs `blocks`, `documents_read` (a number for each split) and `losses`: (path, --input pattern, whether
+        the split is the complete file, loss).
     """
-
-    def __init__(self, splits: list[FileSplit], options: CorpusOptions, work: str = "") -> None:
-        super().__init__()
-        self._splits, self._options, self._work = splits, options, work
-
-    def expand(self, pipeline: beam.pvalue.PBegin) -> Any:
-        """Return the outputs `blocks`, `documents_read` (a number for each split) and `losses`.
-
-        An element of `losses` is (path, --input pattern, whether the split is the complete file, loss).
-        """
-        splits = pipeline | "FileSplits" >> beam.Create(self._splits) | "Spread" >> beam.Reshuffle()
-        read = _ReadBlocks(self._options, self._work)
-        return splits | "Read" >> beam.ParDo(read).with_outputs(read.COUNT, read.LOSSES, main="blocks")
+    read = _ReadBlocks(options, work)
+    spread = splits | "Spread" >> beam.Reshuffle()
+    return spread | "Read" >> beam.ParDo(read).with_outputs(read.COUNT, read.LOSSES, main="blocks")
 
 
 class _ReadBlocks(beam.DoFn):
@@ -461,28 +454,19 @@ class _ReadBlocks(beam.DoFn):
         else:
             path = f"{self._work}/{file_split.name()}"
             block_file = read_block_file(path)
-            if block_file is None or not self._is_valid(*block_file):
+            if block_file is None:
                 write_block_file(path, self._blocks(file_split, summary, counter), summary)
                 block_file = read_block_file(path)
                 if block_file is None:
                     raise DatasetError(f"{path} was removed while the command ran; run the same command again")
             locations, summary = block_file
-            yield from (((split, number), location) for (split, number), location in locations)
+            yield from locations
         counter.finish(summary["documents"])
         self._READ.inc(summary["documents"])
         yield beam.pvalue.TaggedOutput(self.COUNT, summary["documents"])
         loss = Loss(summary["bytes_kept"], Counter(summary["bytes_lost"]))
         file, is_complete = file_split.input, file_split.is_whole_file
         yield beam.pvalue.TaggedOutput(self.LOSSES, (file.path, file.origin, is_complete, loss))
-
-    def _is_valid(self, locations: list[tuple[Any, BlockLocation]], summary: dict[str, Any]) -> bool:
-        """Return whether the keys and the summary of a block file are valid results of `_blocks`."""
-        try:
-            keys = convert([key for key, _ in locations], list[tuple[Split, Count]])
-            require(summary, SplitSummary)
-        except JsonError:
-            return False
-        return all(number < self._options.num_partitions_of(split) for split, number in keys)
 
     def _blocks(
         self, file_split: FileSplit, summary: dict[str, Any], counter: WorkCounter

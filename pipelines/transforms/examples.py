@@ -117,7 +117,11 @@ class CreatePretrainingExamples(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the examples."""
-        partitions = documents | ToBlocks(self._partitions) | GroupByPartition(self._partitions)
+        partitions = (
+            documents
+            | "ToBlocks" >> ToBlocks(self._partitions)
+            | "GroupByPartition" >> GroupByPartition(self._partitions)
+        )
         vocabulary = _as_singleton(self._vocabulary, documents.pipeline)
         return partitions | "Examples" >> beam.FlatMap(_examples_of, vocabulary, self._options, self._partitions)
 
@@ -338,7 +342,7 @@ class WriteShards(beam.PTransform):
             | "Manifest"
             >> beam.Map(
                 _finish,
-                options=AsIter(written.options | beam.Distinct()),
+                options=AsSingleton(written.options | "Options" >> beam.combiners.ToSet()),
                 vocabulary=vocabulary,
                 shards=AsIter(written.results | "Shards" >> beam.FlatMap(lambda result: result.shards)),
                 statistics=AsDict(statistics),
@@ -348,26 +352,24 @@ class WriteShards(beam.PTransform):
         )
 
 
-class WriteShardFiles(beam.PTransform):
+@beam.ptransform_fn
+def WriteShardFiles(
+    examples: PCollection, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = ""
+) -> Any:
     """Write the shards of examples, without a manifest.
 
     Args:
+        examples: the examples.
         output: parent directory of `shards/`.
         vocabulary: the vocabulary of the examples, its path or a side input.
         options: fields of `PretrainingDataOptions` that replace those of the examples.
         work: directory of completion markers, or "".
+
+    Returns:
+        The outputs `results`, a `ShardResult` per copy, and `options`, those of every element as JSON.
     """
-
-    def __init__(self, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = "") -> None:
-        super().__init__()
-        self._vocabulary, self._write = vocabulary, _WriteShardFiles(output, options or {}, work)
-
-    def expand(self, examples: PCollection) -> Any:
-        """Return the outputs `results`, a `ShardResult` per copy, and `options`, those of every element as JSON."""
-        vocabulary = _as_singleton(self._vocabulary, examples.pipeline)
-        return examples | "WriteShardFiles" >> beam.ParDo(self._write, vocabulary).with_outputs(
-            "options", main="results"
-        )
+    write = beam.ParDo(_WriteShardFiles(output, options or {}, work), _as_singleton(vocabulary, examples.pipeline))
+    return examples | write.with_outputs("options", main="results")
 
 
 class _WriteShardFiles(beam.DoFn):
@@ -404,17 +406,16 @@ class _WriteShardFiles(beam.DoFn):
             yield result
 
 
-class _FindOverlap(beam.PTransform):
+@beam.ptransform_fn
+def _FindOverlap(readers: PCollection) -> PCollection:
     """Find the validation sentences of a corpus that occur in its training text: int64 [N], their numbers."""
-
-    def expand(self, readers: PCollection) -> PCollection:
-        return (
-            readers
-            | "TrainingShards" >> beam.FlatMap(_training_shards)
-            | "SpreadShards" >> beam.Reshuffle()
-            | "Search" >> beam.ParDo(_SearchShard())
-            | "Union" >> beam.CombineGlobally(train_eval_overlap.union)
-        )
+    return (
+        readers
+        | "TrainingShards" >> beam.FlatMap(_training_shards)
+        | "SpreadShards" >> beam.Reshuffle()
+        | "Search" >> beam.ParDo(_SearchShard())
+        | "Union" >> beam.CombineGlobally(train_eval_overlap.union)
+    )
 
 
 def _training_shards(reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
@@ -445,7 +446,7 @@ def _read_validation(reader: CorpusReader) -> _Validation:
 
 def _finish(
     output: str,
-    options: Iterable[str],
+    options: set[str],
     vocabulary: Vocabulary,
     shards: Iterable[Shard],
     statistics: dict[str, Statistics],

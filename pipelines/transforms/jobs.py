@@ -1,11 +1,11 @@
-"""The jobs of the commands `corpus`, `vocab` and `pretraining-data`, composed of the transforms in this package."""
+"""Compose the transforms of this package to the jobs of the commands `corpus`, `vocab` and `pretraining-data`."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, PBegin, PCollection
+from apache_beam.pvalue import AsIter, PCollection
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
@@ -16,7 +16,7 @@ from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.sources.file_splits import FileSplit
-from beambert.pipelines.transforms.corpora import WriteBlocks
+from beambert.pipelines.transforms.corpora import write_blocks
 from beambert.pipelines.transforms.documents import ReadBlocks
 from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShards
 from beambert.pipelines.transforms.partitions import GroupByPartition
@@ -24,57 +24,50 @@ from beambert.pipelines.transforms.vocabulary import CountWords, WriteVocabulary
 from beambert.tokenizer.lost_marks import MarkCounts
 
 
-class BuildCorpus(beam.PTransform):
+def build_corpus(
+    pipeline: beam.Pipeline,
+    splits: list[FileSplit],
+    files: list[list[Any]],
+    options: CorpusOptions,
+    output: str,
+    work: str = "",
+) -> PCollection:
     """Read files and write a corpus, as `ReadDocuments`, `corpus_transforms` and `WriteCorpus` do.
 
     Args:
+        pipeline: the pipeline.
         splits: file splits to read, from `split_inputs`.
         files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
         options: options of the corpus.
         output: the corpus directory, on any Beam filesystem.
         work: work directory, from which a killed job resumes, for a runner that shuffles in memory; "" for others.
+
+    Returns:
+        The path of `corpus.json`.
     """
-
-    def __init__(
-        self, splits: list[FileSplit], files: list[list[Any]], options: CorpusOptions, output: str, work: str = ""
-    ) -> None:
-        super().__init__()
-        self._splits, self._files, self._options = splits, files, options
-        self._output, self._work = output, work
-
-    def expand(self, pipeline: PBegin) -> PCollection:
-        """Return the path of `corpus.json`."""
-        read = pipeline | ReadBlocks(self._splits, self._options, self._work)
-        return read.blocks | WriteBlocks(
-            read.documents_read, read.losses, self._files, self._options, self._output, self._work
-        )
+    read = pipeline | "FileSplits" >> beam.Create(splits) | "ReadBlocks" >> ReadBlocks(options, work)
+    return write_blocks(read.blocks, read.documents_read, read.losses, files, options, output, work)
 
 
-class BuildVocabulary(beam.PTransform):
+def build_vocabulary(
+    pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
+) -> PCollection:
     """Write only the vocabulary of a corpus, with the same bytes.
 
     Args:
-        splits, options, work: as for `BuildCorpus`.
+        pipeline, splits, options, work: as for `build_corpus`.
         output: the vocabulary file, on any Beam filesystem.
         report: JSON file for the fields "vocab", "documents_rejected" and "diacritics" of `corpus.json`.
+
+    Returns:
+        One element, after the files are written.
     """
-
-    def __init__(
-        self, splits: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
-    ) -> None:
-        super().__init__()
-        self._splits, self._options = splits, options
-        self._output, self._report, self._work = output, report, work
-
-    def expand(self, pipeline: PBegin) -> PCollection:
-        """Return one element after the files are written."""
-        read = pipeline | ReadBlocks(self._splits, self._options, self._work)
-        counts = read.blocks | GroupByPartition(self._options) | CountWords(self._options)
-        vocab = counts.words | WriteVocabulary(self._options, self._output)
-        rules = WordRules.of(self._options)
-        return vocab | "Report" >> beam.Map(
-            _write_summary, AsIter(counts.rejected), AsIter(counts.diacritics), rules, self._report
-        )
+    read = pipeline | "FileSplits" >> beam.Create(splits) | "ReadBlocks" >> ReadBlocks(options, work)
+    counts = read.blocks | "GroupByPartition" >> GroupByPartition(options) | "CountWords" >> CountWords(options)
+    vocab = counts.words | "WriteVocabulary" >> WriteVocabulary(options, output)
+    return vocab | "Report" >> beam.Map(
+        _write_summary, AsIter(counts.rejected), AsIter(counts.diacritics), WordRules.of(options), report
+    )
 
 
 def _write_summary(
@@ -89,31 +82,27 @@ def _write_summary(
     write_text(path, json.dumps(content))
 
 
-class BuildPretrainingData(beam.PTransform):
+def build_pretraining_data(
+    pipeline: beam.Pipeline,
+    reader: CorpusReader,
+    work_items: list[WorkItem],
+    options: PretrainingDataOptions,
+    output: str,
+    work: str,
+) -> PCollection:
     """Write the pretraining examples of a corpus.
 
     Args:
+        pipeline: the pipeline.
         reader: reader of the corpus.
         work_items: all work items, from `deal_work_items`.
         options: options of the examples.
         output: the dataset directory, on any Beam filesystem, with vocab.txt.
         work: work directory of completion markers, from which a stopped job resumes.
+
+    Returns:
+        The path of `dataset.json`.
     """
-
-    def __init__(
-        self,
-        reader: CorpusReader,
-        work_items: list[WorkItem],
-        options: PretrainingDataOptions,
-        output: str,
-        work: str,
-    ) -> None:
-        super().__init__()
-        self._reader, self._work_items, self._options = reader, work_items, options
-        self._output, self._work = output, work
-
-    def expand(self, pipeline: PBegin) -> PCollection:
-        """Return the path of `dataset.json`."""
-        vocabulary = f"{self._output}/{VOCAB_FILE_NAME}"
-        examples = pipeline | CreateExamplesOfCorpus(self._reader, vocabulary, self._options, self._work_items)
-        return examples | WriteShards(self._output, vocabulary, corpus=self._reader, work=self._work)
+    vocabulary = f"{output}/{VOCAB_FILE_NAME}"
+    examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
+    return examples | WriteShards(output, vocabulary, corpus=reader, work=work)

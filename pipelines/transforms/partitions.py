@@ -83,27 +83,21 @@ class BlockBuffer:
         self._pending, self._characters = {}, 0
 
 
-@beam.typehints.with_input_types(Document)
 @beam.typehints.with_output_types(tuple[tuple[str, int], Block])
-class ToBlocks(beam.PTransform):
+@beam.ptransform_fn
+def ToBlocks(documents: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
     """Convert segmented or rejected documents to (partition, block of documents).
 
     Args:
+        documents: the documents.
         options: options of the corpus; they determine the partitions.
 
     Raises:
         SourceError: the documents are windowed; when the pipeline runs: a document is not segmented.
     """
-
-    def __init__(self, options: CorpusOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        """Return the blocks."""
-        if not isinstance(documents.windowing.windowfn, GlobalWindows):
-            raise SourceError("the documents are in windows; a corpus requires bounded input in the global window")
-        return documents | beam.ParDo(_ToBlocks(self._options))
+    if not isinstance(documents.windowing.windowfn, GlobalWindows):
+        raise SourceError("the documents are in windows; a corpus requires bounded input in the global window")
+    return documents | beam.ParDo(_ToBlocks(options))
 
 
 class _ToBlocks(beam.DoFn):
@@ -122,40 +116,35 @@ class _ToBlocks(beam.DoFn):
             yield WindowedValue(block, window.max_timestamp(), [window])
 
 
-@beam.typehints.with_input_types(tuple[tuple[str, int], Block])
-@beam.typehints.with_output_types(tuple[tuple[str, int], dict[str, Any]])
-class GroupByPartition(beam.PTransform):
+@beam.ptransform_fn
+def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
     """Group blocks by partition, with the results of corpus-wide deduplication if the options enable it.
 
     Args:
+        blocks: results of `ToBlocks`.
         options: options of the corpus.
+
+    Returns:
+        (partition, grouped blocks and results), for `deduplicate_partition`.
     """
-
-    def __init__(self, options: CorpusOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def expand(self, blocks: beam.PCollection) -> beam.PCollection:
-        """Return (partition, grouped blocks and results), for `documents_of` and `duplicates_of`."""
-        options = self._options
-        num_groups = max(64, options.num_partitions)
-        collections = {_BLOCKS: blocks}
-        if options.near_duplicates:
-            collections[_NEAR_DUPLICATES] = (
-                blocks
-                | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
-                | "GroupByBand" >> beam.GroupByKey()
-                | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
-            )
-        if options.repeated_paragraphs:
-            collections[_REPEATED_PARAGRAPHS] = (
-                collections
-                | "PartitionForParagraphs" >> beam.CoGroupByKey()
-                | "HashParagraphs" >> beam.FlatMap(paragraph_batches, num_groups)
-                | "GroupByParagraph" >> beam.GroupByKey()
-                | "FindRepeatedParagraphs" >> beam.FlatMap(find_repeated_paragraphs, options)
-            )
-        return collections | "Partition" >> beam.CoGroupByKey()
+    num_groups = max(64, options.num_partitions)
+    collections = {_BLOCKS: blocks}
+    if options.near_duplicates:
+        collections[_NEAR_DUPLICATES] = (
+            blocks
+            | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
+            | "GroupByBand" >> beam.GroupByKey()
+            | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
+        )
+    if options.repeated_paragraphs:
+        collections[_REPEATED_PARAGRAPHS] = (
+            collections
+            | "PartitionForParagraphs" >> beam.CoGroupByKey()
+            | "HashParagraphs" >> beam.FlatMap(paragraph_batches, num_groups)
+            | "GroupByParagraph" >> beam.GroupByKey()
+            | "FindRepeatedParagraphs" >> beam.FlatMap(find_repeated_paragraphs, options)
+        )
+    return collections | "Partition" >> beam.CoGroupByKey()
 
 
 def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:

@@ -219,67 +219,55 @@ class MergeWordCounts(beam.CombineFn):
         return accumulator
 
 
-class LearnVocabularies(beam.PTransform):
+@beam.ptransform_fn
+def LearnVocabularies(words: PCollection, options: CorpusOptions) -> Any:
     """Learn the vocabulary from the word counts of shards, or read the given one.
 
     Args:
+        words: results of `word_batches` for all shards.
         options: options of the corpus.
+
+    Returns:
+        One `Vocabularies`, and the `Coverage` of both vocabularies for every group of validation words.
     """
-
-    def __init__(self, options: CorpusOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def expand(self, words: PCollection) -> Any:
-        """Return one `Vocabularies`, and the `Coverage` of both vocabularies for every group of validation words.
-
-        Args:
-            words: results of `word_batches` for all shards.
-        """
-        options = self._options
-        merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
-        train, validation = (
-            merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
-            for split in SPLITS
+    merged = words | "MergeWordCounts" >> beam.CombinePerKey(MergeWordCounts())
+    train, validation = (
+        merged | f"{split.capitalize()}Words" >> beam.Filter(lambda element, split: element[0][0] == split, split)
+        for split in SPLITS
+    )
+    if options.language_sampling_exponent != 1.0:
+        totals = (
+            train | "LanguageWords" >> beam.Map(count_language_words) | "AddLanguageWords" >> beam.CombinePerKey(sum)
         )
-        if options.language_sampling_exponent != 1.0:
-            totals = (
-                train
-                | "LanguageWords"
-                >> beam.Map(lambda element: (element[0][1], sum(element[1][0].values()) + element[1][1]))
-                | "AddLanguageWords" >> beam.CombinePerKey(sum)
-            )
-            train = (
-                train
-                | "WeighLanguages"
-                >> beam.Map(scale_language_counts, AsDict(totals), options.language_sampling_exponent)
-                | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
-            )
-        train, validation = train | "TrainCounts" >> beam.Values(), validation | "ValidationCounts" >> beam.Values()
-        words_of_group = MAX_LEARNER_WORDS // num_word_groups(options.num_partitions)
-        kept = train | "PruneWords" >> beam.Map(prune_group, words_of_group, options.min_count)
-        start = words.pipeline | "Start" >> beam.Create([None])
-        vocabularies = start | "Learn" >> beam.Map(learn_or_read, AsIter(kept), options)
-        return vocabularies, validation | "Measure" >> beam.Map(measure_group, AsSingleton(vocabularies))
+        train = (
+            train
+            | "WeighLanguages" >> beam.Map(scale_language_counts, AsDict(totals), options.language_sampling_exponent)
+            | "MergeLanguages" >> beam.CombinePerKey(MergeWordCounts())
+        )
+    train, validation = train | "TrainCounts" >> beam.Values(), validation | "ValidationCounts" >> beam.Values()
+    words_of_group = MAX_LEARNER_WORDS // num_word_groups(options.num_partitions)
+    kept = train | "PruneWords" >> beam.Map(prune_group, words_of_group, options.min_count)
+    start = words.pipeline | "Start" >> beam.Create([None])
+    vocabularies = start | "Learn" >> beam.Map(learn_or_read, AsIter(kept), options)
+    return vocabularies, validation | "Measure" >> beam.Map(measure_group, AsSingleton(vocabularies))
 
 
-class WriteVocabulary(beam.PTransform):
-    """Write the vocabulary file from the word counts of shards, and return "vocab" of `corpus.json` as one element.
+@beam.ptransform_fn
+def WriteVocabulary(words: PCollection, options: CorpusOptions, path: str, mark: str = "") -> PCollection:
+    """Write the vocabulary file from the word counts of shards.
 
     Args:
+        words: results of `word_batches` for all shards.
         options: options of the corpus.
         path: vocabulary file to write, on any Beam filesystem.
         mark: file that must exist when the vocabulary is written, or "".
+
+    Returns:
+        One element, "vocab" of `corpus.json`: "size" and "sha256" of the file, "learned_from", "alphabet", and
+        "validation" with the `Coverage` of both vocabularies.
     """
-
-    def __init__(self, options: CorpusOptions, path: str, mark: str = "") -> None:
-        super().__init__()
-        self._options, self._path, self._mark = options, path, mark
-
-    def expand(self, words: PCollection) -> PCollection:
-        """Return "size" and "sha256" of the file, "learned_from", "alphabet", and "validation" with the `Coverage`."""
-        vocabularies, coverages = words | LearnVocabularies(self._options)
-        return vocabularies | "Write" >> beam.Map(write_vocabulary, AsIter(coverages), self._path, self._mark)
+    vocabularies, coverages = words | "LearnVocabularies" >> LearnVocabularies(options)
+    return vocabularies | "Write" >> beam.Map(write_vocabulary, AsIter(coverages), path, mark)
 
 
 def count_shard_words(split: str, kept: Iterable[Document], options: CorpusOptions) -> Iterator[tuple[Group, Batch]]:
@@ -295,21 +283,15 @@ def count_shard_words(split: str, kept: Iterable[Document], options: CorpusOptio
         yield from word_batches(split, language_texts, options, groups, language, weight)
 
 
-class CountWords(beam.PTransform):
-    """Count the words of partitions.
+@beam.ptransform_fn
+def CountWords(partitions: PCollection, options: CorpusOptions) -> Any:
+    """Count the words of partitions, from `GroupByPartition`.
 
-    Args:
-        options: options of the corpus.
+    Returns:
+        The outputs `words`, `rejected` ({rule: documents}) and `diacritics` (letters that lose a mark).
     """
-
-    def __init__(self, options: CorpusOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def expand(self, partitions: PCollection) -> Any:
-        """Return the outputs `words`, `rejected` ({rule: documents}) and `diacritics` (letters that lose a mark)."""
-        count = _CountWords(self._options)
-        return partitions | beam.ParDo(count).with_outputs(count.REJECTED, count.DIACRITICS, main="words")
+    count = _CountWords(options)
+    return partitions | beam.ParDo(count).with_outputs(count.REJECTED, count.DIACRITICS, main="words")
 
 
 class _CountWords(beam.DoFn):
@@ -379,8 +361,12 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
-        partitions = documents | ToBlocks(self._options) | GroupByPartition(self._options)
-        vocabularies, _ = (partitions | CountWords(self._options)).words | LearnVocabularies(self._options)
+        partitions = (
+            documents | "ToBlocks" >> ToBlocks(self._options) | "GroupByPartition" >> GroupByPartition(self._options)
+        )
+        vocabularies, _ = (
+            partitions | "CountWords" >> CountWords(self._options)
+        ).words | "LearnVocabularies" >> LearnVocabularies(self._options)
         return vocabularies | "Vocabulary" >> beam.Map(_with_options, self._options)
 
 

@@ -11,7 +11,7 @@ from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.file_splits import FileSplit, Input
-from beambert.pipelines.transforms.jobs import BuildCorpus, BuildPretrainingData
+from beambert.pipelines.transforms.jobs import build_corpus, build_pretraining_data
 
 OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
 NUMBER = 400
@@ -30,7 +30,7 @@ def corpus_job(number: int) -> int:
     ]
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
     units = [FileSplit(each, 0, None) for each in inputs]
-    return job_bytes(lambda pipeline: pipeline | BuildCorpus(units, files, OPTIONS, "gs://out"))
+    return job_bytes(lambda pipeline: build_corpus(pipeline, units, files, OPTIONS, "gs://out"))
 
 
 def pretraining_data_job(number: int) -> int:
@@ -49,7 +49,7 @@ def pretraining_data_job(number: int) -> int:
     ]
     options = PretrainingDataOptions()
     passes, reader = deal_work_items(parts, options, 64), CorpusReader("gs://c", "")
-    return job_bytes(lambda pipeline: pipeline | BuildPretrainingData(reader, passes, options, "gs://out", "work"))
+    return job_bytes(lambda pipeline: build_pretraining_data(pipeline, reader, passes, options, "gs://out", "work"))
 
 
 def test_a_file_and_a_shard_add_at_most_100_bytes():
@@ -62,6 +62,6 @@ def test_4096_ranges_add_less_than_1_mb():
     def size(count: int) -> int:
         file = Input("gs://bucket/corpus/large.jsonl", 10**12, 1.7e9, "gs://*", 1.0)
         splits = [FileSplit(file, n * 10**8, (n + 1) * 10**8) for n in range(count)]
-        return job_bytes(lambda pipeline: pipeline | BuildCorpus(splits, [], OPTIONS, "gs://out"))
+        return job_bytes(lambda pipeline: build_corpus(pipeline, splits, [], OPTIONS, "gs://out"))
 
     assert (size(500) - size(100)) / 400 < 200

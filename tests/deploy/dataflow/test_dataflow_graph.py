@@ -23,7 +23,7 @@ from beambert.pipelines.commands import build, corpus
 from beambert.pipelines.commands.corpus_config import corpus_options
 from beambert.pipelines.sources import readers
 from beambert.pipelines.sources.file_splits import FileSplit, Input
-from beambert.pipelines.transforms.jobs import BuildCorpus
+from beambert.pipelines.transforms.jobs import build_corpus
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
@@ -48,12 +48,12 @@ EVERYTHING = [
 # Every step that groups by key, and why a group always fits a worker's memory. A step that is missing here is a fault.
 # To add one, give the reason why its groups are bounded.
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
-_CORPUS, _PARTITIONS = "BuildCorpus/WriteBlocks", "BuildCorpus/WriteBlocks/GroupByPartition"
-_VOCABULARIES, _SHARDS = f"{_CORPUS}/WriteVocabulary/LearnVocabularies", "BuildPretrainingData/WriteShards"
+_PARTITIONS = "GroupByPartition"
+_VOCABULARIES, _SHARDS = "WriteVocabulary/LearnVocabularies", "WriteShards"
 BOUNDED_GROUPS = {
-    "BuildCorpus/ReadBlocks/FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
-    "BuildCorpus/ReadBlocks/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
-    "BuildPretrainingData/CreateExamplesOfCorpus/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
+    "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
+    "ReadBlocks/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
+    "CreateExamplesOfCorpus/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
     f"{_SHARDS}/Overlap/SpreadShards/ReshufflePerKey/GroupByKey": _SPREAD,
     f"{_PARTITIONS}/GroupByBand": "a share of the hashes of all documents: as many shares as partitions",
     f"{_PARTITIONS}/GroupByParagraph": "a share of the hashes of all paragraphs: as many shares as partitions",
@@ -63,7 +63,7 @@ BOUNDED_GROUPS = {
     f"{_VOCABULARIES}/MergeLanguages/GroupByKey": "combined before it is shuffled: a count for each word of a group",
     f"{_VOCABULARIES}/AddLanguageWords/GroupByKey": "combined before it is shuffled: a number for each language",
     f"{_SHARDS}/SumStatistics/GroupByKey": "combined before it is shuffled: the statistics of a split, of fixed size",
-    f"{_SHARDS}/Distinct/Group/GroupByKey": "combined before it is shuffled: equal options",
+    f"{_SHARDS}/Options/Options/CombinePerKey/GroupByKey": "combined: equal options",
     f"{_SHARDS}/Overlap/Union/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of sentences",
 }
 # Every step with side inputs, which it reads completely, and how large they become.
@@ -71,10 +71,11 @@ SMALL_SIDE_INPUTS = {
     f"{_VOCABULARIES}/Learn": "2 million words and their counts at most, whatever the corpus",
     f"{_VOCABULARIES}/Measure": "the vocabularies",
     f"{_VOCABULARIES}/WeighLanguages": "a number for each language",
-    f"{_CORPUS}/WriteVocabulary/Write": "a few numbers for each group of words",
-    f"{_CORPUS}/Manifest": "a line for each part or unit",
-    "BuildPretrainingData/CreateExamplesOfCorpus/Examples": "the vocabulary, and the path of the corpus",
-    f"{_SHARDS}/Files/WriteShardFiles/ParDo(_WriteShardFiles)": "the vocabulary",
+    "WriteVocabulary/Write": "a few numbers for each group of words",
+    "Manifest": "a line for each part or unit",
+    "CreateExamplesOfCorpus/Examples": "the vocabulary, and the path of the corpus",
+    f"{_SHARDS}/Files/ParDo(_WriteShardFiles)/ParDo(_WriteShardFiles)": "the vocabulary",
+    f"{_SHARDS}/Options/Options/InjectDefault": "equal options",
     f"{_SHARDS}/Manifest": "a line for each shard; statistics of fixed size",
     f"{_SHARDS}/Overlap/Union/InjectDefault": "numbers of validation sentences",
 }
@@ -200,6 +201,6 @@ def test_a_staged_graph_has_the_names_of_its_files_compressed():
     files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
     splits = [FileSplit(each, 0, None) for each in inputs]
     options = corpus_options(args, inputs)
-    proto = graph(lambda pipeline: pipeline | BuildCorpus(splits, files, options, "gs://bucket/data"))
+    proto = graph(lambda pipeline: build_corpus(pipeline, splits, files, options, "gs://bucket/data"))
     # The graph contains the name of each file twice.
     assert len(proto.SerializeToString()) < 200_000

@@ -123,7 +123,7 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
     assert not (tmp_path / "dataset.json").exists()
     with pytest.raises(DatasetError, match="its build has not finished"):
         dataset.load(tmp_path)
-    notes = [json.loads(path.read_text()) for path in tmp_path.glob("unfinished/*/*.json")]
+    notes = [json.loads(json.loads(path.read_text())["content"]) for path in tmp_path.glob("unfinished/*/*.json")]
     finished = {Path(shard["name"]).name for _, shards, _ in notes for shard in shards}
     assert 5 <= len(finished) < len(kept(built))
     before = {name: changed for name, changed in kept(tmp_path).items() if name in finished}

@@ -32,11 +32,11 @@ def test_blocks_in_a_file(tmp_path) -> None:
     documents = [Document(["A sentence."] * i, "t", "s", language="en", id=f"{i:032x}") for i in range(1, 4)]
     path = str(tmp_path / "unit")
     assert read_block_file(path) is None
-    blocks = [(["train", 3], to_block(documents[:2])), (["validation", 0], to_block(documents[2:]))]
+    blocks = [(("train", 3), to_block(documents[:2])), (("validation", 0), to_block(documents[2:]))]
     write_block_file(path, blocks, {"documents_read": 3})
     places, summary = read_block_file(path)
     assert summary == {"documents_read": 3}
-    assert [key for key, _ in places] == [["train", 3], ["validation", 0]]
+    assert [key for key, _ in places] == [("train", 3), ("validation", 0)]
     assert list(read_blocks(place for _, place in places)) == documents
     assert list(read_blocks([places[1][1], blocks[0][1]])) == [*documents[2:], *documents[:2]]
     # Without the JSON file, which is written last, the block file is ignored.

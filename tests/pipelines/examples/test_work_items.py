@@ -15,7 +15,6 @@ from beambert.pipelines.examples.work_items import (
     completion_marker_name,
     deal_work_items,
     find_finished,
-    read_completion_marker,
     write_completion_marker,
 )
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -67,8 +66,7 @@ def test_shard_is_tokenized_once_if_no_worker_is_idle():
 def test_copy_is_finished_only_if_its_shards_have_their_sizes(tmp_path):
     part = parts(5)[0]
     shard = Shard("shards/a.tfrecord", "train", 3, 10, 4, "0" * 64, 128, 20)
-    note = str(tmp_path / completion_marker_name(part, 3))
-    assert read_completion_marker(note) is None
+    note = str(tmp_path / completion_marker_name(part.place, 3))
     assert find_finished(note, str(tmp_path)) is None
     finished = ShardResult("train", [shard], Statistics(rows=10, a_lengths=np.array([1, 2])))
     write_completion_marker(note, finished)

@@ -15,8 +15,8 @@ from beambert.pipelines.io import manifest_schemas
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "docs" / "reference" / f"{name}.md" for name in ("corpus-format", "dataset-format", "recorded-options")]
-# Schemas of files in the work directory, and of the fields of `ExampleCounts` that must be positive.
-INTERNAL = {"DiacriticWords", "SplitSummary", "ShardCounts", "TrainingCounts"}
+# The fields of `ExampleCounts` that must be positive.
+INTERNAL = {"TrainingCounts"}
 # Schemas that are described by a sentence that names their fields.
 IN_SENTENCES = {"SplitCounts", "LanguageSize", "ValidationCoverages", "RecordedDatasetOptions"}
 

@@ -73,7 +73,7 @@ def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(for
 
 def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile(tmp_path):
     with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
-        write_vocabulary(None, None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
+        write_vocabulary(None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
     assert not list(tmp_path.iterdir())
 
 
