@@ -65,12 +65,17 @@ def test_a_beam_pipeline_of_ones_own(tmp_path, monkeypatch):
     for number in range(30):
         words = " ".join(f"{first}{second}" for first in "dkmprst"[number % 7] for second in ("ance", "ilo", "ure"))
         (tmp_path / "texts" / f"{number}.txt").write_text(f"The old dog {number} sleeps. It says {words}.")
-    pipeline, step, sink = python_blocks("own-beam-pipeline")
+    pipeline, rule, step, sink = python_blocks("own-beam-pipeline")
     names: dict[str, object] = {}
     exec(pipeline, names)
     assert dataset.load("data").num_examples("train") > 0
-    exec(step, names)
-    exec(sink, names)
+    for block in (rule, step, sink):
+        exec(block, names)
+    texts = [names["Document"]([text, "-- Me"]) for text in ("ingredients: salt", "A poem.")]
+    with beam.Pipeline() as cleaning:
+        cleaned = names["clean"](cleaning | beam.Create(texts))
+        results = cleaned | beam.Map(lambda document: (document.text, document.rejected))
+        assert_that(results, equal_to([("ingredients: salt", "is_recipe"), ("A poem.", "")]))
     assert names["upper_titles"](names["Document"]([], "a title")).title == "A TITLE"
     with beam.Pipeline() as again:
         documents = again | names["ReadDocuments"]("texts/*.txt") | names["SegmentSentences"]("en")
