@@ -94,7 +94,7 @@ def measure_text(data: Path) -> None:
     size = sum(len(document.text.encode("utf-8")) for document in documents)
     print(f"{len(documents):,} documents, {len(sentences):,} sentences, {words.sum():,} words, {size:,} bytes")
     describe("words a sentence", words)
-    describe("sentences a document", np.array([sum(document.sentence_counts) for document in documents]))
+    describe("sentences a document", np.array([document.num_sentences for document in documents]))
     describe("bytes a document", np.array([len(document.text.encode("utf-8")) for document in documents]))
     learning = [document.text for document in documents if int(document.id[:2], 16) % 6]
     validation = [document.text for document in documents if not int(document.id[:2], 16) % 6]

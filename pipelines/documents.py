@@ -87,6 +87,11 @@ class Document:
         return [sentence for paragraph in self.paragraphs for sentence in paragraph.split("\n")]
 
     @property
+    def num_sentences(self) -> int:
+        """Return the number of sentences of a segmented document."""
+        return self.text.count("\n") + bool(self.paragraphs)
+
+    @property
     def sentence_counts(self) -> tuple[int, ...]:
         """Return the number of sentences of each paragraph of a segmented document."""
         return tuple(paragraph.count("\n") + 1 for paragraph in self.paragraphs)

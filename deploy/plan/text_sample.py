@@ -126,7 +126,7 @@ class _Sample:
             self._seen.add(document.id)
             text = document.text
             self.document_bytes.append(len(text.encode("utf-8")))
-            self.document_sentences.append(sum(document.sentence_counts))
+            self.document_sentences.append(document.num_sentences)
             self.sentences += document.sentences
             self._words += len(text.split())
 

@@ -14,13 +14,13 @@ from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples.make_shards import shard_name
-from beambert.pipelines.examples.work_items import ShardResult, WorkItem
+from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute, delete_work, work_directory
-from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles, WrittenCopy
 from beambert.tokenizer.vocabulary import Vocabulary
 
 
@@ -42,9 +42,9 @@ class _RestoreShards(beam.DoFn):
         self._output = output
         self._missing = missing
 
-    def process(self, finished: ShardResult) -> Iterator[str]:
+    def process(self, copy: WrittenCopy) -> Iterator[str]:
         """Move the missing shards of one copy. Raise DatasetError if they differ from the manifest."""
-        for shard in finished.shards:
+        for shard in copy.result.shards:
             recorded = self._recorded.get(shard.name)
             if recorded is None or shard.name not in self._missing:
                 continue
@@ -126,7 +126,7 @@ def rebuild_missing_shards(
         examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
         # Into another directory, so that no file is replaced by a different one.
         rebuilt = examples | WriteShardFiles(work, vocabulary)
-        _ = rebuilt.results | "RestoreShards" >> beam.ParDo(_RestoreShards(work, manifest, folder, missing))
+        _ = rebuilt | "RestoreShards" >> beam.ParDo(_RestoreShards(work, manifest, folder, missing))
 
     # Always from the start: a stopped repair leaves no completion markers.
     delete_work(folder)

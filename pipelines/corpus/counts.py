@@ -85,7 +85,7 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         text = document.text
         size = {
             "documents": 1,
-            "sentences": sum(document.sentence_counts),
+            "sentences": text.count("\n") + 1,
             "words": len(text.split()),
             "characters": len(text),
             "bytes": len(text.encode("utf-8")),

@@ -1,7 +1,9 @@
 """Deduplicate the documents of a partition."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Set
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from beambert.pipelines.documents import Document, Removed
 
 # Rules by which corpus-wide deduplication rejects documents and drops paragraphs.
 NEAR_DUPLICATE, REPEATED_PARAGRAPH = "near_duplicate", "repeated_paragraph"
+_ID = operator.attrgetter("id")
 _NOTHING = Removed()
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -46,14 +49,13 @@ class DeduplicationResult:
 
 
 def precedence(document: Document) -> tuple[Any, ...]:
-    """Return the sort key of the documents of a partition; of equal texts, the first one is kept.
+    """Return the sort key of documents with the same ID, of which the first one is kept.
 
     The largest weight comes first, then metadata from the file. The file name decides only between documents that are
     equal in everything before it.
     """
     removed = b"" if document.removed == _NOTHING else _ENCODER.encode(document.removed)
     return (
-        document.id,
         -document.weight,
         document.title,
         document.language,
@@ -69,6 +71,13 @@ def precedence(document: Document) -> tuple[Any, ...]:
     )
 
 
+def in_order(documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield the documents of a partition by ID, then by `precedence`, independent of the order of arrival."""
+    for _, same in itertools.groupby(sorted(documents, key=_ID), _ID):
+        group = list(same)
+        yield from group if len(group) == 1 else sorted(group, key=precedence)
+
+
 def deduplicate(documents: Iterable[Document], duplicates: Duplicates | None = None) -> DeduplicationResult:
     """Reject exact duplicates and near-duplicates, and drop repeated paragraphs.
 
@@ -79,8 +88,7 @@ def deduplicate(documents: Iterable[Document], duplicates: Duplicates | None = N
     duplicates = duplicates or Duplicates()
     result = DeduplicationResult([], [], duplicates.near_duplicate_of, {})
     before = ""
-    # Sorted, so that the document that is kept does not depend on the order of arrival.
-    for document in sorted(documents, key=precedence):
+    for document in in_order(documents):
         rule = document.rejected
         if not rule and document.id == before:
             rule = DUPLICATE

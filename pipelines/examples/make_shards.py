@@ -73,7 +73,7 @@ def tokenize_documents(
 ) -> TokenizedDocuments:
     """Tokenize segmented documents, in their order."""
     texts = [sentence for document in documents for sentence in document.sentences]
-    sentences = np.array([sum(document.sentence_counts) for document in documents], np.int64)
+    sentences = np.array([document.num_sentences for document in documents], np.int64)
     weights = np.array([document.weight for document in documents])
     languages = [document.language for document in documents]
     return tokenize(texts, sentences, weights, languages, split, tokenizer, options)

@@ -391,7 +391,7 @@ class _WriteCorpusShard(beam.DoFn):
             return None, counts
         path = f"corpus/{name}.parquet"
         size, sha256 = corpus_manifest.write_shard(f"{self._output}/{path}", deduplicated.kept)
-        sentences = sum(sum(document.sentence_counts) for document in deduplicated.kept)
+        sentences = sum(document.num_sentences for document in deduplicated.kept)
         partitions = self._options.num_partitions_of(split)
         return CorpusShard(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
 

@@ -5,12 +5,12 @@ import functools
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection, TaggedOutput
+from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.utils.shared import Shared
 
 from beambert.common.typed_json import JsonError, convert
@@ -58,18 +58,26 @@ _warn = logging.getLogger("beambert").warning
 AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection"
 
 
+def _as_reader(corpus: str | CorpusReader, pipeline: beam.Pipeline) -> Any:
+    """Return the reader of a corpus as an argument of a DoFn."""
+    if isinstance(corpus, CorpusReader):
+        return corpus
+    return AsSingleton(pipeline | "Corpus" >> beam.Create([corpus]) | "Open" >> beam.Map(open_corpus))
+
+
 def _as_singleton(vocabulary: AnyVocabulary, pipeline: beam.Pipeline) -> Any:
     """Return a vocabulary as an argument of a DoFn."""
     if isinstance(vocabulary, str):
         vocabulary = (
-            pipeline | "VocabularyFile" >> beam.Create([vocabulary]) | "Vocabulary" >> beam.Map(_read_vocabulary)
+            pipeline | "VocabularyFile" >> beam.Create([vocabulary]) | "Vocabulary" >> beam.Map(read_vocabulary)
         )
     if isinstance(vocabulary, PCollection) and vocabulary.pipeline is not pipeline:
         raise DatasetError("the vocabulary is of another pipeline; learn it in this one, or give its path")
     return AsSingleton(vocabulary) if isinstance(vocabulary, PCollection) else vocabulary
 
 
-def _read_vocabulary(path: str) -> Vocabulary:
+def read_vocabulary(path: str) -> Vocabulary:
+    """Read a vocabulary on any Beam filesystem."""
     return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
 
 
@@ -210,9 +218,10 @@ class CreateExamplesOfCorpus(beam.PTransform):
 
     def expand(self, pipeline: PBegin) -> PCollection:
         """Return the examples."""
-        readers = pipeline | "Corpus" >> beam.Create([self._corpus]) | "Open" >> beam.Map(_open_corpus)
+        reader = _as_reader(self._corpus, pipeline.pipeline)
         if self._work_items is None:
-            items = readers | "AllCopies" >> beam.FlatMap(_all_work_items, self._options)
+            start = pipeline | "Start" >> beam.Create([None])
+            items = start | "AllCopies" >> beam.FlatMap(_all_work_items, reader, self._options)
         else:
             # Without the reshuffle of Create, which would change the order of the work items. Without the checksums of
             # the corpus, most of the size of a large job; `CorpusReader` looks them up.
@@ -225,7 +234,7 @@ class CreateExamplesOfCorpus(beam.PTransform):
         return (
             items
             | "Spread" >> beam.Reshuffle()
-            | "Examples" >> beam.Map(_examples_of_item, AsSingleton(readers), vocabulary, self._options)
+            | "Examples" >> beam.Map(_examples_of_item, reader, vocabulary, self._options)
         )
 
 
@@ -248,11 +257,7 @@ def as_options(options: PretrainingDataOptions | Mapping[str, Any] | None) -> Pr
         raise DatasetError(f"invalid options of pretraining examples: {error}") from error
 
 
-def _open_corpus(corpus: str | CorpusReader) -> CorpusReader:
-    return corpus if isinstance(corpus, CorpusReader) else open_corpus(corpus)
-
-
-def _all_work_items(reader: CorpusReader, options: PretrainingDataOptions) -> Iterator[WorkItem]:
+def _all_work_items(_: None, reader: CorpusReader, options: PretrainingDataOptions) -> Iterator[WorkItem]:
     for shard in reader.read_manifest().shards:
         yield WorkItem(shard, tuple(range(num_copies(shard.split, options))))
 
@@ -328,23 +333,23 @@ class WriteShards(beam.PTransform):
             examples = examples | "NewOutput" >> RequireNewOutput(self._output)
         written = examples | "Files" >> WriteShardFiles(self._output, vocabulary, self._options, self._work)
         statistics = (
-            written.results
-            | "StatisticsOfSplit" >> beam.Map(lambda result: (result.split, result.statistics))
+            written
+            | "StatisticsOfSplit" >> beam.Map(lambda copy: ((copy.result.split, copy.options), copy.result.statistics))
             | "SumStatistics" >> beam.CombinePerKey(total)
         )
         reader, overlap = None, None
         if self._corpus:
-            readers = pipeline | "Corpus" >> beam.Create([self._corpus]) | "Open" >> beam.Map(_open_corpus)
-            reader, overlap = AsSingleton(readers), AsSingleton(readers | "Overlap" >> _FindOverlap())
+            reader = _as_reader(self._corpus, pipeline)
+            start = pipeline | "StartOverlap" >> beam.Create([None])
+            overlap = AsSingleton(start | "Overlap" >> _FindOverlap(reader))
         return (
             pipeline
             | "Start" >> beam.Create([self._output])
             | "Manifest"
             >> beam.Map(
                 _finish,
-                options=AsSingleton(written.options | "Options" >> beam.combiners.ToSet()),
                 vocabulary=vocabulary,
-                shards=AsIter(written.results | "Shards" >> beam.FlatMap(lambda result: result.shards)),
+                shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
                 statistics=AsDict(statistics),
                 reader=reader,
                 overlap=overlap,
@@ -352,10 +357,17 @@ class WriteShards(beam.PTransform):
         )
 
 
+class WrittenCopy(NamedTuple):
+    """The shards of one copy of a partition, and the options of the examples as JSON."""
+
+    result: ShardResult
+    options: str
+
+
 @beam.ptransform_fn
 def WriteShardFiles(
     examples: PCollection, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = ""
-) -> Any:
+) -> PCollection:
     """Write the shards of examples, without a manifest.
 
     Args:
@@ -366,10 +378,10 @@ def WriteShardFiles(
         work: directory of completion markers, or "".
 
     Returns:
-        The outputs `results`, a `ShardResult` per copy, and `options`, those of every element as JSON.
+        A `WrittenCopy` for each copy.
     """
-    write = beam.ParDo(_WriteShardFiles(output, options or {}, work), _as_singleton(vocabulary, examples.pipeline))
-    return examples | write.with_outputs("options", main="results")
+    vocabulary = _as_singleton(vocabulary, examples.pipeline)
+    return examples | beam.ParDo(_WriteShardFiles(output, options or {}, work), vocabulary)
 
 
 class _WriteShardFiles(beam.DoFn):
@@ -388,7 +400,7 @@ class _WriteShardFiles(beam.DoFn):
         examples = dataclasses.replace(examples, options=dataclasses.replace(examples.options, **self._options))
         if examples.options.format == "array_record":
             array_record_files.require_package()
-        yield TaggedOutput("options", json.dumps(dataclasses.asdict(examples.options), sort_keys=True))
+        recorded = json.dumps(dataclasses.asdict(examples.options), sort_keys=True)
         for copy in examples.copies:
             marker = f"{self._work}/{completion_marker_name(examples.place, copy)}"
             result = find_finished(marker, self._output) if self._work else None
@@ -403,22 +415,22 @@ class _WriteShardFiles(beam.DoFn):
             examples_written = sum(shard.examples for shard in result.shards)
             counter.finish(examples_written)
             self._EXAMPLES.inc(examples_written)
-            yield result
+            yield WrittenCopy(result, recorded)
 
 
 @beam.ptransform_fn
-def _FindOverlap(readers: PCollection) -> PCollection:
+def _FindOverlap(start: PCollection, reader: Any) -> PCollection:
     """Find the validation sentences of a corpus that occur in its training text: int64 [N], their numbers."""
     return (
-        readers
-        | "TrainingShards" >> beam.FlatMap(_training_shards)
+        start
+        | "TrainingShards" >> beam.FlatMap(_training_shards, reader)
         | "SpreadShards" >> beam.Reshuffle()
         | "Search" >> beam.ParDo(_SearchShard())
         | "Union" >> beam.CombineGlobally(train_eval_overlap.union)
     )
 
 
-def _training_shards(reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
+def _training_shards(_: None, reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
     return [(reader, shard.name) for shard in reader.read_manifest().shards if shard.split == "train"]
 
 
@@ -446,15 +458,14 @@ def _read_validation(reader: CorpusReader) -> _Validation:
 
 def _finish(
     output: str,
-    options: set[str],
     vocabulary: Vocabulary,
     shards: Iterable[Shard],
-    statistics: dict[str, Statistics],
+    statistics: dict[tuple[str, str], Statistics],
     reader: CorpusReader | None,
     overlap: np.ndarray | None,
 ) -> str:
     """Write vocab.txt, then finish the dataset, after all shards are written."""
-    all_options = [convert(json.loads(text), PretrainingDataOptions) for text in options]
+    all_options = {options for _, options in statistics}
     if not all_options:
         raise DatasetError("there are no training instances: the documents are too short; add longer documents")
     if len(all_options) > 1:
@@ -472,10 +483,10 @@ def _finish(
         found = train_eval_overlap.overlap_of(read_validation_sentences(reader, corpus.shards), overlap)
     manifest = finish_dataset(
         output,
-        all_options[0],
+        convert(json.loads(all_options.pop()), PretrainingDataOptions),
         vocabulary,
         shards,
-        statistics,
+        {split: sums for (split, _), sums in statistics.items()},
         corpus,
         reader.manifest_sha256 if reader else "",
         found,

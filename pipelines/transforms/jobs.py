@@ -18,7 +18,7 @@ from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.sources.file_splits import FileSplit
 from beambert.pipelines.transforms.corpora import write_blocks
 from beambert.pipelines.transforms.documents import ReadBlocks
-from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShards
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShards, read_vocabulary
 from beambert.pipelines.transforms.partitions import GroupByPartition
 from beambert.pipelines.transforms.vocabulary import CountWords, WriteVocabulary
 from beambert.tokenizer.lost_marks import MarkCounts
@@ -103,6 +103,7 @@ def build_pretraining_data(
     Returns:
         The path of `dataset.json`.
     """
-    vocabulary = f"{output}/{VOCAB_FILE_NAME}"
+    path = f"{output}/{VOCAB_FILE_NAME}"
+    vocabulary = pipeline | "VocabularyFile" >> beam.Create([path]) | "Vocabulary" >> beam.Map(read_vocabulary)
     examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
     return examples | WriteShards(output, vocabulary, corpus=reader, work=work)

@@ -17,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beambert.pipelines.cleaning import deduplication
 from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block
-from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, precedence
+from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, in_order
 from beambert.pipelines.corpus.document_steps import identified
 from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from beambert.pipelines.corpus.partitions import PARTITION_BYTES
@@ -151,7 +151,7 @@ def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationRe
     """Return the documents of a partition after all rules; warn if the partition is too large for its purpose."""
     (split, number), grouped = element
     result = deduplicate(documents_of(grouped), duplicates_of(grouped))
-    characters = sum(len(paragraph) for document in result.kept for paragraph in document.paragraphs)
+    characters = sum(sum(map(len, document.paragraphs)) for document in result.kept)
     if characters > _MAX_CHARACTERS:
         _warn(
             "partition %s %d has %.1f GB of text, which is held in memory; divide the documents into %d times as many "
@@ -234,7 +234,7 @@ def paragraph_batches(
     ids: list[str] = []
     numbers: list[int] = []
     before = ""
-    for document in sorted(documents_of(grouped), key=precedence):
+    for document in in_order(documents_of(grouped)):
         # Documents with equal sentences may differ in paragraphs; the numbers refer to the document that is kept.
         if document.rejected or document.id in dropped or document.id == before:
             continue

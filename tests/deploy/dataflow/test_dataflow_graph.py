@@ -63,7 +63,6 @@ BOUNDED_GROUPS = {
     f"{_VOCABULARIES}/MergeLanguages/GroupByKey": "combined before it is shuffled: a count for each word of a group",
     f"{_VOCABULARIES}/AddLanguageWords/GroupByKey": "combined before it is shuffled: a number for each language",
     f"{_SHARDS}/SumStatistics/GroupByKey": "combined before it is shuffled: the statistics of a split, of fixed size",
-    f"{_SHARDS}/Options/Options/CombinePerKey/GroupByKey": "combined: equal options",
     f"{_SHARDS}/Overlap/Union/CombinePerKey/GroupByKey": "combined before it is shuffled: numbers of sentences",
 }
 # Every step with side inputs, which it reads completely, and how large they become.
@@ -74,8 +73,7 @@ SMALL_SIDE_INPUTS = {
     "WriteVocabulary/Write": "a few numbers for each group of words",
     "Manifest": "a line for each part or unit",
     "CreateExamplesOfCorpus/Examples": "the vocabulary, and the path of the corpus",
-    f"{_SHARDS}/Files/ParDo(_WriteShardFiles)/ParDo(_WriteShardFiles)": "the vocabulary",
-    f"{_SHARDS}/Options/Options/InjectDefault": "equal options",
+    f"{_SHARDS}/Files/ParDo(_WriteShardFiles)": "the vocabulary",
     f"{_SHARDS}/Manifest": "a line for each shard; statistics of fixed size",
     f"{_SHARDS}/Overlap/Union/InjectDefault": "numbers of validation sentences",
 }
