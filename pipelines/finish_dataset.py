@@ -22,10 +22,9 @@ from beambert.pipelines.io.atomic_files import read_bytes, write_text
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.reporting import data_report
+from beambert.pipelines.reporting.data_report import Report, read_samples
 from beambert.pipelines.reporting.data_warnings import warnings_of
 from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
-from beambert.pipelines.reporting.report_content import Report
-from beambert.pipelines.reporting.samples import read_samples
 from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from beambert.tokenizer.vocabulary import Vocabulary
 

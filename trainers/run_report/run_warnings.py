@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.common.typed_json import JsonError, read
-from beambert.pipelines.reporting.tables import percent
+from beambert.reporting.numbers import percent
 from beambert.trainers.metrics.chance_levels import pretraining_warnings
 from beambert.trainers.run_report.task_sections import warnings_of_details
 

@@ -15,11 +15,10 @@ from beambert.pipelines.examples.statistics import Statistics, document_bin_star
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.reporting.data_report import render
+from beambert.pipelines.reporting.data_report import Report, render
 from beambert.pipelines.reporting.data_warnings import expected_masked, warnings_of
-from beambert.pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
-from beambert.pipelines.reporting.report_content import Report
 from beambert.pipelines.sources.readers import read_file
+from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
