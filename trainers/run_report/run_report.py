@@ -24,7 +24,7 @@ from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
 from beambert.trainers.metrics.reference_curves import reference_at, reference_of
 from beambert.trainers.metrics.standing import LOSS as MASKED_LM_LOSS
-from beambert.trainers.metrics.standing import in_order, passed_at, standing
+from beambert.trainers.metrics.standing import in_order, passed_at, passed_levels, standing
 from beambert.trainers.monitoring.goodput import LABELS, latest_seconds
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.mlm_samples import FILLED
@@ -32,7 +32,7 @@ from beambert.trainers.run_report.finished_run import Run, read_run
 from beambert.trainers.run_report.published_scores import IN_PERCENT
 from beambert.trainers.run_report.run_facts import findings_of
 from beambert.trainers.run_report.run_warnings import score_warnings, warnings_of
-from beambert.trainers.run_report.task_sections import metric_label, sections
+from beambert.trainers.run_report.task_sections import input_warnings, metric_label, sections
 
 FILE_NAME = "report.html"
 _SPEEDS = (
@@ -99,6 +99,7 @@ def render(run: Run) -> str:
         warnings=[
             *warnings_of(run.options, run.train, run.validation),
             *findings_of(run),
+            *input_warnings(run.evaluation),
             *score_warnings(_last_results(run), run.evaluation),
         ],
         task_sections=sections(run.evaluation, run.results),
@@ -188,11 +189,12 @@ def _levels(run: Run) -> dict[str, Any]:
     passed = {split: passed_at(lines, run.levels) for split, lines in splits.items()}
     left = [f"{split} at step {steps[UNCHANGED]:,}" for split, steps in passed.items() if UNCHANGED in steps]
     plateau = f"The plateau was left by {' and '.join(left)}" if left else "The plateau was not left"
-    now = [
-        f"{split} {words} at step {lines[-1]['step']:,}"
-        for split, lines in reversed(splits.items())
-        if lines and (words := standing(lines[-1], run.levels))
-    ]
+    now = []
+    for split, lines in reversed(splits.items()):
+        if lines and (words := standing(lines[-1], run.levels)):
+            lost = [name for name in passed[split] if name not in passed_levels(lines[-1], run.levels)]
+            before = f", after it had passed {lost[-1]} at step {passed[split][lost[-1]]:,}" if lost else ""
+            now.append(f"{split} {words} at step {lines[-1]['step']:,}{before}")
     return {
         "standing": "; ".join(now).capitalize(),
         "plateau": plateau if UNCHANGED in run.levels else None,

@@ -50,7 +50,8 @@ def sections(evaluation: Details, results: Details) -> list[Section]:
         results: content of eval_results.json.
     """
     parts = [_section("published", "Published scores", published_table, str(evaluation.get("task")), results)]
-    splits = _splits(evaluation)
+    keys = {key for _, _, key, _ in _SECTIONS}
+    splits = {split: details for split, details in _splits(evaluation).items() if details.keys() & keys}
     for split, details in splits.items():
         # The name of a split comes from a file and may not be a valid HTML id.
         number, suffix = ("", "") if len(splits) == 1 else (f"-{len(parts)}", f", {split}")
@@ -64,6 +65,11 @@ def sections(evaluation: Details, results: Details) -> list[Section]:
     return [section for section in parts if section.html]
 
 
+def input_warnings(evaluation: Details) -> list[str]:
+    """Return the warnings about the examples that were printed before the first step, one line each."""
+    return [line for details in _splits(evaluation).values() for line in _lines(details.get("input_warnings"))]
+
+
 def warnings_of_details(evaluation: Details) -> list[str]:
     """Return warnings about the input and the predictions, one line each.
 
@@ -71,15 +77,18 @@ def warnings_of_details(evaluation: Details) -> list[str]:
     """
     unknown, warnings = [], []
     for split, details in _splits(evaluation).items():
-        unknown += [line for line in (details.get("unknown_tokens"),) if isinstance(line, str)]
-        lines = details.get("warnings")
-        warnings += [line for line in lines if isinstance(line, str)] if isinstance(lines, list) else []
+        unknown += _lines([details.get("unknown_tokens")])
+        warnings += _lines(details.get("warnings"))
         try:
             labels, counts = _confusion(details.get("confusion"))
             warnings += class_warnings(split, list(map(_clip, labels)), np.array(counts, np.int64))
         except _MALFORMED:
             continue
     return [*unknown, *map(without_advice, warnings)] if unknown else warnings
+
+
+def _lines(content: Any) -> list[str]:
+    return [line for line in content if isinstance(line, str)] if isinstance(content, list) else []
 
 
 def metric_label(name: str) -> str:

@@ -64,6 +64,19 @@ def write_run(output, found: list[dict], text: str = "text", options: dict | Non
     (output / "eval_results.json").write_text(json.dumps(results), encoding="utf-8")
 
 
+def write_baselines(output, levels: dict[str, tuple[float, float]]) -> None:
+    """Write the levels of a run, given the loss and the accuracy of each."""
+    fractions = {"repeated": 0.01, "rare_vocabulary": 0.02, "masked": 0.8, "expected_masked": 0.8, "unchanged": 0.1}
+    fractions |= {"expected_unchanged": 0.1, "most_frequent_label": 0.05, "labeled_1": 0.5}
+    content = {
+        "format": "beambert-baselines",
+        "format_version": 1,
+        "levels": {name: {"loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in levels.items()},
+        "text": {"tokens": 900_000, "predictions": 8000, "pairs": 8000, **fractions},
+    }
+    (output / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+
+
 def page_of(output) -> str:
     assert write_report(output) == output / FILE_NAME
     return (output / FILE_NAME).read_text(encoding="utf-8")
@@ -211,17 +224,8 @@ def test_levels_are_lines_within_the_frame_with_readable_names(values, levels):
 def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     write_run(tmp_path, lines(1000, 50, 500))
     assert "levels" not in parsed(page_of(tmp_path)).ids
-    fractions = {"repeated": 0.01, "rare_vocabulary": 0.02, "masked": 0.8, "expected_masked": 0.8, "unchanged": 0.1}
-    fractions |= {"expected_unchanged": 0.1, "most_frequent_label": 0.05, "labeled_1": 0.5}
-    text = {"tokens": 900_000, "predictions": 8000, "pairs": 8000, **fractions}
     levels = {"unigram": (8.1, 0.1), "unchanged": (6.9, 0.2), "bigram": (1.5, 0.3)}
-    content = {
-        "format": "beambert-baselines",
-        "format_version": 1,
-        "levels": {name: {"loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in levels.items()},
-        "text": text,
-    }
-    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    write_baselines(tmp_path, levels)
     page = page_of(tmp_path)
     assert_harmless(page)
     section = page.partition('<section id="levels">')[2].partition("</section>")[0]
@@ -232,9 +236,20 @@ def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     assert page.count('class="level"') == 6
     assert "tiny after" in section
     assert "The plateau was left by validation at step 500." in section
-    content["levels"]["unchanged"]["loss"] = 0.5
-    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    assert "Validation past unchanged at step 1,000." in section
+    write_baselines(tmp_path, {**levels, "unchanged": (0.5, 0.2)})
     assert "The plateau was not left." in page_of(tmp_path)
+
+
+def test_a_level_that_is_lost_again_is_named(tmp_path):
+    found = lines(200, 10, 200)[:-1]
+    for line in found:
+        line["masked_lm_loss"] = 6.9 if line["step"] == 170 else 7.1
+    write_run(tmp_path, found)
+    write_baselines(tmp_path, {"unigram": (7.0, 0.05)})
+    section = page_of(tmp_path).partition('<section id="levels">')[2].partition("</section>")[0]
+    assert "Training not past unigram at step 200, after it had passed unigram at step 170." in section
+    assert "first passed, training</th>" in section
 
 
 def test_a_long_run_is_a_small_picture():
