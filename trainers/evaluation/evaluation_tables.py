@@ -1,5 +1,8 @@
 """Show the results of an evaluation as text for the terminal, and as an HTML page."""
 
+import functools
+import textwrap
+
 from beambert.common.terminal import printable, without_middle
 from beambert.reporting.rendering import render
 from beambert.trainers.evaluation.evaluation_results import EvaluationResults, PairResults, TextResults
@@ -14,6 +17,8 @@ _LEAST_NAME, _MOST_NAME = 16, 54
 # Columns from which on notes and sources are shown.
 _WIDE = 100
 _TIE_RULE = "A pair is correct if the good sentence has the strictly higher score; a tie is wrong."
+
+_wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
 def results_lines(results: EvaluationResults, width: int) -> list[str]:
@@ -32,7 +37,7 @@ def _text_lines(text: TextResults, results: EvaluationResults, width: int) -> li
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     heading = f"Text: {_text_summary(text, results)}"
     cells = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows]
-    return [*_wrapped(heading, width), *(f"  {line}" for line in cells)]
+    return [*_wrap(heading, width), *(f"  {line}" for line in cells)]
 
 
 def _text_summary(text: TextResults, results: EvaluationResults) -> str:
@@ -62,8 +67,8 @@ def _pair_lines(results: PairResults, width: int) -> list[str]:
     shown = _pair_rows(results)
     name_width = min(max(_LEAST_NAME, *(len(name) for name, _ in shown)), _MOST_NAME, width - _NUMBERS_WIDTH)
     lines = [
-        *_wrapped(f"Minimal pairs: {_pair_summary(results)}", width),
-        *_wrapped(_TIE_RULE, width),
+        *_wrap(f"Minimal pairs: {_pair_summary(results)}", width),
+        *_wrap(_TIE_RULE, width),
         "",
         "paradigm".ljust(name_width) + _NUMBERS.format("accuracy", "±", "pairs"),
     ]
@@ -123,16 +128,6 @@ def _numbers(score: Accuracy) -> str:
 
 def _points(fraction: float) -> str:
     return f"{100 * fraction:.1f}"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return the words of a text in lines of at most a number of columns."""
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
 
 
 def results_page(results: EvaluationResults) -> str:
