@@ -53,8 +53,8 @@ def find_shard(path: str) -> InspectedShard:
     """
     if FileSystems.exists(f"{path}/{dataset.FILE_NAME}"):
         return _first_of_dataset(path)
-    if FileSystems.exists(f"{path}/{corpus_manifest.FILE_NAME}"):
-        return _first_of_corpus(path, corpus_manifest.load(path))
+    if FileSystems.exists(f"{path}/{corpus_manifest.FILE_NAME}") and (corpus := corpus_manifest.load(path)):
+        return _first_of_corpus(path, corpus)
     # A bucket has no directories, only the objects in them.
     if not FileSystems.exists(path):
         raise DatasetError(f"{path} does not exist; check the path")

@@ -5,12 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beambert.bert_model.config import BertConfig
-from beambert.reporting import plots
-from beambert.reporting.plots import curve, thin
 from beambert.trainers.run_report.run_report import FILE_NAME, write_report
 from beambert.trainers.run_report.run_warnings import warnings_of
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
@@ -170,57 +166,6 @@ def test_missing_or_malformed_files_are_omitted(tmp_path, damage):
     assert "no training metrics" in page
 
 
-# Curves.
-
-
-@given(st.lists(st.floats(-1e6, 1e6), max_size=2000), st.integers(1, 200))
-def test_thinning_keeps_ends_mean_and_range(values, most):
-    points = thin(list(enumerate(values)), most)
-    assert len(points) == min(len(values), most)
-    if values:
-        assert points[-1].step == len(values) - 1
-        assert min(point.low for point in points) == min(values)
-        assert max(point.high for point in points) == max(values)
-        assert all(point.low - 1e-6 <= point.mean <= point.high + 1e-6 for point in points)
-        assert [point.step for point in points] == sorted({point.step for point in points})
-
-
-@given(
-    st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")) | st.just(float("inf")), max_size=12),
-    st.lists(st.floats(-1e9, 1e9), max_size=3),
-    st.integers(1, 10**6),
-)
-def test_any_values_give_a_picture_within_its_frame(train, validation, stride):
-    series = [[(stride * (i + 1), value) for i, value in enumerate(values)] for values in (train, validation)]
-    picture = curve("loss", *series, str)
-    if not any(np.isfinite(train)) and not validation:
-        assert picture is None
-        return
-    parsed(picture)
-    assert not re.search(r'="[^"]*(nan|inf)', picture)
-    for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", " ".join(re.findall(r'points="([^"]*)"', picture))):
-        x, y = map(float, pair)
-        assert plots.LEFT - 0.1 <= x <= plots.WIDTH - plots.RIGHT + 0.1
-        assert plots.TOP - 0.1 <= y <= plots.HEIGHT - plots.BOTTOM + 0.1
-
-
-@given(
-    st.lists(st.floats(0, 12), min_size=1, max_size=12),
-    st.dictionaries(st.sampled_from(["unigram", "<b>", "bigram"]), st.floats(0, 12), min_size=1),
-)
-def test_levels_are_lines_within_the_frame_with_readable_names(values, levels):
-    picture = curve("loss", list(enumerate(values, 1)), [], "{:.3f}".format, levels)
-    parsed(picture)
-    lines = [float(y) for y in re.findall(r'class="level" d="M\d+,([\d.]+)H\d+"', picture)]
-    assert len(lines) == len(levels)
-    assert all(plots.TOP - 0.1 <= y <= plots.HEIGHT - plots.BOTTOM + 0.1 for y in lines)
-    names = re.findall(r'class="level-name" x="\d+" y="([\d.]+)"[^>]*>([^<]*)</text>', picture)
-    assert {text for _, text in names} == {
-        f"{name} {level:.3f}".replace("<b>", "&lt;b&gt;") for name, level in levels.items()
-    }
-    assert all(0 < float(y) < plots.HEIGHT for y, _ in names)
-
-
 def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     write_run(tmp_path, lines(1000, 50, 500))
     assert "levels" not in parsed(page_of(tmp_path)).ids
@@ -250,20 +195,6 @@ def test_a_level_that_is_lost_again_is_named(tmp_path):
     section = page_of(tmp_path).partition('<section id="levels">')[2].partition("</section>")[0]
     assert "Training not past unigram at step 200, after it had passed unigram at step 170." in section
     assert "first passed, training</th>" in section
-
-
-def test_a_long_run_is_a_small_picture():
-    picture = curve("loss", [(step, 1 / step) for step in range(1, 20_001)], [], str)
-    assert len(picture) < 40_000
-    assert picture.count("<rect") == plots.MAX_POINTS
-    assert 'class="band"' in picture
-
-
-@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e6))
-def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
-    ticks = [value for value, _ in plots.find_ticks(start + span, start)]
-    assert 2 <= len(ticks) <= 8
-    assert all(start - 1e-6 * span <= tick <= start + span * (1 + 1e-6) for tick in ticks)
 
 
 # Warnings.
