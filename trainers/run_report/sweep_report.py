@@ -1,6 +1,7 @@
 """Render the report of several runs of a task, by `--seeds` or `beambert tune`: table, mean, deviation, best."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,20 +66,13 @@ def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
         return None
     sign = -1.0 if lower_is_better(metric) else 1.0
     best = max(values, key=lambda index: (sign * values[index], runs[index].has_checkpoint, -index))
-    mean, deviation = mean_and_deviation(list(values.values()))
+    mean, deviation = statistics.fmean(values.values()), _deviation(list(values.values()))
     return Summary(len(values), mean, deviation, best, values[best])
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and the sample standard deviation (n - 1); None for a single value.
-
-    Args:
-        values: at least one value.
-    """
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+def _deviation(values: Sequence[float]) -> float | None:
+    """Return the sample standard deviation (n - 1); None for a single value."""
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def shown(metric: str, value: float) -> str:
@@ -198,8 +192,8 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> list[tuple[str, ...]]
             continue
         best = min if lower_is_better(metric) else max
         for setting, scores in groups.items():
-            mean, deviation = mean_and_deviation(scores)
+            deviation = _deviation(scores)
             spread = "" if deviation is None else shown(metric, deviation)
-            numbers = (shown(metric, mean), spread, shown(metric, best(scores)))
+            numbers = (shown(metric, statistics.fmean(scores)), spread, shown(metric, best(scores)))
             rows.append((option.replace("_", " "), setting, f"{len(scores)}", *numbers))
     return rows
