@@ -181,6 +181,13 @@ def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None,
     )
 
 
+def test_a_warning_that_the_corpus_printed_is_in_the_report():
+    """Test words that become [UNK] and are 1% of the words, but fewer of the tokens."""
+    alphabet = ["1.1% of the words are [UNK] because --alphabet_limit 9 excludes 2 of the 11 characters of the text"]
+    splits = {"train": dataclasses.replace(FINE, unknown_tokens=540_000), "validation": FINE}
+    assert warnings_of(splits, CORPUS, Overlap(10, 0, 100, 1), PretrainingDataOptions(), 30_000, alphabet) == alphabet
+
+
 def test_data_without_fault_raises_no_alarm():
     assert warnings() == []
     assert warnings(train={"tokens_truncated": 12_000_000}) == []
