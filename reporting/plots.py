@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from beambert.reporting.rendering import render
+from beambert.reporting.rendering import macro
 
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 40
@@ -80,16 +80,7 @@ class _Plot:
         self.draw("path", "axis", d=f"M{LEFT},{TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}")
         self.draw("text", "label", x_label, x=LEFT + PLOT_WIDTH / 2, y=HEIGHT - 6, text_anchor="middle")
         legend = list(zip(("bar-mark", "outline-mark"), series, strict=False)) if len(series) > 1 else []
-        page = render(
-            "figure.html",
-            width=WIDTH,
-            height=HEIGHT,
-            caption=y_label,
-            legend=legend,
-            description=description,
-            elements=self._elements,
-        )
-        return Markup(page)  # noqa: S704 - the template escapes every value.
+        return macro("elements.html", "figure")(WIDTH, HEIGHT, y_label, legend, description, self._elements)
 
 
 def find_ticks(end: float, start: float = 0.0) -> list[tuple[float, str]]:

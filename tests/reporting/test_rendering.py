@@ -8,12 +8,12 @@ import pytest
 
 from beambert.reporting import rendering
 
-TABLES = "elements.html"
+ELEMENTS = "elements.html"
 
 
 def cells(header, *rows) -> list[tuple[str, str]]:
     """Return (attributes, content) of each cell of a rendered table."""
-    html = str(rendering.macro(TABLES, "table")(header, rows))
+    html = str(rendering.macro(ELEMENTS, "table")(header, rows))
     return re.findall(r"<t[hd]( [^>]*)?>(.*?)</t[hd]>", html)
 
 
@@ -34,15 +34,8 @@ def test_rows_that_a_template_leaves_out_are_no_rows():
 
 @pytest.mark.parametrize("value", ["<b>", "&amp;", "\"'"])
 def test_values_are_escaped_in_text_and_attributes(value):
-    page = rendering.render(
-        "figure.html",
-        width=1,
-        height=1,
-        caption=value,
-        legend=[],
-        description=value,
-        elements=[("text", {"class": value}, value, ""), ("path", {}, "", value)],
-    )
+    shown = [("text", {"class": value}, value, ""), ("path", {}, "", value)]
+    page = rendering.macro(ELEMENTS, "figure")(1, 1, value, [], value, shown)
     assert page.count(str(jinja2.filters.escape(value))) == 5
 
 
