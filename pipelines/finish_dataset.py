@@ -13,6 +13,10 @@ from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
+from beambert.pipelines.dataset_report import data_report
+from beambert.pipelines.dataset_report.data_report import Report, read_samples
+from beambert.pipelines.dataset_report.data_warnings import warnings_of
+from beambert.pipelines.dataset_report.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import train_eval_overlap
 from beambert.pipelines.examples.statistics import Statistics
@@ -21,10 +25,6 @@ from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import read_bytes, write_text
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.reporting import data_report
-from beambert.pipelines.reporting.data_report import Report, read_samples
-from beambert.pipelines.reporting.data_warnings import warnings_of
-from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.vocabulary.alphabet_warning import alphabet_warnings
 from beambert.tokenizer.vocabulary import Vocabulary
 

@@ -35,7 +35,7 @@ pipelines.transforms
 pipelines.runner
 pipelines.build_corpus pipelines.build_pretraining_data
 pipelines.finish_dataset
-pipelines.reporting
+pipelines.dataset_report
 pipelines.examples
 pipelines.corpus
 pipelines.cleaning pipelines.vocabulary

@@ -10,7 +10,7 @@ from typing import Any
 
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, Dataset
-from beambert.pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.pipelines.dataset_report.feature_descriptions import description_of, is_list, shard_pattern, type_of
 
 FILE_NAME = "croissant.json"
 # Name of the dataset in the description; a file with it was written by beambert.

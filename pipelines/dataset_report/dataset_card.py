@@ -10,7 +10,7 @@ from beambert.common.markdown import table_cell
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, Dataset
-from beambert.pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.pipelines.dataset_report.feature_descriptions import description_of, is_list, shard_pattern, type_of
 from beambert.reporting import rendering
 
 FILE_NAME = "README.md"

@@ -11,12 +11,12 @@ import pytest
 from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.pretraining_data_run import print_summary
+from beambert.pipelines.dataset_report.data_report import Report, render
+from beambert.pipelines.dataset_report.data_warnings import expected_masked, warnings_of
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.reporting.data_report import Report, render
-from beambert.pipelines.reporting.data_warnings import expected_masked, warnings_of
 from beambert.pipelines.sources.readers import read_file
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.dataset_report.data_warnings import expected_actions, expected_masked
 from beambert.pipelines.examples import inspection
 from beambert.pipelines.examples.example_reader import read_examples
 from beambert.pipelines.examples.inspection import InstanceText
 from beambert.pipelines.examples.statistics import Statistics, document_bin_start
 from beambert.pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.reporting.data_warnings import expected_actions, expected_masked
 from beambert.reporting import rendering
 from beambert.reporting.numbers import share
 from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot
