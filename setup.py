@@ -67,11 +67,12 @@ setup(
     python_requires=">=3.11,<3.14",
     # beambert/ has a link to each package of the repository's root.
     packages=find_packages(include=["beambert", "beambert.*"]),
-    # Abbreviations for sentence segmentation; the prices that `beambert plan` counts with; what `beambert submit tpu`
-    # installs on the machine.
+    # Abbreviations for sentence segmentation; templates of reports; prices for `beambert plan`; what
+    # `beambert submit tpu` installs on the machine.
     package_data={
         "beambert": ["py.typed"],
         "beambert.pipelines.corpus": ["abbreviations.toml"],
+        "beambert.reporting": ["templates/*"],
         "beambert.deploy.plan": ["prices.toml"],
         "beambert.deploy.tpu": ["*.lock"],
     },
@@ -80,7 +81,7 @@ setup(
         Extension(name, [f"{name.replace('.', '/')}.c"], extra_compile_args=["-O3"], optional=True)
         for name in ("beambert.tokenizer._native", "beambert.trainers.data._examples")
     ],
-    install_requires=["msgspec>=0.19", "numpy>=1.26", "rich>=13"],
+    install_requires=["jinja2>=3.1", "markupsafe>=2.1", "msgspec>=0.19", "numpy>=1.26", "rich>=13"],
     extras_require={
         "data": DATA,
         "clean": CLEAN,

@@ -10,6 +10,10 @@ from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
+from beambert.pipelines.dataset_report import data_report
+from beambert.pipelines.dataset_report.data_report import Report, read_samples
+from beambert.pipelines.dataset_report.data_warnings import warnings_of
+from beambert.pipelines.dataset_report.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
@@ -17,11 +21,6 @@ from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.reporting import data_report
-from beambert.pipelines.reporting.data_warnings import warnings_of
-from beambert.pipelines.reporting.dataset_descriptions import write_missing_descriptions
-from beambert.pipelines.reporting.report_content import Report
-from beambert.pipelines.reporting.samples import read_samples
 from beambert.tokenizer.vocabulary import Vocabulary
 
 

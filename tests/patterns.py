@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.conftest import ROOT
 
-PACKAGES = ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "tokenizer", "trainers")
+PACKAGES = ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "reporting", "tokenizer", "trainers")
 METHODS = frozenset(["search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"])
 _REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT)
 _CATEGORIES = {

@@ -298,7 +298,7 @@ def documents() -> list[Path]:
 
 def modules() -> list[Path]:
     """Return the Python files of the product."""
-    folders = ("beambert", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
+    folders = ("beambert", "tokenizer", "bert_model", "reporting", "pipelines", "trainers", "adaptation", "deploy")
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

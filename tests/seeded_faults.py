@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("tokenizer", "bert_model", "pipelines", "trainers")
+PACKAGES = ("tokenizer", "bert_model", "reporting", "pipelines", "trainers")
 KINDS = ("comparison", "number", "sign", "arguments", "statement")
 # A fault may make a test wait forever.
 MOST_SECONDS = 1200

@@ -187,7 +187,7 @@ def test_messages_of_finetune_name_flags_of_finetune():
     found = {}
     for path in sorted((ROOT / "trainers").rglob("*.py")):
         name = str(path.relative_to(ROOT / "trainers"))
-        if name.split("/")[0] in ONLY_OTHERS or "_flags" in name or name.startswith("run_report/task_style"):
+        if name.split("/")[0] in ONLY_OTHERS or "_flags" in name:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         texts = {
@@ -201,7 +201,7 @@ def test_messages_of_finetune_name_flags_of_finetune():
             flag for text in texts - documentation for flag in re.findall(r"(?<![\w-])--[a-z][a-z_]*[a-z]\b(?!_)", text)
         }
         if others := flags - known:
-            found[name] = others - {"--xla_gpu_deterministic_ops", "--fine", "--average"}
+            found[name] = others - {"--xla_gpu_deterministic_ops", "--average"}
     assert {name: flags for name, flags in found.items() if flags} == NOT_OF_FINETUNE
 
 

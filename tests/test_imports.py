@@ -34,6 +34,8 @@ FORBIDDEN = {
         "beambert.tokenizer",
         "beambert.trainers",
     ),
+    # The reports of datasets and of runs.
+    "beambert.reporting.plots": (*_ENGINES, "beambert.pipelines", "beambert.trainers", "beambert.tokenizer"),
     # A training host without Beam reads data. An environment with JAX and without TensorFlow reads and writes
     # checkpoints and event files. A plan for a corpus size from a flag reads no files.
     "beambert.pipelines, beambert.pipelines.dataset, beambert.pipelines.io.tfrecord, beambert.trainers, "

@@ -20,6 +20,7 @@ COPY bert_model bert_model
 COPY pipelines pipelines
 COPY trainers trainers
 COPY adaptation adaptation
+COPY reporting reporting
 COPY deploy deploy
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 

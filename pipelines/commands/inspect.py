@@ -94,94 +94,30 @@ def run(config: InspectConfig) -> int:
         DatasetError, VocabularyError: A shard or the vocabulary is missing, corrupt or of another kind.
     """
     # Imported late, here and below: `--help` must not wait for Beam.
-    from apache_beam.io.filesystems import FileSystems
-
-    from beambert.pipelines.commands.inspect_directory import (
-        describe_corpus,
-        first_corpus_shard,
-        first_shard,
-        is_corpus_shard,
-        load_corpus,
-        load_dataset,
-        require_file,
-        require_vocabulary,
-    )
+    from beambert.pipelines.commands.inspect_directory import find_shard, find_vocabulary
     from beambert.pipelines.runner.job_output import absolute
 
+    vocab_file = absolute(config.vocab_file) if config.vocab_file else None
     try:
         for path in config.shards:
-            path = absolute(path).rstrip("/") or "/"
-            manifest = load_dataset(path)
-            corpus = None if manifest else load_corpus(path)
-            # A bucket has no directories, only the objects in them.
-            if not (manifest or corpus or FileSystems.exists(path)):
-                raise DatasetError(f"{path} does not exist; check the path")
-            if manifest:
-                path, line = first_shard(path, manifest)
-                _print(_text(line))
-            elif corpus:
-                _print(_text(describe_corpus(path, corpus)))
-                path = first_corpus_shard(path, corpus)
-            require_file(path)
-            if corpus or is_corpus_shard(path):
-                if not config.stats:
-                    _print_documents(path, config.start, config.number)
-                elif not corpus:  # The sizes of a corpus are in its description.
-                    _print_sizes(path)
-                continue
-            vocab = _vocabulary(path, config.vocab_file)
-            if manifest and not config.vocab_file:
-                require_vocabulary(vocab, manifest)
-            if config.stats:
-                _print_statistics(path, vocab)
+            shard = find_shard(absolute(path).rstrip("/") or "/")
+            if shard.description:
+                _print(_text(shard.description))
+            if shard.is_corpus and not config.stats:
+                _print_documents(shard.path, config.start, config.number)
+            elif shard.is_corpus:
+                # The sizes of a corpus are in its description.
+                if not shard.description:
+                    _print_sizes(shard.path)
+            elif config.stats:
+                _print_statistics(shard.path, find_vocabulary(shard, vocab_file))
             else:
-                _print_examples(path, vocab, config.start, config.number)
+                _print_examples(shard.path, find_vocabulary(shard, vocab_file), config.start, config.number)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the pipe has closed it, as `head` does: discard what Python has buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-def _folders_above(path: str) -> Iterator[str]:
-    from apache_beam.io.filesystems import FileSystems
-
-    for _ in range(2):
-        path = FileSystems.split(path)[0].rstrip("/")
-        yield path
-
-
-def _vocabulary(path: str, vocab_file: str | None) -> Vocabulary:
-    from beambert.pipelines.io.atomic_files import read_bytes
-    from beambert.pipelines.runner.job_output import absolute
-
-    if vocab_file:
-        candidates = [absolute(vocab_file)]
-    else:
-        candidates = [f"{folder}/{dataset.VOCAB_FILE_NAME}" for folder in _folders_above(path)]
-    for candidate in candidates:
-        try:
-            return Vocabulary.from_bytes(read_bytes(candidate), candidate)
-        except FileNotFoundError:
-            continue
-    raise DatasetError(
-        f"{' and '.join(candidates)} do not exist; give the vocabulary of {path} with --vocab_file"
-        if len(candidates) > 1
-        else f"--vocab_file {vocab_file} does not exist; check the path"
-    )
-
-
-def _objective(path: str) -> str:
-    """Return the meaning of a shard's labels, from `dataset.json` where it exists."""
-    from beambert.pipelines.io.atomic_files import read_bytes
-
-    for folder in _folders_above(path):
-        manifest = f"{folder}/{dataset.FILE_NAME}"
-        try:
-            return Dataset.from_json(read_bytes(manifest), manifest).options["objective"]
-        except (FileNotFoundError, DatasetError):
-            continue
-    return "nsp"
 
 
 def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
@@ -195,7 +131,7 @@ def _examples(path: str, vocab: Vocabulary) -> Iterator[Example]:
 
 
 def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> None:
-    labels = inspection.LABELS.get(_objective(path), ("0", "1"))
+    labels = _labels(path)
     _print(_text(path, style="bold"))
     shown = 0
     for index, example in enumerate(itertools.islice(_examples(path, vocab), start, start + number), start):
@@ -210,6 +146,18 @@ def _print_examples(path: str, vocab: Vocabulary, start: int, number: int) -> No
                 _print(_styled("B  ", instance.b))
     if not shown:
         _print(_text(f"no examples at or after index {start}"))
+
+
+def _labels(path: str) -> tuple[str, str]:
+    """Return the names of a shard's labels, by the objective in `dataset.json` where it exists."""
+    from beambert.pipelines.commands.inspect_directory import read_above
+
+    try:
+        origin, content = read_above(path, dataset.FILE_NAME)
+        objective = Dataset.from_json(content, origin).options["objective"]
+    except (FileNotFoundError, DatasetError):
+        objective = "nsp"
+    return inspection.LABELS.get(objective, ("0", "1"))
 
 
 def _print_documents(path: str, start: int, number: int) -> None:
@@ -277,7 +225,7 @@ def _print_statistics(path: str, vocab: Vocabulary) -> None:
     if not statistics.rows:
         print("  no examples")
         return
-    labels = inspection.LABELS.get(_objective(path), ("0", "1"))
+    labels = _labels(path)
     print(f"  examples    {statistics.rows:,} rows with {statistics.instances:,} instances")
     padding = (statistics.positions - statistics.instance_tokens) / max(statistics.positions, 1)
     print(f"  lengths     {_range_text(statistics.row_lengths)} tokens, {padding:.1%} padding")

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet
@@ -25,78 +25,69 @@ from beambert.tokenizer.vocabulary import Vocabulary
 _COLUMNS = ("title", "source", "language", "sentences")
 
 
-def load_dataset(directory: str) -> Dataset | None:
-    """Return the manifest of a dataset directory, local or on gs://; None if the path is not a dataset.
+class InspectedShard(NamedTuple):
+    """A shard to inspect.
+
+    Attributes:
+        path: the shard.
+        description: lines about the directory of the shard; "" where the shard itself was given.
+        is_corpus: whether it has documents instead of examples.
+        manifest: the dataset of the directory; None for a corpus and for a shard.
+    """
+
+    path: str
+    description: str = ""
+    is_corpus: bool = False
+    manifest: Dataset | None = None
+
+
+def find_shard(path: str) -> InspectedShard:
+    """Return the shard at a path, or the first shard of the dataset or corpus at a path.
+
+    Args:
+        path: an absolute path, local or on gs://.
 
     Raises:
-        DatasetError: The manifest is invalid.
+        DatasetError, SourceError: The path does not exist, a manifest is invalid, there is no shard with content, or
+            the shard differs from its manifest.
     """
-    manifest = f"{directory}/{dataset.FILE_NAME}"
-    if not FileSystems.exists(manifest):
-        return None
+    if FileSystems.exists(f"{path}/{dataset.FILE_NAME}"):
+        return _first_of_dataset(path)
+    if FileSystems.exists(f"{path}/{corpus_manifest.FILE_NAME}") and (corpus := corpus_manifest.load(path)):
+        return _first_of_corpus(path, corpus)
+    # A bucket has no directories, only the objects in them.
+    if not FileSystems.exists(path):
+        raise DatasetError(f"{path} does not exist; check the path")
+    if "://" not in path and Path(path).is_dir():
+        raise DatasetError(
+            f"{path} {contents_of(Path(path))}; give a shard, or a directory written by beambert build, corpus or "
+            "pretraining-data"
+        )
+    return InspectedShard(path, is_corpus=_has_documents(path))
+
+
+def _first_of_dataset(directory: str) -> InspectedShard:
+    """Return the first shard of the training split, or else of the validation split."""
+    path = f"{directory}/{dataset.FILE_NAME}"
     try:
-        return Dataset.from_json(read_bytes(manifest), manifest)
+        manifest = Dataset.from_json(read_bytes(path), path)
     except IsADirectoryError as error:
-        raise DatasetError(f"{manifest} is a directory; build the data again") from error
-
-
-def first_shard(directory: str, manifest: Dataset) -> tuple[str, str]:
-    """Return the path of the first shard of a dataset, and a line that describes the dataset.
-
-    The first shard of the training split comes before those of the validation split.
-
-    Raises:
-        DatasetError: The dataset has no examples, or the shard does not have its recorded size.
-    """
+        raise DatasetError(f"{path} is a directory; build the data again") from error
     shards = [shard for split in SPLITS for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
+    first = shards[0]
+    require_written(directory, {first.name: first.bytes}, "copy the directory again, or build it again")
     counts = ", ".join(f"{manifest.num_examples(split):,} {split} examples" for split in SPLITS)
-    _require_size(directory, shards[0].name, shards[0].bytes)
-    path = f"{directory}/{shards[0].name}"
     num_shards = counted(len(manifest.shards), "shard")
-    return path, f"{directory} is a dataset of {num_shards} with {counts}; first shard: {shards[0].name}"
+    description = f"{directory} is a dataset of {num_shards} with {counts}; first shard: {first.name}"
+    return InspectedShard(f"{directory}/{first.name}", description, manifest=manifest)
 
 
-def require_vocabulary(vocabulary: Vocabulary, manifest: Dataset) -> None:
-    """Check that a dataset's examples were made with a vocabulary.
-
-    Raises:
-        DatasetError: They were made with another vocabulary.
-    """
-    if vocabulary.sha256 != manifest.vocab_sha256:
-        raise DatasetError(
-            f"{vocabulary.origin} is not the vocabulary of the dataset (its SHA-256 differs; it has "
-            f"{len(vocabulary):,} tokens, the dataset's has {manifest.vocab_size:,}); copy it again, or give the "
-            "vocabulary with --vocab_file"
-        )
-
-
-def load_corpus(directory: str) -> Corpus | None:
-    """Return the manifest of a corpus directory, local or on gs://; None if the path is not a corpus.
-
-    Raises:
-        SourceError: The manifest is invalid.
-    """
-    if not FileSystems.exists(f"{directory}/{corpus_manifest.FILE_NAME}"):
-        return None
-    return corpus_manifest.load(directory)
-
-
-def is_corpus_shard(path: str) -> bool:
-    """Return whether a path is a shard of a corpus: a Parquet file of documents."""
-    if not path.endswith(".parquet"):
-        return False
-    try:
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            schema = pyarrow.parquet.read_schema(pyarrow.PythonFile(file, mode="r"))
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError):
-        return False
-    return set(_COLUMNS) <= set(schema.names)
-
-
-def describe_corpus(directory: str, manifest: Corpus) -> str:
-    """Return a line with the number of shards of a corpus, and one with the size of each split."""
+def _first_of_corpus(directory: str, manifest: Corpus) -> InspectedShard:
+    shard = next((shard for shard in manifest.shards if shard.documents), None)
+    if shard is None:
+        raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
     lines = [f"{directory} is a corpus of {counted(len(manifest.shards), 'shard')}"]
     for split in SPLITS:
         shards = [shard for shard in manifest.shards if shard.split == split]
@@ -105,27 +96,61 @@ def describe_corpus(directory: str, manifest: Corpus) -> str:
                 sum(getattr(shard, name) for shard in shards) for name in ("documents", "sentences")
             )
             lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
-    return "\n".join(lines)
-
-
-def first_corpus_shard(directory: str, manifest: Corpus) -> str:
-    """Return the path of the first shard of a corpus that has documents.
-
-    Raises:
-        DatasetError: The corpus has no documents.
-        SourceError: The shard is missing, or differs from the manifest.
-    """
-    shard = next((shard for shard in manifest.shards if shard.documents), None)
-    if shard is None:
-        raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
     require_shards(directory, [shard])
     CorpusReader.open(directory).read_shard(shard.name)
-    return f"{directory}/{shard.name}"
+    return InspectedShard(f"{directory}/{shard.name}", "\n".join(lines), is_corpus=True)
 
 
-def _require_size(directory: str, name: str, size: int) -> None:
-    """Raise DatasetError if a file does not have the size in the manifest."""
-    require_written(directory, {name: size}, "copy the directory again, or build it again")
+def _has_documents(path: str) -> bool:
+    """Return whether a file is a shard of a corpus."""
+    if not path.endswith(".parquet"):
+        return False
+    try:
+        with _opened(path) as parquet:
+            return set(_COLUMNS) <= set(parquet.schema_arrow.names)
+    except DatasetError:
+        return False
+
+
+def find_vocabulary(shard: InspectedShard, vocab_file: str | None) -> Vocabulary:
+    """Return the vocabulary of a shard's examples: a file, or vocab.txt in the shard's directory or its parent.
+
+    Raises:
+        DatasetError: There is no such file, or the examples were made with another vocabulary.
+        VocabularyError: The file is invalid.
+    """
+    try:
+        path, content = (
+            (vocab_file, read_bytes(vocab_file)) if vocab_file else read_above(shard.path, dataset.VOCAB_FILE_NAME)
+        )
+    except FileNotFoundError as error:
+        if vocab_file:
+            raise DatasetError(f"--vocab_file {vocab_file} does not exist; check the path") from error
+        raise DatasetError(f"{error} do not exist; give the vocabulary of {shard.path} with --vocab_file") from error
+    vocabulary = Vocabulary.from_bytes(content, path)
+    if not vocab_file and shard.manifest and vocabulary.sha256 != shard.manifest.vocab_sha256:
+        raise DatasetError(
+            f"{vocabulary.origin} is not the vocabulary of the dataset (its SHA-256 differs; it has "
+            f"{len(vocabulary):,} tokens, the dataset's has {shard.manifest.vocab_size:,}); copy it again, or give the "
+            "vocabulary with --vocab_file"
+        )
+    return vocabulary
+
+
+def read_above(path: str, name: str) -> tuple[str, bytes]:
+    """Return the path and the content of a file in the directory of a shard, or else in its parent.
+
+    Raises:
+        FileNotFoundError: Neither exists; the message has both paths.
+    """
+    folder = FileSystems.split(path)[0].rstrip("/")
+    candidates = [f"{folder}/{name}", f"{FileSystems.split(folder)[0].rstrip('/')}/{name}"]
+    for candidate in candidates:
+        try:
+            return candidate, read_bytes(candidate)
+        except FileNotFoundError:
+            continue
+    raise FileNotFoundError(" and ".join(candidates))
 
 
 def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
@@ -164,12 +189,3 @@ def _opened(path: str) -> Iterator[pyarrow.parquet.ParquetFile]:
             yield pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r"))
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read ({error}); build the corpus again") from error
-
-
-def require_file(path: str) -> None:
-    """Raise DatasetError for a local directory that is neither a dataset nor a corpus."""
-    if "://" not in path and Path(path).is_dir():
-        raise DatasetError(
-            f"{path} {contents_of(Path(path))}; give a shard, or a directory written by beambert build, corpus or "
-            "pretraining-data"
-        )

@@ -25,6 +25,13 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
+from beambert.pipelines.dataset_report.data_report import FILE_NAME as REPORT_FILE_NAME
+from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
+from beambert.pipelines.dataset_report.dataset_descriptions import (
+    delete_own_descriptions,
+    foreign_descriptions,
+    write_missing_descriptions,
+)
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
 from beambert.pipelines.finish_dataset import recorded_options
@@ -33,13 +40,6 @@ from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.io.written_files import require_written
-from beambert.pipelines.reporting.data_report import FILE_NAME as REPORT_FILE_NAME
-from beambert.pipelines.reporting.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES
-from beambert.pipelines.reporting.dataset_descriptions import (
-    delete_own_descriptions,
-    foreign_descriptions,
-    write_missing_descriptions,
-)
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import (
     absolute,

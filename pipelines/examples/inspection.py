@@ -170,27 +170,22 @@ def as_text(example: Example, vocab: Vocabulary) -> list[InstanceText]:
 def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[Span]:
     """Return the spans of text and masked tokens at consecutive positions."""
     spans: list[Span] = []
-    words: list[str] = []
-    glued = False
     for position in positions:
         original = escape_unprintable(vocab.tokens[example.original_ids[position]])
-        is_continuation = original.startswith(CONTINUATION)
-        if not example.is_masked[position]:
-            if not words:
-                glued = is_continuation and bool(spans)
-            text = original.removeprefix(CONTINUATION) if is_continuation and (words or spans) else original
-            words.append(text if not words or is_continuation else f" {text}")
+        glued = original.startswith(CONTINUATION) and bool(spans)
+        if example.is_masked[position]:
+            seen = example.input_ids[position]
+            same = seen == example.original_ids[position]
+            kind = MASK if seen == vocab.mask_id else SAME if same else OTHER
+            instead = "MASK" if kind == MASK else escape_unprintable(vocab.tokens[seen])
+            spans.append(Span(original, kind, instead, glued))
             continue
-        if words:
-            spans.append(Span("".join(words), glued=glued))
-            words = []
-        seen = example.input_ids[position]
-        same = seen == example.original_ids[position]
-        kind = MASK if seen == vocab.mask_id else SAME if same else OTHER
-        instead = "MASK" if kind == MASK else escape_unprintable(vocab.tokens[seen])
-        spans.append(Span(original, kind, instead, glued=is_continuation and bool(spans)))
-    if words:
-        spans.append(Span("".join(words), glued=glued))
+        text = original.removeprefix(CONTINUATION) if glued else original
+        if spans and not spans[-1].kind:
+            joined = f"{spans[-1].text}{'' if glued else ' '}{text}"
+            spans[-1] = dataclasses.replace(spans[-1], text=joined)
+        else:
+            spans.append(Span(text, glued=glued))
     return spans
 
 

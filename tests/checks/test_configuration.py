@@ -29,7 +29,7 @@ EXCEPTIONS = {
 
 
 def product_files() -> Iterator[Path]:
-    for package in ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "tokenizer", "trainers"):
+    for package in ("beambert", *(path.name for path in (ROOT / "beambert").iterdir() if path.is_symlink())):
         yield from sorted((ROOT / package).rglob("*.py"))
 
 

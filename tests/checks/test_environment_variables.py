@@ -8,7 +8,7 @@ from tests.conftest import ROOT
 _INTERNAL = {"BEAMBERT_CHAOS_PROCESS", "BEAMBERT_LIVE_COUNTS"}
 _OURS = re.compile(r"\bBEAMBERT_[A-Z]+(?:_[A-Z]+)*\b")
 _READ = re.compile(r"os\.environ(?:\.get\(|\.setdefault\(|\[)\"([A-Z_]+)\"|\"([A-Z_]+)\" (?:not )?in os\.environ")
-_FOLDERS = ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "tokenizer", "trainers")
+_FOLDERS = ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "reporting", "tokenizer", "trainers")
 
 
 def test_the_page_lists_every_variable():

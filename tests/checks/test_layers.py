@@ -34,7 +34,7 @@ pipelines.commands
 pipelines.transforms
 pipelines.runner
 pipelines.finish_dataset
-pipelines.reporting
+pipelines.dataset_report
 pipelines.examples
 pipelines.corpus
 pipelines.cleaning pipelines.vocabulary
@@ -43,6 +43,7 @@ pipelines.formats
 pipelines.instances pipelines.io
 pipelines.documents
 pipelines.errors
+reporting
 bert_model
 bert_model.checkpoints
 bert_model.config
@@ -52,7 +53,7 @@ common
 """
 _COMPILED = {"tokenizer._native", "trainers.data._examples"}
 RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
-_FOR_TRAINERS = "dataset errors io instances.ragged reporting.axes reporting.page reporting.tables formats.lines"
+_FOR_TRAINERS = "dataset errors io instances.ragged formats.lines"
 # The only modules that a package may import from another package, where not all lower layers are allowed. The reason is
 # that a training host has no Beam.
 ONLY = {

@@ -59,7 +59,7 @@ def test_the_released_version_is_the_same_everywhere():
 def test_every_package_is_installed_and_in_the_images():
     """Compare the packages of the repository with setup.py and the Dockerfiles."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert packages >= {"beambert", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy"}
+    assert packages >= {"beambert", "tokenizer", "bert_model", "reporting", "pipelines", "trainers", "deploy"}
     assert {path.name for path in (ROOT / "beambert").iterdir() if path.is_symlink()} == packages - {"beambert"}
     for image in ("Dockerfile", "tpu.Dockerfile"):
         text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8")

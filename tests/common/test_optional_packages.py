@@ -18,9 +18,9 @@ from beambert import cli
 from beambert.common import optional_packages
 from tests.conftest import ROOT
 
-OURS = ("beambert", "tokenizer", "bert_model", "pipelines", "trainers", "adaptation", "deploy")
+OURS = ("beambert", "tokenizer", "bert_model", "reporting", "pipelines", "trainers", "adaptation", "deploy")
 # The base dependencies and their own dependencies, by the names of their folders.
-BASE = ("msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
+BASE = ("jinja2", "markupsafe", "msgspec", "numpy", "numpy.libs", "rich", "markdown_it", "mdurl", "pygments")
 
 
 def third_party_modules() -> dict[str, str]:

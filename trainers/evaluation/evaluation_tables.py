@@ -1,11 +1,10 @@
 """Show the results of an evaluation as text for the terminal, and as an HTML page."""
 
-from collections.abc import Sequence
-from html import escape
+import functools
+import textwrap
 
 from beambert.common.terminal import printable, without_middle
-from beambert.pipelines.reporting.page import page, tiles
-from beambert.pipelines.reporting.tables import table
+from beambert.reporting.rendering import render
 from beambert.trainers.evaluation.evaluation_results import EvaluationResults, PairResults, TextResults
 from beambert.trainers.evaluation.pair_scores import Accuracy
 from beambert.trainers.evaluation.published_pair_scores import PublishedAccuracy, published_accuracies
@@ -18,6 +17,8 @@ _LEAST_NAME, _MOST_NAME = 16, 54
 # Columns from which on notes and sources are shown.
 _WIDE = 100
 _TIE_RULE = "A pair is correct if the good sentence has the strictly higher score; a tie is wrong."
+
+_wrap = functools.partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
 def results_lines(results: EvaluationResults, width: int) -> list[str]:
@@ -36,7 +37,7 @@ def _text_lines(text: TextResults, results: EvaluationResults, width: int) -> li
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     heading = f"Text: {_text_summary(text, results)}"
     cells = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)) for row in rows]
-    return [*_wrapped(heading, width), *(f"  {line}" for line in cells)]
+    return [*_wrap(heading, width), *(f"  {line}" for line in cells)]
 
 
 def _text_summary(text: TextResults, results: EvaluationResults) -> str:
@@ -66,8 +67,8 @@ def _pair_lines(results: PairResults, width: int) -> list[str]:
     shown = _pair_rows(results)
     name_width = min(max(_LEAST_NAME, *(len(name) for name, _ in shown)), _MOST_NAME, width - _NUMBERS_WIDTH)
     lines = [
-        *_wrapped(f"Minimal pairs: {_pair_summary(results)}", width),
-        *_wrapped(_TIE_RULE, width),
+        *_wrap(f"Minimal pairs: {_pair_summary(results)}", width),
+        *_wrap(_TIE_RULE, width),
         "",
         "paradigm".ljust(name_width) + _NUMBERS.format("accuracy", "±", "pairs"),
     ]
@@ -129,53 +130,31 @@ def _points(fraction: float) -> str:
     return f"{100 * fraction:.1f}"
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return the words of a text in lines of at most a number of columns."""
-    lines = [""]
-    for word in text.split(" "):
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
-
-
 def results_page(results: EvaluationResults) -> str:
     """Return the results as an HTML page without scripts."""
-    numbers: list[tuple[str, str]] = []
-    sections = []
+    tiles: list[tuple[str, str]] = []
+    text = pairs = None
     if results.text is not None:
-        numbers += [(name.replace("_", " "), value) for name, value, _ in _text_rows(results.text)]
-        rows = [(name, value, of) for name, value, of in _text_rows(results.text)]
-        content = f"<p>{escape(_text_summary(results.text, results))}</p>{table(('metric', 'value', 'of'), rows)}"
-        sections.append(("text", "Text", content))
+        rows = _text_rows(results.text)
+        tiles += [(name.replace("_", " "), value) for name, value, _ in rows]
+        text = {"summary": _text_summary(results.text, results), "rows": rows}
     if results.pairs is not None:
-        scores = results.pairs.scores
-        numbers += [(name, f"{score.accuracy:.1%}") for name, score in _means(results.pairs)]
-        header = ("accuracy in percent", "standard error", "pairs")
-        means = [(name, *_cells(score)) for name, score in _means(results.pairs)]
-        content = f"<p>{escape(_pair_summary(results.pairs))}. {_TIE_RULE} Chance is 50.</p>"
-        content += table(("mean", *header), means)
-        if scores.error_between_paradigms is not None:
-            error = _points(scores.error_between_paradigms)
-            content += f"<p>Standard error of the mean of paradigms, with paradigms as a sample: {error}.</p>"
-        sections.append(("pairs", "Minimal pairs", content))
+        scores, means = results.pairs.scores, _means(results.pairs)
+        tiles += [(name, f"{score.accuracy:.1%}") for name, score in means]
         benchmark, published = published_accuracies(scores.fields, len(scores.paradigms))
-        if published:
-            sections.append(("published", f"Published scores, {benchmark}", _published_table(published)))
-        if scores.fields:
-            rows_of_fields = [(name, *_cells(score)) for name, score in scores.fields.items()]
-            sections.append(("fields", "Fields", table(("field", *header), rows_of_fields)))
-        paradigms = [(line.name, line.field, *_cells(line.score)) for line in scores.paradigms]
-        sections.append(("paradigms", "Paradigms", table(("paradigm", "field", *header), paradigms)))
-    variant = "later tokens of the same word masked too" if results.whole_word else "one token masked at a time"
-    head = f'<p class="soft">{escape(results.model)}, {results.precision}, {variant}</p>'
-    return page("Evaluation", head + tiles(numbers), sections)
+        error = scores.error_between_paradigms
+        pairs = {
+            "summary": _pair_summary(results.pairs),
+            "tie_rule": _TIE_RULE,
+            "means": [(name, *_cells(score)) for name, score in means],
+            "error": None if error is None else _points(error),
+            "benchmark": benchmark,
+            "published": [(line.model, f"{line.accuracy:.1f}", line.mean_of, line.source) for line in published],
+            "fields": [(name, *_cells(score)) for name, score in scores.fields.items()],
+            "paradigms": [(line.name, line.field, *_cells(line.score)) for line in scores.paradigms],
+        }
+    return render("evaluation.html", title="Evaluation", results=results, tiles_shown=tiles, text=text, pairs=pairs)
 
 
-def _published_table(published: Sequence[PublishedAccuracy]) -> str:
-    rows = [(line.model, f"{line.accuracy:.1f}", line.mean_of, line.source) for line in published]
-    return table(("model", "accuracy in percent", "mean of", "source"), rows)
-
-
-def _cells(score: Accuracy) -> tuple[str, str, str]:
-    return _points(score.accuracy), _points(score.standard_error), f"{score.pairs:,}"
+def _cells(score: Accuracy) -> tuple[str, str, int]:
+    return _points(score.accuracy), _points(score.standard_error), score.pairs

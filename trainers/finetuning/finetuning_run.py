@@ -229,6 +229,9 @@ class FinetuningRun:
             details[TRAIN] = {"warnings": warnings}
         for split, line in plan.unknown_tokens.items():
             details.setdefault(split, {})["unknown_tokens"] = line
+        for split, lines in plan.input_warnings.items():
+            if lines:
+                details.setdefault(split, {})["input_warnings"] = list(lines)
         step = 0 if checkpoint is None else checkpoint.step
         last = checkpoint_manager.checkpoints(self.checkpoint_directory)[-1:]
         if not plan.records_evaluation:

@@ -1,6 +1,6 @@
 """The inputs of a fine-tuning run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ class FinetuningPlan(NamedTuple):
         task: the task with its files.
         rows: encoded rows by split.
         unknown_tokens: warnings about [UNK] by split, where they are many.
+        input_warnings: warnings about truncated, empty and skipped examples, by split.
         vocabulary: vocabulary of the model.
         word_rules: rules that split text into words.
         model_config: configuration of the model.
@@ -44,6 +45,7 @@ class FinetuningPlan(NamedTuple):
     task: FinetuningTask
     rows: Mapping[str, Rows]
     unknown_tokens: Mapping[str, str]
+    input_warnings: Mapping[str, Sequence[str]]
     vocabulary: Vocabulary
     word_rules: WordRules
     model_config: BertConfig

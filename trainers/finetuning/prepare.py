@@ -5,6 +5,7 @@ TensorFlow is imported after the options and the files are validated, so that er
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -126,7 +127,9 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
         unknown_tokens = _unknown_tokens(task, rows, tokenizer)
         for line in unknown_tokens.values():
             warn(line)
-        _print_skipped(task, rows, max_seq_length)
+        input_warnings = _input_warnings(task, rows, max_seq_length)
+        for line in itertools.chain.from_iterable(input_warnings.values()):
+            warn(line)
         for split in rows:
             for line in split_warnings(task, split, rows[split]):
                 warn(line)
@@ -139,6 +142,7 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             task=task,
             rows=rows,
             unknown_tokens=unknown_tokens,
+            input_warnings=input_warnings,
             vocabulary=vocabulary,
             word_rules=word_rules,
             model_config=model_config,
@@ -368,16 +372,19 @@ def _unknown_tokens(task: FinetuningTask, rows: Mapping[str, Rows], tokenizer: T
     return warnings
 
 
-def _print_skipped(task: FinetuningTask, rows: Mapping[str, Rows], max_seq_length: int) -> None:
+def _input_warnings(task: FinetuningTask, rows: Mapping[str, Rows], max_seq_length: int) -> dict[str, list[str]]:
+    """Return the warnings about truncated, empty and skipped examples of each split."""
+    warnings: dict[str, list[str]] = {split: [] for split in rows}
     for split, table in rows.items():
         if table.truncated:
-            warn(task.truncation(split, table, max_seq_length))
+            warnings[split].append(task.truncation(split, table, max_seq_length))
         if len(table.empty):
-            warn(task.emptiness(split, table))
+            warnings[split].append(task.emptiness(split, table))
         if table.skipped:
-            warn(
+            warnings[split].append(
                 f"{table.skipped} {split} examples were skipped: columns are missing, or the answer is not in the text"
             )
+    return warnings
 
 
 def _check_old_run(plan: FinetuningPlan, old: RunRecord | None) -> None:

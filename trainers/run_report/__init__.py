@@ -1,1 +1,1 @@
-"""Render `report.html` of a run or a sweep: curves, metrics, examples, warnings."""
+"""Collect the content of `report.html` of a run or a sweep: curves, metrics, examples, warnings."""

@@ -4,8 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.bert_model.size import parameter_counts
+from beambert.common.typed_json import Count, Positive
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics.baseline_record import BaselineRecord
 from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
@@ -14,6 +17,18 @@ from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, 
 from beambert.trainers.run_report.finished_run import Run
 
 _INITIALIZER_RANGE = 0.02
+
+
+class _ScheduleOptions(msgspec.Struct):
+    """The options of run.json that determine the learning rate."""
+
+    num_train_steps: Positive
+    num_warmup_steps: Count
+    learning_rate: float
+    lr_schedule: str
+    lr_decay_power: float
+    lr_decay_fraction: float
+    lr_min_fraction: float
 
 
 def facts_of(
@@ -32,17 +47,20 @@ def facts_of(
         lines: training lines of metrics.jsonl, by step.
         parameters: number of parameters; None if unknown.
     """
-    steps, warmup, rate = (options.get(name) for name in ("num_train_steps", "num_warmup_steps", "learning_rate"))
-    if not isinstance(steps, int) or not isinstance(warmup, int) or not isinstance(rate, int | float) or steps < 1:
+    try:
+        run = msgspec.convert(options, _ScheduleOptions)
+        schedule = LearningRateSchedule(run.lr_schedule, run.lr_decay_power, run.lr_decay_fraction, run.lr_min_fraction)
+    except (msgspec.ValidationError, TrainingError):
         return None
-    schedule = _schedule(options)
-    if schedule is None:
+    if schedule.name not in LR_SCHEDULES:
         return None
     updates = []
     for line in lines:
         ratio, rms = line.get(UPDATE_RATIO), line.get(WEIGHT_RMS)
         if isinstance(ratio, int | float) and isinstance(rms, int | float):
-            rate_of_step = schedule.rate_at(line["step"] - 1, rate, steps, warmup)
+            rate_of_step = schedule.rate_at(
+                line["step"] - 1, run.learning_rate, run.num_train_steps, run.num_warmup_steps
+            )
             updates.append(Update(line["step"], ratio, ratio * rms, rate_of_step))
     initial = config.get("initializer_range", _INITIALIZER_RANGE)
     if options.get("init_checkpoint") and lines:
@@ -50,9 +68,9 @@ def facts_of(
     last = lines[-1] if lines else {}
     return RunFacts(
         step=last.get("step", 0),
-        num_train_steps=steps,
-        num_warmup_steps=warmup,
-        learning_rate=rate,
+        num_train_steps=run.num_train_steps,
+        num_warmup_steps=run.num_warmup_steps,
+        learning_rate=run.learning_rate,
         initial_rms=initial if _is_number(initial) and initial > 0 else _INITIALIZER_RANGE,
         losses=[(line["step"], line[LOSS]) for line in lines if _is_number(line.get(LOSS))],
         updates=updates,
@@ -76,23 +94,6 @@ def _parameters(config: Mapping[str, Any]) -> int | None:
     try:
         return parameter_counts(BertConfig.from_json(json.dumps(config))).total
     except ConfigError:
-        return None
-
-
-def _schedule(options: Mapping[str, Any]) -> LearningRateSchedule | None:
-    """Return the schedule of a run; None if its options are corrupt."""
-    values: dict[str, Any] = {
-        "name": options.get("lr_schedule"),
-        "decay_power": options.get("lr_decay_power"),
-        "decay_fraction": options.get("lr_decay_fraction"),
-        "min_fraction": options.get("lr_min_fraction"),
-    }
-    numbers = all(_is_number(value) for name, value in values.items() if name != "name")
-    if values["name"] not in LR_SCHEDULES or not numbers:
-        return None
-    try:
-        return LearningRateSchedule(**values)
-    except TrainingError:
         return None
 
 

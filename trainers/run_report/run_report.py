@@ -7,30 +7,32 @@ The report shows all metrics in `metrics.jsonl`, of any task. `beambert.trainers
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+from markupsafe import Markup
 
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.bert_model.size import parameter_counts
 from beambert.common.atomic_files import write_atomic
 from beambert.common.durations import format_duration
-from beambert.pipelines.reporting.page import page, tiles, warning_list
-from beambert.pipelines.reporting.tables import percent, short, table
+from beambert.reporting import rendering
+from beambert.reporting.numbers import percent, short
+from beambert.reporting.plots import curve
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
+from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
+from beambert.trainers.metrics.reference_curves import reference_at, reference_of
 from beambert.trainers.metrics.standing import LOSS as MASKED_LM_LOSS
+from beambert.trainers.metrics.standing import in_order, passed_at, passed_levels, standing
 from beambert.trainers.monitoring.goodput import LABELS, latest_seconds
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.mlm_samples import FILLED
-from beambert.trainers.run_report import curves, task_sections
-from beambert.trainers.run_report.curves import curve
 from beambert.trainers.run_report.finished_run import Run, read_run
-from beambert.trainers.run_report.levels_section import levels_section
 from beambert.trainers.run_report.published_scores import IN_PERCENT
 from beambert.trainers.run_report.run_facts import findings_of
 from beambert.trainers.run_report.run_warnings import score_warnings, warnings_of
-from beambert.trainers.run_report.task_style import STYLE
+from beambert.trainers.run_report.task_sections import input_warnings, metric_label, sections
 
 FILE_NAME = "report.html"
 _SPEEDS = (
@@ -61,7 +63,14 @@ _LABELS = {
     "model_flops_utilization": "model FLOPs utilization (MFU)",
     "data_wait_fraction": "fraction of time spent waiting for data",
 }
+_MEANINGS = {
+    UNIGRAM: "token frequencies",
+    UNCHANGED: "token frequencies, and the masked positions left unchanged",
+    BIGRAM: "the same, with the left and the right neighbor",
+}
 _EVALUATIONS_SHOWN = 20
+_MAX_TILES = 12
+_Line = Mapping[str, Any]
 
 
 def write_report(output: Path) -> Path:
@@ -80,75 +89,81 @@ def write_report(output: Path) -> Path:
 
 def render(run: Run) -> str:
     """Return the report of a run as HTML."""
-    metrics = run.results or (run.validation[-1] if run.validation else {})
-    warnings = [
-        *warnings_of(run.options, run.train, run.validation),
-        *findings_of(run),
-        *score_warnings(metrics, run.evaluation),
-    ]
-    sections = [
-        ("warnings", "Warnings", warning_list(warnings)),
-        *task_sections.sections(run.evaluation, run.results),
-        ("levels", "Levels", levels_section(run)),
-        ("curves", "Curves", _curves(run, [name for name in _metrics(run) if name not in _SPEEDS])),
-        ("speed", "Throughput", _curves(run, _SPEEDS)),
-        ("goodput", "Goodput", _goodput(run)),
-        ("evaluation", "Evaluation", _evaluation(run)),
-        ("masks", "Masked-LM samples", _masks(run)),
-        ("checkpoints", "Checkpoints", _checkpoint_table(run)),
-        ("data", "Data", _data(run)),
-        ("model", "Model", _model(run)),
-        ("options", "Options", _facts(run.options)),
-        ("versions", "Versions", _facts(run.record.get("versions", {}))),
-    ]
-    title = f"Fine-tuning: {run.task}" if run.task else "Pretraining run"
-    style = STYLE if run.task else curves.STYLE
-    return page(title, _head(run), [section for section in sections if section[2]], style)
+    model, names = run.options.get("model"), _metrics(run)
+    return rendering.render(
+        "run_report.html",
+        title=f"Fine-tuning: {run.task}" if run.task else "Pretraining run",
+        model_name=f"Model {model}" if isinstance(model, str) else None,
+        parameters=_parameters(run),
+        tiles_shown=_tiles(run, names),
+        warnings=[
+            *warnings_of(run.options, run.train, run.validation),
+            *findings_of(run),
+            *input_warnings(run.evaluation),
+            *score_warnings(_last_results(run), run.evaluation),
+        ],
+        task_sections=sections(run.evaluation, run.results),
+        levels=_levels(run) if run.levels else None,
+        curves=_curves(run, [name for name in names if name not in _SPEEDS]),
+        speeds=_curves(run, _SPEEDS),
+        goodput=_goodput(run),
+        **_evaluations(run, names),
+        masks=_masks(run),
+        **_checkpoints(run),
+        **_data(run),
+        config=_facts(run.config),
+        options=_facts(run.options),
+        versions=_facts(run.record.get("versions")),
+    )
 
 
-def _head(run: Run) -> str:
-    total = run.options.get("num_train_steps")
-    last = run.train[-1] if run.train else {}
-    numbers = [("steps", f"{run.step:,}" + (f" of {total:,}" if isinstance(total, int) and total != run.step else ""))]
+def _last_results(run: Run) -> _Line:
+    return run.results or (run.validation[-1] if run.validation else {})
+
+
+def _tiles(run: Run, names: Sequence[str]) -> list[tuple[str, str]]:
+    total, last = run.options.get("num_train_steps"), run.train[-1] if run.train else {}
+    tiles = [("steps", f"{run.step:,}" + (f" of {total:,}" if isinstance(total, int) and total != run.step else ""))]
     for name, label, formatted in (
         ("examples", "training examples", short),
         ("tokens", "training tokens", short),
         ("seconds", "training time", format_duration),
     ):
-        if isinstance(last.get(name), int | float):
-            numbers.append((label, formatted(last[name])))
+        if _is_number(last.get(name)):
+            tiles.append((label, formatted(last[name])))
     for name in ("sequences_per_second", "model_flops_utilization"):
-        values = [line[name] for line in run.train if isinstance(line.get(name), int | float)]
-        if values:
+        if values := sorted(value for _, value in _series(run.train, name)):
             # The median is robust against other load on the machine.
-            numbers.append((_label(name).partition(" (")[0], _shown(name, sorted(values)[len(values) // 2])))
-    results = run.results or (run.validation[-1] if run.validation else {})
-    for name in _metrics(run):
-        if isinstance(results.get(name), int | float) and len(numbers) < 12:
-            split = "" if name.startswith("test_") else "dev " if run.task else "validation "
-            label = f"{split}{_label(name)}"
-            numbers.append((label, _shown_beside_chance(name, results)))
-    model = run.options.get("model")
-    about = [f"Model {model}" if isinstance(model, str) else "", *(_parameters(run),)]
-    return f'<p class="soft">{escape(", ".join(filter(None, about)))}</p>{tiles(numbers)}'
+            tiles.append((_label(name).partition(" (")[0], _shown(name, values[len(values) // 2])))
+    results = _last_results(run)
+    split = "dev " if run.task else "validation "
+    tiles += [
+        (f"{'' if name.startswith('test_') else split}{_label(name)}", _shown_beside_chance(name, results))
+        for name in names
+        if _is_number(results.get(name))
+    ]
+    return tiles[:_MAX_TILES]
 
 
 def _metrics(run: Run) -> list[str]:
     """Return the names of all metrics: those of pretraining, of a task, of the optimizer, and throughput."""
-    lines = [*run.train, *run.validation, run.results]
     names = {
         name
-        for line in lines
+        for line in (*run.train, *run.validation, run.results)
         for name, value in line.items()
-        if isinstance(value, int | float) and name not in _COUNTS and not is_level(name)
+        if _is_number(value) and name not in _COUNTS and not is_level(name)
     }
     known = [name for name in _LABELS if name in names]
     later = known.index("learning_rate") if "learning_rate" in known else len(known)
     return [*known[:later], *sorted(names - _LABELS.keys()), *known[later:]]
 
 
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float)
+
+
 def _label(name: str) -> str:
-    return _LABELS.get(name) or task_sections.metric_label(name)
+    return _LABELS.get(name) or metric_label(name)
 
 
 def _shown(name: str, value: float) -> str:
@@ -162,149 +177,159 @@ def _shown(name: str, value: float) -> str:
     return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.2e}"
 
 
-def _shown_beside_chance(name: str, metrics: Mapping[str, Any]) -> str:
+def _shown_beside_chance(name: str, metrics: _Line) -> str:
     """Return a formatted metric, with its chance level if any."""
     level = level_of(name, metrics)
     return _shown(name, metrics[name]) + ("" if level is None else f" ({level[0]} {_shown(name, level[1])})")
 
 
-def _curves(run: Run, names: Sequence[str]) -> str:
-    figures = [
+def _levels(run: Run) -> dict[str, Any]:
+    """Return where a pretraining run stands: the levels of its text, when it passed each, and a reference run."""
+    splits = {"training": run.train, "validation": run.validation}
+    passed = {split: passed_at(lines, run.levels) for split, lines in splits.items()}
+    left = [f"{split} at step {steps[UNCHANGED]:,}" for split, steps in passed.items() if UNCHANGED in steps]
+    plateau = f"The plateau was left by {' and '.join(left)}" if left else "The plateau was not left"
+    now = []
+    for split, lines in reversed(splits.items()):
+        if lines and (words := standing(lines[-1], run.levels)):
+            lost = [name for name in passed[split] if name not in passed_levels(lines[-1], run.levels)]
+            before = f", after it had passed {lost[-1]} at step {passed[split][lost[-1]]:,}" if lost else ""
+            now.append(f"{split} {words} at step {lines[-1]['step']:,}{before}")
+    return {
+        "standing": "; ".join(now).capitalize(),
+        "plateau": plateau if UNCHANGED in run.levels else None,
+        "rows": [
+            (
+                name,
+                _MEANINGS.get(name, ""),
+                f"{run.levels[name].loss:.3f}",
+                f"{run.levels[name].accuracy:.3f}",
+                *(f"step {steps[name]:,}" if name in steps else "not yet" for steps in passed.values()),
+            )
+            for name in in_order(run.levels)
+        ],
+        "reference": _reference(run),
+    }
+
+
+def _reference(run: Run) -> tuple[Any, ...] | None:
+    """Return the reference run of the same size: its model, data, and losses at the same number of tokens."""
+    reference = reference_of(run.config)
+    tokens = _series((run.validation or run.train)[-1:], "tokens")
+    if reference is None or not tokens:
+        return None
+    point = reference_at(reference, tokens[0][1])
+    return None if point is None else (reference.model, reference.data, point)
+
+
+def _curves(run: Run, names: Sequence[str]) -> list[Markup]:
+    plots = (
         curve(
             _label(name),
             _series(run.train, name),
             _series(run.validation, name),
             partial(_shown, name),
-            _levels_of(run, name),
+            _drawn_levels(run, name),
         )
         for name in names
-    ]
-    return f'<div class="figures">{"".join(figures)}</div>' if any(figures) else ""
+    )
+    return [plot for plot in plots if plot]
 
 
-def _levels_of(run: Run, name: str) -> dict[str, float]:
+def _drawn_levels(run: Run, name: str) -> dict[str, float]:
     """Return the levels to draw in the figure of a metric."""
-    if name not in (MASKED_LM_LOSS, "masked_lm_accuracy"):
-        return {}
-    is_loss = name == MASKED_LM_LOSS
-    return {level: fields.loss if is_loss else fields.accuracy for level, fields in run.levels.items()}
+    if name == MASKED_LM_LOSS:
+        return {level: fields.loss for level, fields in run.levels.items()}
+    return {level: fields.accuracy for level, fields in run.levels.items()} if name == "masked_lm_accuracy" else {}
 
 
-def _series(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    return [(line["step"], line[name]) for line in lines if isinstance(line.get(name), int | float)]
+def _series(lines: Sequence[_Line], name: str) -> list[tuple[int, float]]:
+    return [(line["step"], line[name]) for line in lines if _is_number(line.get(name))]
 
 
-def _goodput(run: Run) -> str:
-    """Return a table of the wall time by cause; "" for runs that did not record it."""
+def _goodput(run: Run) -> list[tuple[str, str, str]]:
+    """Return the wall time by cause; empty for runs that did not record it."""
     seconds = latest_seconds((*run.train, *run.validation))
     if not seconds.total > 0:
-        return ""
+        return []
     rows = [
         (LABELS[name], format_duration(part), percent(seconds.shares[name]))
         for name, part in seconds._asdict().items()
         if part
     ]
-    return (
-        "<p>Wall time of all the run's processes. The goodput is the share of training steps whose results were "
-        "kept.</p>" + table(("", "time", "share"), [*rows, ("total", format_duration(seconds.total), percent(1.0))])
-    )
+    return [*rows, ("total", format_duration(seconds.total), percent(1.0))]
 
 
-def _evaluation(run: Run) -> str:
-    names = [name for name in _metrics(run) if any(name in line for line in (*run.validation, run.results))]
-    rows = [(line["step"], line) for line in run.validation[-_EVALUATIONS_SHOWN:]]
+def _evaluations(run: Run, metrics: Sequence[str]) -> dict[str, Any]:
+    names = [name for name in metrics if any(name in line for line in (*run.validation, run.results))]
+    lines = [(line["step"], line) for line in run.validation[-_EVALUATIONS_SHOWN:]]
     step = run.results.get("global_step")
     if isinstance(step, int) and step not in {line["step"] for line in run.validation}:
-        rows.append((step, run.results))
-    if not rows:
-        return ""
-    shown = [
-        (
-            f"{step:,}",
-            *(_shown_beside_chance(name, line) if isinstance(line.get(name), int | float) else "" for name in names),
-        )
-        for step, line in rows
-    ]
-    left_out = len(run.validation) - len(run.validation[-_EVALUATIONS_SHOWN:])
-    before = f"<p>The last {_EVALUATIONS_SHOWN} of {len(run.validation):,} evaluations.</p>" if left_out else ""
-    return before + table(("step", *(_label(name) for name in names)), shown)
+        lines.append((step, run.results))
+    return {
+        "evaluation_metrics": list(map(_label, names)),
+        "evaluations": [
+            (step, *(_shown_beside_chance(name, line) if _is_number(line.get(name)) else "" for name in names))
+            for step, line in lines
+        ],
+        "evaluations_shown": _EVALUATIONS_SHOWN,
+        "more_evaluations": len(run.validation) if len(run.validation) > _EVALUATIONS_SHOWN else 0,
+    }
 
 
-def _masks(run: Run) -> str:
+def _masks(run: Run) -> dict[str, Any] | None:
+    """Return the last samples, each as (text, original, predicted, probability) with a text alone at the end."""
     lines = [line for line in run.validation if isinstance(line.get("mlm_samples"), list)]
     if not lines:
-        return ""
-    last = lines[-1]
-    articles = []
-    for text in map(str, last["mlm_samples"]):
-        parts, end = [], 0
-        for match in FILLED.finditer(text):
-            original, predicted, probability = (escape(group) for group in match.groups())
-            is_correct = original == predicted
-            kind, shown = ("same", original) if is_correct else ("other", f"<s>{original}</s> {predicted}")
-            mark = f'<mark class="{kind}">{shown} <small>{probability}</small></mark>'
-            parts += [escape(text[end : match.start()]), mark]
-            end = match.end()
-        articles.append(f'<article class="sample"><p>{"".join(parts)}{escape(text[end:])}</p></article>')
-    return (
-        f"<p>Predictions at step {last['step']:,} with their probability: "
-        '<mark class="same">correct</mark> <mark class="other"><s>original</s> predicted</mark></p>' + "".join(articles)
-    )
+        return None
+    parts = [[*FILLED.split(str(text)), None, None, None] for text in lines[-1]["mlm_samples"]]
+    samples = [list(zip(*(sample[i::4] for i in range(4)), strict=True)) for sample in parts]
+    return {"step": lines[-1]["step"], "samples": samples}
 
 
-def _checkpoint_table(run: Run) -> str:
-    if not run.checkpoints:
-        return ""
-    best = run.best.get("step")
-    rows = [
-        (f"{step:,}", f"{size / 1e6:,.1f} MB", "best" if step == best else "")
-        for step, size in reversed(run.checkpoints)
-    ]
-    metric, value, summary = run.best.get("metric"), run.best.get("value"), ""
-    if isinstance(best, int) and isinstance(metric, str) and isinstance(value, int | float):
-        summary = f"<p>Best checkpoint: step {best:,}, {escape(_label(metric))} {_shown(metric, value)}.</p>"
-    return summary + table(("step", "size", ""), rows)
+def _checkpoints(run: Run) -> dict[str, Any]:
+    step, metric, value = (run.best.get(name) for name in ("step", "metric", "value"))
+    best = None
+    if isinstance(step, int) and isinstance(metric, str) and _is_number(value):
+        best = {"step": step, "metric": _label(metric), "value": _shown(metric, value)}
+    rows = [(saved, f"{size / 1e6:,.1f} MB", "best" if saved == step else "") for saved, size in run.checkpoints]
+    return {"checkpoints": rows[::-1], "best": best}
 
 
-def _data(run: Run) -> str:
+def _data(run: Run) -> dict[str, Any]:
     left_out = {"format", "format_version", "options", "versions", "stages"}
-    facts = {name: value for name, value in run.record.items() if name not in left_out}
     stages = run.record.get("stages")
-    content = _facts(facts)
+    table = None
     if isinstance(stages, list) and stages and all(isinstance(stage, dict) for stage in stages):
         names = list(dict.fromkeys(name for stage in stages for name in stage))
-        header = [name.replace("_", " ") for name in names]
-        content += "<h3>Stages</h3>" + table(header, [[_text(stage.get(name)) for name in names] for stage in stages])
-    if run.initial:
-        lines = "".join(f"<li>{escape(line)}</li>" for line in run.initial[:_EVALUATIONS_SHOWN])
-        content += f"<h3>Initial weights</h3><ul>{lines}</ul>"
-    return content
+        rows = [[_text(stage.get(name)) for name in names] for stage in stages]
+        table = {"names": [name.replace("_", " ") for name in names], "rows": rows}
+    return {
+        "data": _facts({name: value for name, value in run.record.items() if name not in left_out}),
+        "stages": table,
+        "initial": run.initial[:_EVALUATIONS_SHOWN],
+    }
 
 
-def _model(run: Run) -> str:
-    parameters = _parameters(run)
-    return (f"<p>{escape(parameters)}.</p>" if parameters else "") + _facts(run.config)
-
-
-def _parameters(run: Run) -> str:
-    """Return the number of parameters, including the head; "" if the head is unknown."""
+def _parameters(run: Run) -> str | None:
+    """Return the number of parameters, including the head; None if the head is unknown."""
     task, num_labels = run.model.get("task"), run.model.get("num_labels")
     if not run.model and run.task is None:
         task = PRETRAINING
     if not isinstance(task, str) or not isinstance(num_labels, int | None):
-        return ""
+        return None
     try:
         config = BertConfig.from_json(json.dumps(run.config))
         return f"{parameter_counts(config, task, num_labels).total:,} parameters"
     except ConfigError:
-        return ""
+        return None
 
 
-def _facts(facts: Any) -> str:
-    """Return a table of names and values; "" if empty."""
-    if not isinstance(facts, dict) or not facts:
-        return ""
-    return table(("", ""), [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())])
+def _facts(facts: Any) -> list[tuple[str, str]]:
+    """Return names and values as rows of a table."""
+    if not isinstance(facts, dict):
+        return []
+    return [(name.replace("_", " "), _text(value)) for name, value in sorted(facts.items())]
 
 
 def _text(value: Any) -> str:

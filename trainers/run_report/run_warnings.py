@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.common.typed_json import JsonError, read
-from beambert.pipelines.reporting.tables import percent
+from beambert.reporting.numbers import percent
 from beambert.trainers.metrics.chance_levels import pretraining_warnings
 from beambert.trainers.run_report.task_sections import warnings_of_details
 
@@ -51,16 +51,14 @@ def warnings_of(
     if losses and losses[-1][0] > min(losses)[0] + _CLEARLY_WORSE:
         lowest, at = min(losses)
         warnings.append(
-            f"The model overfits: the validation loss is {losses[-1][0]:.3f}, up from {lowest:.3f} at step "
-            f"{at:,}. Train "
-            "for fewer steps or on more data."
+            f"The model overfits: the validation loss is {losses[-1][0]:.3f}, up from {lowest:.3f} at step {at:,}. "
+            "Train for fewer steps or on more data."
         )
     waits = [line["data_wait_fraction"] for line in train if isinstance(line.get("data_wait_fraction"), float)]
     if waits and sum(waits) / len(waits) > _MUCH_WAITING:
         warnings.append(
-            f"{percent(sum(waits) / len(waits))} of the training time was spent waiting for data. Use more CPU "
-            "cores or a "
-            "faster disk."
+            f"{percent(sum(waits) / len(waits))} of the training time was spent waiting for data. Use more CPU cores "
+            "or a faster disk."
         )
     return warnings
 

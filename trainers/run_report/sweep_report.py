@@ -1,20 +1,18 @@
 """Render the report of several runs of a task, by `--seeds` or `beambert tune`: table, mean, deviation, best."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beambert.common.atomic_files import write_atomic
 from beambert.common.quantities import counted
-from beambert.pipelines.reporting.page import page, tiles, warning_list
-from beambert.pipelines.reporting.tables import table
+from beambert.reporting.rendering import render
 from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
 from beambert.trainers.metrics.chance_levels import is_level, level_of, with_level
 from beambert.trainers.run_report.published_scores import IN_PERCENT
 from beambert.trainers.run_report.task_sections import metric_label
-from beambert.trainers.run_report.task_style import STYLE
 
 FILE_NAME = "report.html"
 
@@ -47,12 +45,14 @@ class Summary(NamedTuple):
         mean: mean of the metric.
         deviation: sample standard deviation (n - 1); None for a single run.
         best: index of the best run among all runs; of equals, the first one with a checkpoint, else the first one.
+        best_value: metric of the best run.
     """
 
     runs: int
     mean: float
     deviation: float | None
     best: int
+    best_value: float
 
 
 def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
@@ -66,20 +66,13 @@ def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
         return None
     sign = -1.0 if lower_is_better(metric) else 1.0
     best = max(values, key=lambda index: (sign * values[index], runs[index].has_checkpoint, -index))
-    mean, deviation = mean_and_deviation(list(values.values()))
-    return Summary(len(values), mean, deviation, best)
+    mean, deviation = statistics.fmean(values.values()), _deviation(list(values.values()))
+    return Summary(len(values), mean, deviation, best, values[best])
 
 
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and the sample standard deviation (n - 1); None for a single value.
-
-    Args:
-        values: at least one value.
-    """
-    mean = math.fsum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    return mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+def _deviation(values: Sequence[float]) -> float | None:
+    """Return the sample standard deviation (n - 1); None for a single value."""
+    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def shown(metric: str, value: float) -> str:
@@ -93,12 +86,10 @@ def summary_line(runs: Sequence[RunOutcome], metric: str) -> str:
     if results is None:
         return f"No run has a value of {metric_label(metric)}."
     spread = "" if results.deviation is None else f", standard deviation {shown(metric, results.deviation)}"
-    best = _value(runs[results.best], metric)
-    assert best is not None
     level = level_of(metric, runs[results.best].metrics or {})
     return (
         f"{metric_label(metric)} over {counted(results.runs, 'run')}: mean {shown(metric, results.mean)}{spread}; "
-        f"best {shown(metric, best)} ({runs[results.best].name})"
+        f"best {shown(metric, results.best_value)} ({runs[results.best].name})"
         + ("" if level is None else f"; {level[0]} {shown(metric, level[1])}")
     )
 
@@ -136,24 +127,24 @@ def write_runs_report(output: Path, title: str, runs: Sequence[RunOutcome], metr
 def runs_page(title: str, runs: Sequence[RunOutcome], metric: str) -> str:
     """Return the report of several runs as HTML."""
     results = summary(runs, metric)
-    numbers = [("runs", f"{len(runs):,}")]
+    tiles = [("runs", f"{len(runs):,}")]
     if results is not None:
-        best = _value(runs[results.best], metric)
-        assert best is not None
         label = metric_label(metric)
-        numbers += [(f"best {label}", shown(metric, best)), (f"mean {label}", shown(metric, results.mean))]
+        tiles += [(f"best {label}", shown(metric, results.best_value)), (f"mean {label}", shown(metric, results.mean))]
         level = level_of(metric, runs[results.best].metrics or {})
         if level is not None:
-            numbers.append((level[0], shown(metric, level[1])))
+            tiles.append((level[0], shown(metric, level[1])))
         if results.deviation is not None:
-            numbers.append(("standard deviation", shown(metric, results.deviation)))
-    problems = [f"{run.name}: {run.problem}" for run in runs if run.problem] + warnings_of_runs(runs)
-    sections = [
-        ("problems", "Warnings", warning_list(problems) if problems else ""),
-        ("runs", "Runs", f"<p>{escape(summary_line(runs, metric))}</p>{_runs_table(runs, metric, results)}"),
-        ("options", "Means by option", _by_option(runs, metric)),
-    ]
-    return page(title, tiles(numbers), [section for section in sections if section[2]], STYLE)
+            tiles.append(("standard deviation", shown(metric, results.deviation)))
+    return render(
+        "runs_report.html",
+        title=title,
+        tiles_shown=tiles,
+        problems=[f"{run.name}: {run.problem}" for run in runs if run.problem] + warnings_of_runs(runs),
+        summary=summary_line(runs, metric),
+        runs=_runs_table(runs, metric, results),
+        means=_by_option(runs, metric),
+    )
 
 
 def _value(run: RunOutcome, metric: str) -> float | None:
@@ -161,7 +152,7 @@ def _value(run: RunOutcome, metric: str) -> float | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def _runs_table(runs: Sequence[RunOutcome], metric: str, results: Summary | None) -> str:
+def _runs_table(runs: Sequence[RunOutcome], metric: str, results: Summary | None) -> dict[str, Any]:
     options = list(dict.fromkeys(name for run in runs for name in run.options))
     names = {name for run in runs for name in run.metrics or {} if name != "global_step" and not is_level(name)}
     # The released code writes eval_loss a second time as loss.
@@ -177,7 +168,7 @@ def _runs_table(runs: Sequence[RunOutcome], metric: str, results: Summary | None
         rows.append((run.name, note, *(run.options.get(name, "") for name in options), *numbers))
     labels = (with_level(metric_label(name), name, _common_levels(runs), ".4f") for name in metrics)
     header = ("run", "status", *(name.replace("_", " ") for name in options), *labels)
-    return table(header, rows)
+    return {"header": header, "rows": rows}
 
 
 def _common_levels(runs: Sequence[RunOutcome]) -> dict[str, float]:
@@ -187,9 +178,9 @@ def _common_levels(runs: Sequence[RunOutcome]) -> dict[str, float]:
     return {name: value for name, value in levels.items() if all(metrics.get(name) == value for metrics in scored)}
 
 
-def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
-    """Return a table with the mean metric for each value of each option that has several values."""
-    rows = []
+def _by_option(runs: Sequence[RunOutcome], metric: str) -> list[tuple[str, ...]]:
+    """Return rows with the mean metric for each value of each option that has several values."""
+    rows: list[tuple[str, ...]] = []
     for option in dict.fromkeys(name for run in runs for name in run.options):
         groups: dict[str, list[float]] = {}
         for run in runs:
@@ -201,8 +192,8 @@ def _by_option(runs: Sequence[RunOutcome], metric: str) -> str:
             continue
         best = min if lower_is_better(metric) else max
         for setting, scores in groups.items():
-            mean, deviation = mean_and_deviation(scores)
+            deviation = _deviation(scores)
             spread = "" if deviation is None else shown(metric, deviation)
-            numbers = (shown(metric, mean), spread, shown(metric, best(scores)))
+            numbers = (shown(metric, statistics.fmean(scores)), spread, shown(metric, best(scores)))
             rows.append((option.replace("_", " "), setting, f"{len(scores)}", *numbers))
-    return table(("option", "value", "runs", "mean", "standard deviation", "best"), rows) if rows else ""
+    return rows

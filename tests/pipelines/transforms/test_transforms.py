@@ -31,10 +31,10 @@ from beambert.pipelines.corpus.document_steps import (
     segment_document,
     truncate_document,
 )
+from beambert.pipelines.dataset_report import dataset_card
 from beambert.pipelines.documents import identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.reporting import dataset_card
 from beambert.pipelines.sources import file_splits, readers
 from beambert.pipelines.sources.readers import read_file
 from beambert.pipelines.transforms import (

@@ -1,6 +1,7 @@
 """Tests of the warnings about texts from which a model learns nothing: empty ones, and those of [UNK]."""
 
 import json
+from html import unescape
 
 from beambert import cli
 from tests.trainers.finetuning.conftest import arguments
@@ -49,7 +50,10 @@ def test_empty_texts_are_counted_with_the_first(initial, tmp_path, capsys):
     # A second empty text does not make the rows a mixture of texts and pairs.
     assert json.loads((tmp_path / "output/beambert.json").read_text(encoding="utf-8"))["text_pairs"] is True
     # From the cache.
-    assert empty in run(tmp_path, initial, capsys, "csv")
+    warnings = run(tmp_path, initial, capsys, "csv")
+    assert warnings.count(empty) == 1
+    report = unescape((tmp_path / "output/report.html").read_text(encoding="utf-8"))
+    assert all(f"<li>{warning}</li>" in report for warning in warnings)
 
 
 def test_empty_choices_are_counted(initial, tmp_path, capsys):

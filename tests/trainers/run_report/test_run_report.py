@@ -5,12 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beambert.bert_model.config import BertConfig
-from beambert.pipelines.reporting import axes
-from beambert.trainers.run_report.curves import MOST_POINTS, curve, thinned
 from beambert.trainers.run_report.run_report import FILE_NAME, write_report
 from beambert.trainers.run_report.run_warnings import warnings_of
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
@@ -62,6 +58,19 @@ def write_run(output, found: list[dict], text: str = "text", options: dict | Non
     (output / "checkpoints" / "best.json").write_text(json.dumps(best), encoding="utf-8")
     results = {"global_step": 1000, "masked_lm_accuracy": 0.515625, text: 1.5}
     (output / "eval_results.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def write_baselines(output, levels: dict[str, tuple[float, float]]) -> None:
+    """Write the levels of a run, given the loss and the accuracy of each."""
+    fractions = {"repeated": 0.01, "rare_vocabulary": 0.02, "masked": 0.8, "expected_masked": 0.8, "unchanged": 0.1}
+    fractions |= {"expected_unchanged": 0.1, "most_frequent_label": 0.05, "labeled_1": 0.5}
+    content = {
+        "format": "beambert-baselines",
+        "format_version": 1,
+        "levels": {name: {"loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in levels.items()},
+        "text": {"tokens": 900_000, "predictions": 8000, "pairs": 8000, **fractions},
+    }
+    (output / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 def page_of(output) -> str:
@@ -157,71 +166,11 @@ def test_missing_or_malformed_files_are_omitted(tmp_path, damage):
     assert "no training metrics" in page
 
 
-# Curves.
-
-
-@given(st.lists(st.floats(-1e6, 1e6), max_size=2000), st.integers(1, 200))
-def test_thinning_keeps_ends_mean_and_range(values, most):
-    points = thinned(list(enumerate(values)), most)
-    assert len(points) == min(len(values), most)
-    if values:
-        assert points[-1].step == len(values) - 1
-        assert min(point.low for point in points) == min(values)
-        assert max(point.high for point in points) == max(values)
-        assert all(point.low - 1e-6 <= point.mean <= point.high + 1e-6 for point in points)
-        assert [point.step for point in points] == sorted({point.step for point in points})
-
-
-@given(
-    st.lists(st.floats(-1e9, 1e9) | st.just(float("nan")) | st.just(float("inf")), max_size=12),
-    st.lists(st.floats(-1e9, 1e9), max_size=3),
-    st.integers(1, 10**6),
-)
-def test_any_values_give_a_picture_within_its_frame(train, validation, stride):
-    series = [[(stride * (i + 1), value) for i, value in enumerate(values)] for values in (train, validation)]
-    picture = curve("loss", *series, str)
-    if not any(np.isfinite(train)) and not validation:
-        assert picture == ""
-        return
-    parsed(picture)
-    assert not re.search(r'="[^"]*(nan|inf)', picture)
-    for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", " ".join(re.findall(r'points="([^"]*)"', picture))):
-        x, y = map(float, pair)
-        assert axes.LEFT - 0.1 <= x <= axes.WIDTH - axes.RIGHT + 0.1
-        assert axes.TOP - 0.1 <= y <= axes.HEIGHT - axes.BOTTOM + 0.1
-
-
-@given(
-    st.lists(st.floats(0, 12), min_size=1, max_size=12),
-    st.dictionaries(st.sampled_from(["unigram", "<b>", "bigram"]), st.floats(0, 12), min_size=1),
-)
-def test_levels_are_lines_within_the_frame_with_readable_names(values, levels):
-    picture = curve("loss", list(enumerate(values, 1)), [], "{:.3f}".format, levels)
-    parsed(picture)
-    lines = [float(y) for y in re.findall(r'class="level" d="M\d+,([\d.]+)H\d+"', picture)]
-    assert len(lines) == len(levels)
-    assert all(axes.TOP - 0.1 <= y <= axes.HEIGHT - axes.BOTTOM + 0.1 for y in lines)
-    names = re.findall(r'class="level-name" x="\d+" y="([\d.]+)"[^>]*>([^<]*)</text>', picture)
-    assert {text for _, text in names} == {
-        f"{name} {level:.3f}".replace("<b>", "&lt;b&gt;") for name, level in levels.items()
-    }
-    assert all(0 < float(y) < axes.HEIGHT for y, _ in names)
-
-
 def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     write_run(tmp_path, lines(1000, 50, 500))
     assert "levels" not in parsed(page_of(tmp_path)).ids
-    fractions = {"repeated": 0.01, "rare_vocabulary": 0.02, "masked": 0.8, "expected_masked": 0.8, "unchanged": 0.1}
-    fractions |= {"expected_unchanged": 0.1, "most_frequent_label": 0.05, "labeled_1": 0.5}
-    text = {"tokens": 900_000, "predictions": 8000, "pairs": 8000, **fractions}
     levels = {"unigram": (8.1, 0.1), "unchanged": (6.9, 0.2), "bigram": (1.5, 0.3)}
-    content = {
-        "format": "beambert-baselines",
-        "format_version": 1,
-        "levels": {name: {"loss": loss, "accuracy": accuracy} for name, (loss, accuracy) in levels.items()},
-        "text": text,
-    }
-    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    write_baselines(tmp_path, levels)
     page = page_of(tmp_path)
     assert_harmless(page)
     section = page.partition('<section id="levels">')[2].partition("</section>")[0]
@@ -232,23 +181,19 @@ def test_levels_are_in_the_curves_of_a_run_and_in_a_table(tmp_path):
     assert page.count('class="level"') == 6
     assert "tiny after" in section
     assert "The plateau was left by validation at step 500." in section
-    content["levels"]["unchanged"]["loss"] = 0.5
-    (tmp_path / "baselines.json").write_text(json.dumps(content), encoding="utf-8")
+    assert "Validation past unchanged at step 1,000." in section
+    write_baselines(tmp_path, {**levels, "unchanged": (0.5, 0.2)})
     assert "The plateau was not left." in page_of(tmp_path)
 
 
-def test_a_long_run_is_a_small_picture():
-    picture = curve("loss", [(step, 1 / step) for step in range(1, 20_001)], [], str)
-    assert len(picture) < 40_000
-    assert picture.count("<rect") == MOST_POINTS
-    assert 'class="band"' in picture
-
-
-@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e6))
-def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
-    ticks = axes.ticks(start + span, start)
-    assert 2 <= len(ticks) <= 8
-    assert all(start - 1e-6 * span <= tick <= start + span * (1 + 1e-6) for tick in ticks)
+def test_a_level_that_is_lost_again_is_named(tmp_path):
+    found = lines(200, 10, 200)[:-1]
+    for line in found:
+        line["masked_lm_loss"] = 6.9 if line["step"] == 170 else 7.1
+    write_run(tmp_path, found)
+    write_baselines(tmp_path, {"unigram": (7.0, 0.05)})
+    section = page_of(tmp_path).partition('<section id="levels">')[2].partition("</section>")[0]
+    assert "Training not past unigram at step 200, after it had passed unigram at step 170." in section
 
 
 # Warnings.

@@ -1,17 +1,13 @@
 """Test the report of several runs: numbers against Python's statistics, the page in a parser and a browser."""
 
 import re
-import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.run_report.sweep_report import (
     FILE_NAME,
     RunOutcome,
-    mean_and_deviation,
     runs_page,
     summary,
     summary_line,
@@ -35,16 +31,6 @@ RUNS = [
     run("seed-5", None, seed=5),
     run("seed-6", float("nan"), seed=6),
 ]
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
-def test_mean_and_deviation_are_those_of_python(values):
-    mean, deviation = mean_and_deviation(values)
-    assert mean == pytest.approx(statistics.fmean(values), abs=1e-6)
-    if len(values) == 1:
-        assert deviation is None
-    else:
-        assert deviation == pytest.approx(statistics.stdev(values), rel=1e-9, abs=1e-6)
 
 
 def test_the_summary_counts_the_runs_that_ended_well():

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.trainers.run_report import task_tables
+from beambert.trainers.run_report import task_sections
 from beambert.trainers.run_report.published_scores import published
 from beambert.trainers.run_report.run_report import write_report
-from beambert.trainers.run_report.task_examples import marked_context
-from beambert.trainers.run_report.task_sections import metric_label, sections, warnings_of_details
+from beambert.trainers.run_report.task_sections import mark_spans, metric_label, sections, warnings_of_details
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 from tests.trainers.run_report.report_details import confusion, entities, evaluations
 
@@ -166,7 +165,7 @@ def test_published_scores_have_the_units_of_the_metrics():
 
 def test_the_matrix_has_every_count_and_its_sums():
     content = {"labels": ["a", "b", "<c>"], "counts": [[5, 2, 0], [1, 7, 0], [0, 3, 4]]}
-    html = task_tables.confusion(content)
+    html = task_sections.confusion(content)
     rows = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", html)
     assert [unescape(label) for label, _ in rows] == ["a", "b", "<c>", "all"]
     cells = [re.findall(r">(\d+)</td>", cells) for _, cells in rows]
@@ -176,7 +175,7 @@ def test_the_matrix_has_every_count_and_its_sums():
     assert '<td class="number wrong-2" title="42.9% of the row">3</td>' in html
     # By hand: precision 5/6, recall 5/7, F1 10/13.
     assert '>a</td><td class="number">83.3%</td><td class="number">71.4%</td><td class="number">76.9%</td>' in (
-        task_tables.by_class(content)
+        task_sections.by_class(content)
     )
 
 
@@ -184,14 +183,14 @@ def test_with_many_labels_the_most_confused_pairs_are_shown():
     labels = [f"label {i}" for i in range(100)]
     content = confusion(labels)
     content["counts"][17][42] = 5000
-    html = task_tables.confusion(content)
+    html = task_sections.confusion(content)
     first = re.search(r"<tbody><tr>(.*?)</tr>", html)[1]
     share = 5000 / sum(content["counts"][17])
     assert re.findall(r">([^<]+)</td>", first) == ["label 17", "label 42", "5,000", f"{share:.1%}"]
     assert html.count("<tr>") == 21
     right = sum(content["counts"][i][i] for i in range(100))
     assert f"{right:,} of {sum(map(sum, content['counts'])):,} examples" in html
-    assert task_tables.by_class(content).count("<tr>") == 21
+    assert task_sections.by_class(content).count("<tr>") == 21
 
 
 def test_a_constant_prediction_gives_a_warning():
@@ -207,58 +206,49 @@ def test_a_constant_prediction_gives_a_warning():
 
 
 def test_a_regression_is_a_scatter_plot_with_a_diagonal():
-    html = task_tables.regression({"points": [[0, 1], [5, 4.5], [2, 2], [3, float("nan")]]})
+    html = task_sections.regression({"points": [[0, 1], [5, 4.5], [2, 2], [3, float("nan")]]})
     assert html.count("<circle") == 3
     assert html.count('class="diagonal"') == 1
     assert "label 5, prediction 4.5" in html
     for points in ([[1, 1]], [[1, 1], [1, 1]], [[0, -3], [0, 8]], [[1e300, -1e300]], [[-1e-9, 0.0]]):
-        html = task_tables.regression({"points": points})
+        html = task_sections.regression({"points": points})
         for x, y in re.findall(r'cx="([-\d.]+)" cy="([-\d.]+)"', html):
             assert -1 < float(x) < 361
             assert -1 < float(y) < 201
-    assert task_tables.regression({"points": []}) == ""
+    assert task_sections.regression({"points": []}) == ""
 
 
 # Marked spans in their context.
 
-_TAG = re.compile(r'<mark class="([^"]*)">|</mark>')
 _SPANS = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 30)), max_size=3)
-
-
-def characters(html):
-    """Yield every character with the class of its mark, read from the markup in one pass."""
-    kind, place = "", 0
-    for tag in _TAG.finditer(html):
-        yield from ((character, kind) for character in unescape(html[place : tag.start()]))
-        kind, place = tag[1] or "", tag.end()
-    yield from ((character, kind) for character in unescape(html[place:]))
 
 
 @settings(deadline=None)
 @given(st.text("ab <&'é\u05e9", min_size=120, max_size=120), _SPANS, _SPANS)
 def test_every_character_has_the_marks_of_its_spans(context, true, predicted):
     spans = [[(start, start + length) for start, length in group] for group in (true, predicted)]
-    marked = list(characters(marked_context(context, *spans)))
+    marked = [(character, kinds) for text, kinds in mark_spans(context, *spans) for character in text]
     assert "".join(character for character, _ in marked) == context
-    for place, (_, kind) in enumerate(marked):
+    for place, (_, kinds) in enumerate(marked):
         names = ("true", "predicted")
         wanted = [n for n, group in zip(names, spans, strict=True) if any(s <= place < e for s, e in group)]
-        assert kind.split() == wanted
+        assert kinds == wanted
 
 
 def test_text_far_from_all_spans_is_omitted():
     context = "".join(f"{i:05d} " for i in range(500))
-    html = marked_context(context, [(1200, 1206)], [(2400, 2406)])
-    assert html.startswith("… ")
-    assert html.endswith(" …")
-    assert html.count("…") == 3
-    assert '<mark class="true">00200 </mark>' in html
-    assert '<mark class="predicted">00400 </mark>' in html
-    assert "00300" not in html
+    fragments = mark_spans(context, [(1200, 1206)], [(2400, 2406)])
+    text = "".join(text for text, _ in fragments)
+    assert text.startswith("… ")
+    assert text.endswith(" …")
+    assert text.count("…") == 3
+    assert ("00200 ", ["true"]) in fragments
+    assert ("00400 ", ["predicted"]) in fragments
+    assert "00300" not in text
     # Without any span, the start of the context is shown.
-    assert marked_context(context, [], []) == context[:395] + " …"
-    assert marked_context("x" * 900, [(450, 451)], []).count("x") == 401
-    assert marked_context("short", [], []) == "short"
+    assert mark_spans(context, [], []) == [(context[:395], []), (" …", [])]
+    assert mark_spans("x" * 900, [(450, 451)], [])[2] == ("x", ["true"])
+    assert mark_spans("short", [], []) == [("short", [])]
 
 
 def test_answers_in_the_page(tmp_path):

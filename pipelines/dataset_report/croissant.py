@@ -10,52 +10,31 @@ from typing import Any
 
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, Dataset
-from beambert.pipelines.reporting.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.pipelines.dataset_report.feature_descriptions import description_of, is_list, shard_pattern, type_of
 
 FILE_NAME = "croissant.json"
 # Name of the dataset in the description; a file with it was written by beambert.
 NAME = "beambert-pretraining-data"
 _VERSION = "http://mlcommons.org/croissant/1.1"
-# The context of the specification.
+# The context of the specification. Most terms are those of the namespace `cr`.
+_TERMS = (
+    *("arrayShape", "citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty"),
+    *("fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path"),
+    *("recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField"),
+    "transform",
+)
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "arrayShape": "cr:arrayShape",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isArray": "cr:isArray",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
+    **{term: f"cr:{term}" for term in _TERMS},
 }
 # Formats without a media type have the URL of their documentation, as the specification recommends.
 _ENCODING_FORMATS = {
@@ -70,7 +49,7 @@ def render(manifest: Dataset) -> str:
     """Return the text of croissant.json."""
     splits = [split for split in SPLITS if manifest.num_examples(split)]
     content: dict[str, Any] = {
-        "@context": _CONTEXT,
+        "@context": dict(sorted(_CONTEXT.items())),
         "@type": "sc:Dataset",
         "conformsTo": _VERSION,
         "name": NAME,

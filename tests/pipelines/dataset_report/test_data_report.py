@@ -11,14 +11,12 @@ import pytest
 from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.pretraining_data_run import print_summary
-from beambert.pipelines.examples.statistics import Statistics, document_bin_start
+from beambert.pipelines.dataset_report.data_report import Report, render
+from beambert.pipelines.dataset_report.data_warnings import expected_masked, warnings_of
+from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.reporting.data_report import render
-from beambert.pipelines.reporting.data_warnings import expected_masked, warnings_of
-from beambert.pipelines.reporting.figures import histogram, logarithmic_histogram, rank_plot
-from beambert.pipelines.reporting.report_content import Report
 from beambert.pipelines.sources.readers import read_file
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
@@ -136,39 +134,6 @@ def test_markup_in_any_string_is_shown_not_run(output, changed):
     assert tuple(parsed(page).ids) == SECTIONS
 
 
-def test_plots_of_few_values_are_complete():
-    one, none = np.array([0, 0, 7]), np.zeros(0, np.int64)
-    edges = document_bin_start(np.arange(8))
-    for plot in (
-        histogram({"a": one, "b": none}, "x", "things"),
-        histogram({"a": none}, "x", "things"),
-        histogram({"a": np.eye(1, 100_000, 99_999, dtype=np.int64)[0]}, "x", "things"),
-        histogram({"a": np.array([9]), "b": one}, "x", "things"),
-        logarithmic_histogram({"a": one}, edges, "x", "things"),
-        logarithmic_histogram({"a": np.array([3]), "b": one}, edges, "x", "things"),
-        logarithmic_histogram({"a": none}, edges, "x", "things"),
-        rank_plot(np.array([5]), "x", "y"),
-        rank_plot(np.array([5, 5, 0]), "x", "y"),
-        rank_plot(np.arange(100_000), "x", "y"),
-    ):
-        parsed(plot)
-        assert not re.search(r"nan|inf", plot)
-        for number in re.findall(r' (?:x|y|width|height)="([^"%]+)"', plot):
-            assert 0 <= float(number) <= 360
-
-
-@pytest.mark.parametrize(("length", "most"), [(44, 44), (129, 44), (513, 44), (100_001, 44)])
-def test_bars_hold_every_value_and_are_few(length, most):
-    counts = np.random.default_rng(length).integers(0, 9, length)
-    counts[-1] = 1
-    bars = re.findall(r"<title>([\d,]+)(?: to ([\d,]+))?: ([\d.]+)%</title>", histogram({"a": counts}, "x", "things"))
-    assert len(bars) <= most
-    for first, last, share in bars:
-        low, high = int(first.replace(",", "")), int((last or first).replace(",", ""))
-        assert float(share) == pytest.approx(100 * counts[low : high + 1].sum() / counts.sum(), abs=0.006)
-    assert sum(float(share) for _, _, share in bars) == pytest.approx(100, abs=0.3)
-
-
 FINE = Statistics(
     documents=100_000,
     sentences=2_000_000,
@@ -214,6 +179,13 @@ def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None,
         PretrainingDataOptions(**(options or {})),
         replacements,
     )
+
+
+def test_a_warning_that_the_corpus_printed_is_in_the_report():
+    """Test words that become [UNK] and are 1% of the words, but fewer of the tokens."""
+    alphabet = ["1.1% of the words are [UNK] because --alphabet_limit 9 excludes 2 of the 11 characters of the text"]
+    splits = {"train": dataclasses.replace(FINE, unknown_tokens=540_000), "validation": FINE}
+    assert warnings_of(splits, CORPUS, Overlap(10, 0, 100, 1), PretrainingDataOptions(), 30_000, alphabet) == alphabet
 
 
 def test_data_without_fault_raises_no_alarm():
@@ -352,8 +324,7 @@ def test_expected_masks_follow_from_the_lengths():
 
 
 @needs_chromium
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390, 360])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True), (360, False)])
 def test_a_browser_shows_it_on_desktop_and_phone_in_light_and_dark(output, tmp_path, width, dark):
     page = (output / "report.html").read_text(encoding="utf-8")
     assert look_at(page, tmp_path, width, dark)["figures"] >= 5

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.dataset_report import croissant, dataset_card
 from beambert.pipelines.io.atomic_files import delete_files, read_bytes, storage_errors, write_text
-from beambert.pipelines.reporting import croissant, dataset_card
 
 _RENDERERS = {croissant.FILE_NAME: croissant.render, dataset_card.FILE_NAME: dataset_card.render}
 _MARKS = {croissant.FILE_NAME: f'"name": "{croissant.NAME}"', dataset_card.FILE_NAME: dataset_card.MARK}

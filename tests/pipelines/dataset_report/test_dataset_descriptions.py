@@ -14,8 +14,8 @@ from huggingface_hub import DatasetCard
 
 from beambert import cli
 from beambert.pipelines import dataset
-from beambert.pipelines.reporting import croissant, dataset_card
-from beambert.pipelines.reporting.dataset_descriptions import FILE_NAMES
+from beambert.pipelines.dataset_report import croissant, dataset_card
+from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES
 
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {

@@ -116,12 +116,14 @@ def _faults_of_sources(facts: _Facts) -> Iterator[str]:
 
 def _unknown_tokens(facts: _Facts) -> Iterator[str]:
     unknown = facts.train.unknown_tokens / max(facts.train.tokens, 1)
-    if unknown < 0.01:
-        return
-    yield from facts.alphabet or [
-        f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the corpus, "
-        f"or check that --do_lower_case {str(facts.options.do_lower_case).lower()} is right for --vocab_file"
-    ]
+    if facts.alphabet:
+        yield from facts.alphabet
+    elif unknown >= 0.01:
+        yield (
+            f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the "
+            f"corpus, or check that --do_lower_case {str(facts.options.do_lower_case).lower()} is right for "
+            "--vocab_file"
+        )
 
 
 def _empty_validation(facts: _Facts) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Describe a dataset: content of `report.html`, `README.md` and `croissant.json`, and warnings."""

@@ -1,0 +1,235 @@
+"""Render `report.html` of a dataset, to check the training data before training.
+
+The file is self-contained, has no scripts, and is deterministic: it has no dates or machine names.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from beambert.pipelines.dataset import Dataset
+from beambert.pipelines.dataset_report.data_warnings import expected_actions, expected_masked
+from beambert.pipelines.examples import inspection
+from beambert.pipelines.examples.example_reader import read_examples
+from beambert.pipelines.examples.inspection import InstanceText
+from beambert.pipelines.examples.statistics import Statistics, document_bin_start
+from beambert.pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.reporting import rendering
+from beambert.reporting.numbers import share
+from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot
+from beambert.tokenizer.vocabulary import Vocabulary
+
+FILE_NAME = "report.html"
+_MAX_ROWS = 20
+_TOP_TOKENS = 60
+_SAMPLES = 8
+# Longer sentences are in the last bin of the plot.
+_LONGEST_SENTENCE = 150
+# Steps and batch size of the BERT paper, appendix A.2.
+_PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
+_Row = tuple[str | int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The content of the data report.
+
+    Attributes:
+        manifest: the dataset; its counts include those of the corpus, "overlap" and "warnings".
+        options: options of the examples.
+        statistics: statistics of "train" and "validation".
+        corpus_options: options of the corpus.
+        tokens: tokens of the vocabulary in id order.
+        num_replacements: number of tokens of which random replacements of masked tokens are drawn.
+        samples: sample instances of the training data.
+    """
+
+    manifest: Dataset
+    options: PretrainingDataOptions
+    statistics: dict[str, Statistics]
+    corpus_options: dict[str, Any]
+    tokens: tuple[str, ...]
+    num_replacements: int
+    samples: list[InstanceText]
+
+
+def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
+    """Return the first instances of a shard."""
+    examples = (inspection.decode(features, len(vocab)) for features in read_examples(path))
+    texts = (text for example in examples for text in inspection.as_text(example, vocab))
+    return list(itertools.islice(texts, _SAMPLES))
+
+
+def render(report: Report) -> str:
+    """Return the page as HTML."""
+    options = report.options
+    return rendering.render(
+        "data_report.html",
+        title="Pretraining data",
+        options=options,
+        counts=report.manifest.counts,
+        train=report.statistics["train"],
+        validation=report.statistics["validation"],
+        vocab_size=len(report.tokens),
+        tokens=_tokens(report),
+        largest_shares=_largest_shares,
+        samples=report.samples,
+        labels=inspection.LABELS.get(options.objective),
+        **_sources(report),
+        **_plots(report),
+        **_masks(report),
+        **_duplicates(report),
+        **_provenance(report),
+    )
+
+
+def _sources(report: Report) -> dict[str, Any]:
+    counts = report.manifest.counts
+    languages = counts.get("languages", {})
+    words = sum(size["words"] for size in languages.values())
+    factors = report.options.language_factors
+    return {
+        "inputs": [
+            (
+                name,
+                size.get("documents", 0),
+                sum(size.get("rejected", {}).values()),
+                *(size.get(unit, 0) for unit in ("sentences", "words", "characters")),
+            )
+            for name, size in _largest(counts.get("inputs", {}))
+        ],
+        "languages": [
+            (
+                name or "unknown",
+                size["documents"],
+                size["words"],
+                share(size["words"], words),
+                f"{factors.get(name, 1.0):.3g}",
+            )
+            for name, size in _largest(languages)
+        ],
+    }
+
+
+def _largest(sizes: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the entries with the most words, with the others summed up in one."""
+    ordered = sorted(sizes.items(), key=lambda item: (-item[1].get("words", 0), item[0]))
+    rest = [size for _, size in ordered[_MAX_ROWS:]]
+    if not rest:
+        return ordered
+    total: dict[str, Any] = {
+        unit: sum(size.get(unit, 0) for size in rest) for unit in ("documents", "sentences", "words", "characters")
+    }
+    total["rejected"] = {"": sum(sum(size.get("rejected", {}).values()) for size in rest)}
+    return [*ordered[:_MAX_ROWS], (f"{len(rest):,} more", total)]
+
+
+def _largest_shares(counts: Mapping[str, int], whole: int) -> list[_Row]:
+    """Return the counts by descending size, with their shares of a whole."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [(name, count, share(count, whole)) for name, count in ordered]
+
+
+def _plots(report: Report) -> dict[str, Any]:
+    both = {"training": report.statistics["train"], "validation": report.statistics["validation"]}
+    train, options = report.statistics["train"], report.options
+
+    def lengths(name: str) -> dict[str, np.ndarray]:
+        return {split: getattr(statistics, name) for split, statistics in both.items()}
+
+    sentences = {
+        split: np.append(counts[:_LONGEST_SENTENCE], counts[_LONGEST_SENTENCE:].sum())
+        for split, counts in lengths("sentence_lengths").items()
+    }
+    documents = lengths("document_lengths")
+    edges = document_bin_start(np.arange(max(map(len, documents.values())) + 1))
+    plots = [histogram(lengths("instance_lengths"), "tokens per instance", "instances")]
+    if options.pack or len(options.row_lengths) > 1:
+        plots.append(histogram(lengths("row_lengths"), "tokens per example", "examples"))
+    if options.objective != "mlm":
+        plots.append(histogram({"A": train.a_lengths, "B": train.b_lengths}, "tokens per segment", "instances"))
+    return {
+        "text_plots": [
+            histogram(sentences, f"tokens per sentence (last bin: {_LONGEST_SENTENCE} or more)", "sentences"),
+            logarithmic_histogram(documents, edges, "tokens per document", "documents"),
+        ],
+        "example_plots": plots,
+    }
+
+
+def _tokens(report: Report) -> dict[str, Any] | None:
+    """Return the use of the vocabulary in the training text; None without text."""
+    counts = report.statistics["train"].piece_counts
+    if not counts.sum():
+        return None
+    order = np.argsort(-counts, kind="stable")
+    return {
+        "size": len(counts),
+        "unseen": np.count_nonzero(counts == 0),
+        "rare": np.count_nonzero((counts > 0) & (counts < 10)),
+        "continuing": counts[[token.startswith("##") for token in report.tokens]].sum(),
+        "plot": rank_plot(counts, "token rank", "occurrences"),
+        "top": [(report.tokens[i], counts[i]) for i in order[:_TOP_TOKENS] if counts[i]],
+    }
+
+
+def _masks(report: Report) -> dict[str, Any]:
+    train, options = report.statistics["train"], report.options
+    if options.masking == "dynamic":
+        return {}
+    return {
+        "expected": expected_actions(options, report.num_replacements),
+        "expected_masked": expected_masked(train, options),
+        "mask_plot": histogram({"training": train.masked_in_row}, "masked tokens per example", "examples"),
+    }
+
+
+def _duplicates(report: Report) -> dict[str, Any]:
+    counts, copies = report.manifest.counts, report.options.dupe_factor
+    sentences = documents = "not searched"
+    sampled = None
+    if "overlap" in counts:
+        overlap = Overlap(**counts["overlap"])
+        sentences = f"{overlap.sentences_found:,} of {overlap.sentences:,}"
+        documents = f"{overlap.documents_found:,} of {overlap.documents:,}"
+        sampled = MAX_SENTENCES if overlap.sentences >= MAX_SENTENCES else None
+    digests = [shard.sha256 for shard in report.manifest.shards if shard.examples]
+    examples_per_copy = report.statistics["train"].rows / copies
+    epochs = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(examples_per_copy, 1)
+    return {
+        "searches_near": report.corpus_options.get("near_duplicates"),
+        "sampled_sentences": sampled,
+        "overlap_characters": SENTENCE_CHARACTERS,
+        "overlap_share": f"{DOCUMENT_SHARE:.0%}",
+        "overlap_sentences": sentences,
+        "overlap_documents": documents,
+        "equal_shards": f"{len(digests) - len(set(digests)):,} of {len(digests):,}",
+        "examples_per_copy": f"{examples_per_copy:,.0f}",
+        "published_steps": f"epochs in {_PUBLISHED_STEPS:,} steps of batch size {_PUBLISHED_BATCH}, as for BERT",
+        "epochs": f"{epochs:,.1f} ({epochs / copies:,.1f} per copy)",
+    }
+
+
+def _provenance(report: Report) -> dict[str, Any]:
+    manifest = report.manifest
+    return {
+        "example_options": _options({name: value for name, value in manifest.options.items() if name != "corpus"}),
+        "corpus_options": _options(report.corpus_options),
+        "shards": [
+            (shard.name, shard.examples, shard.bytes, shard.sha256[:12]) for shard in manifest.shards[:_MAX_ROWS]
+        ],
+        "more_shards": max(0, len(manifest.shards) - _MAX_ROWS),
+        "versions": sorted(manifest.versions.items()),
+    }
+
+
+def _options(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True))
+        for name, value in sorted(options.items())
+    ]

@@ -1,1 +1,0 @@
-"""Render `report.html` of a dataset, and provide the components that all reports share."""
