@@ -1,6 +1,7 @@
 """Derive warnings about a dataset from its statistics."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -128,9 +129,11 @@ def _unknown_tokens(facts: _Facts) -> Iterator[str]:
 
 def _empty_validation(facts: _Facts) -> Iterator[str]:
     if not facts.validation.instances:
+        # About five documents, of a small corpus.
+        fraction = min(0.5, max(0.02, math.ceil(500 / max(facts.train.documents, 1)) / 100))
         yield (
             "the validation split is empty, so training cannot be evaluated; build the corpus again with "
-            "--validation_fraction 0.02 or more"
+            f"--validation_fraction {fraction:g} or more"
         )
 
 

@@ -216,6 +216,7 @@ def test_warnings_are_in_order_of_importance():
     ("changed", "says"),
     [
         ({"held_out": {"instances": 0}}, "the validation split is empty"),
+        ({"held_out": {"instances": 0}, "train": {"documents": 22}}, "with --validation_fraction 0.23 or more"),
         ({"held_out": {"instances": 300}}, "the validation split has only 300 pairs"),
         (
             {"held_out": {"instances": 300, "instance_tokens": 6000}, "options": {"objective": "mlm"}},
