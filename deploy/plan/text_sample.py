@@ -29,7 +29,6 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.reading import Input, to_record
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.files import open_stored
@@ -143,8 +142,6 @@ def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str, vocab_file: str | None
 ) -> tuple[CorpusOptions, list[Input]]:
     """Return the options of `beambert corpus` and its input files."""
-    if input_format not in ("auto", *FORMATS):
-        raise SourceError(f"unknown --input_format {input_format}; choose from auto, {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
     corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]

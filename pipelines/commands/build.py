@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beambert.pipelines.commands import corpus as corpus_flags
-from beambert.pipelines.commands import example_flags, pretraining_data
+from beambert.pipelines.commands import pretraining_data
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of both jobs."""
     corpus_flags.add_arguments(parser)
-    example_flags.add_arguments(parser)
-    pretraining_data.add_device_arguments(parser)
+    pretraining_data.add_example_arguments(parser)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ This module does not import Beam, so that `--help` is fast; `pretraining_data_ru
 import argparse
 from typing import TYPE_CHECKING
 
+from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert.pipelines.commands import example_flags
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 if TYPE_CHECKING:
     from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
@@ -50,12 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="Output directory; may be the corpus directory",
     )
-    example_flags.add_arguments(parser)
-    add_device_arguments(parser)
+    add_example_arguments(parser)
 
 
-def add_device_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags about the memory of this machine, which do not change any result."""
+def add_example_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `PretrainingDataOptions`, and the flag about memory, which does not change any result."""
+    options.add_arguments(parser, PretrainingDataOptions)
     group = parser.add_argument_group("devices")
     group.add_argument(
         "--ignore_memory_estimate",

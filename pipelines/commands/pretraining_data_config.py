@@ -3,7 +3,7 @@
 import argparse
 from dataclasses import dataclass
 
-from beambert.pipelines.commands.example_flags import example_options
+from beambert.common.command_line.options import from_args
 from beambert.pipelines.examples import array_record_files
 from beambert.pipelines.instances.options import PretrainingDataOptions
 
@@ -38,7 +38,13 @@ class PretrainingDataConfig:
         Raises:
             DatasetError: A value is out of range.
         """
-        return cls(args.input, args.output, args.vocab_file, example_options(args), args.ignore_memory_estimate)
+        return cls(
+            args.input,
+            args.output,
+            args.vocab_file,
+            from_args(PretrainingDataOptions, args),
+            args.ignore_memory_estimate,
+        )
 
     @classmethod
     def from_build_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
@@ -49,4 +55,4 @@ class PretrainingDataConfig:
         Raises:
             DatasetError: A value is out of range.
         """
-        return cls(args.output, args.output, None, example_options(args), args.ignore_memory_estimate)
+        return cls(args.output, args.output, None, from_args(PretrainingDataOptions, args), args.ignore_memory_estimate)

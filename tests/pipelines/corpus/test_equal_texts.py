@@ -15,10 +15,14 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.records import Record, to_block
 from beambert.pipelines.corpus.write_shards import deduplicate
 from beambert.pipelines.documents import identity
-from beambert.pipelines.formats.input_format import ReadOptions
 
 OPTIONS = CorpusOptions(
-    True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True
+    do_lower_case=True,
+    vocab_size=100,
+    character_rules="",
+    num_partitions=1,
+    validation_fraction=0.0,
+    repeated_paragraphs=True,
 )
 SENTENCES = [f"Sentence number {name} has some eight words in it, or nine." for name in ("one", "two", "three")]
 
