@@ -1,8 +1,10 @@
 """A command of the CLI with its flags read, and the parser that reads them."""
 
 import argparse
+import collections
 import copy
 import dataclasses
+import itertools
 import re
 import sys
 import textwrap
@@ -12,6 +14,9 @@ from typing import Any, NoReturn
 
 from beambert.common import terminal
 from beambert.common.command_line.path_flags import PathType, path_type
+
+# Characters that word processors and web pages substitute for "-".
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +53,51 @@ class Parser(argparse.ArgumentParser):
         self.example = example
         self._common_flags = common_flags
         self._takes_command = takes_command
+        self._required: list[argparse.Action] = []
+
+    def find_mistake(self, argv: Sequence[str]) -> str | None:
+        """Return an error for a flag with a wrong dash or a path flag that is given twice; None otherwise."""
+        flags: collections.Counter[argparse.Action] = collections.Counter()
+        for word in itertools.takewhile(lambda word: word != "--", argv):
+            name = word.partition("=")[0]
+            bare = name.lstrip("-" + _DASHES)
+            if name not in self._option_string_actions and name != bare and f"--{bare}" in self._option_string_actions:
+                return f"unknown argument {name}; did you mean --{bare}?"
+            action = self._option_string_actions.get(name)
+            if action is None or not path_type(action) or isinstance(action, argparse._ExtendAction):
+                continue
+            flags[action] += 1
+            if flags[action] == 2:
+                remedy = "use it once" if action.nargs is None else f"put all values after one {name}"
+                return f"{name} is given twice; {remedy}"
+        return None
+
+    def read(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Parse arguments, without the error for a missing one: `require_all` reports it, after other mistakes.
+
+        Args:
+            argv: the arguments.
+
+        Returns:
+            The values, with `given_options`, the destinations of the flags in `argv`; and the arguments that the
+            parser does not define.
+        """
+        flags = (self._option_string_actions.get(word.partition("=")[0]) for word in argv)
+        self.set_defaults(given_options=tuple(dict.fromkeys(flag.dest for flag in flags if flag)))
+        self._required = [action for action in self._actions if action.required]
+        for action in self._required:
+            action.required = False
+        return self.parse_known_args(argv)
+
+    def require_all(self, args: argparse.Namespace) -> None:
+        """End the program with a line if a required argument is missing."""
+        missing = [
+            action.option_strings[0] if action.option_strings else str(action.metavar)
+            for action in self._required
+            if getattr(args, action.dest) is None
+        ]
+        if missing:
+            self.error(f"the following arguments are required: {', '.join(missing)}")
 
     def format_help(self) -> str:
         """Return the help: usage, description, example, arguments, common flags, then the other flags by group."""
@@ -84,7 +134,7 @@ class Parser(argparse.ArgumentParser):
             name = str(action.metavar or action.dest.upper())
             if not action.option_strings:
                 parts.append(formatter._format_args(action, name))
-            elif action.required:
+            elif action.required or action in self._required:
                 parts.append(f"{action.option_strings[0]} {formatter._format_args(action, name)}")
         parts.append("[flags]")
         if self._takes_command:
