@@ -60,14 +60,26 @@ SKIPPABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class CleaningOptions:
-    """The active cleaning rules and their thresholds; the help of the flags describes them.
+    """The active cleaning rules and their thresholds; the help of the flags has these descriptions.
 
     Attributes:
-        skip_rules: names of disabled `SKIPPABLE` rules, joined by commas. They are sorted, and blanks are removed.
-        max_symbol_ratio: Gopher: 0.1.
-        max_non_letter_ratio: Gopher: 0.2. Like the two ratios above, it applies to documents of 20 words or more.
-        max_repeated_lines: Gopher: 0.2.
-        max_repeated_ngrams: Gopher: 0.1.
+        skip_rules: Names of disabled `SKIPPABLE` rules, joined by commas. They are sorted, and blanks are removed.
+        min_sentences: Minimum sentences per document; C4 uses 5.
+        min_words: Minimum words per document; Gopher uses 50 (default: no minimum).
+        min_characters: Minimum characters per document (default: no minimum).
+        max_symbol_ratio: Maximum ratio of hashes and ellipses to words; documents above it are rejected.
+        max_digit_ratio: Maximum fraction of digits among the characters of a document; documents above it are rejected.
+        max_non_letter_ratio: Maximum fraction of words without a letter; documents above it are rejected.
+        max_repeated_lines: Maximum fraction of a document's text in repeated sentences; documents above it are
+            rejected.
+        max_repeated_ngrams: Maximum fraction of a document's text in repeated 10-grams of words; documents above it are
+            rejected.
+        end_punctuation: Reject paragraphs without terminal punctuation, as C4 does; this also rejects headings and
+            verse.
+        fix_mojibake: Repair wrongly decoded text, such as schÃ¶n for schön (requires the extra [clean]).
+
+    Gopher has 0.1 for max_symbol_ratio and max_repeated_ngrams, 0.2 for max_non_letter_ratio and max_repeated_lines.
+    The first three ratios apply to documents of 20 words or more.
 
     Raises:
         SourceError: a rule is unknown, or a value has the wrong type or is out of range.
@@ -77,58 +89,21 @@ class CleaningOptions:
         str,
         Flag(
             "cleaning",
-            "Cleaning rules to skip, separated by commas, for example residual_markup for a corpus about HTML: "
-            f"{', '.join(SKIPPABLE)} (default: none)",
             metavar="NAME,NAME",
+            help="Cleaning rules to skip, separated by commas, for example residual_markup for a corpus about HTML: "
+            f"{', '.join(SKIPPABLE)} (default: none)",
         ),
     ] = ""
-    min_sentences: Annotated[Count, Flag("cleaning", "Minimum sentences per document; C4 uses 5")] = 1
-    min_words: Annotated[
-        Count, Flag("cleaning", "Minimum words per document; Gopher uses 50 (default: no minimum)")
-    ] = 0
-    min_characters: Annotated[Count, Flag("cleaning", "Minimum characters per document (default: no minimum)")] = 0
-    max_symbol_ratio: Annotated[
-        Fraction,
-        Flag("cleaning", "Maximum ratio of hashes and ellipses to words; documents above it are rejected"),
-    ] = 0.2
-    max_digit_ratio: Annotated[
-        Fraction,
-        Flag(
-            "cleaning",
-            "Maximum fraction of digits among the characters of a document; documents above it are rejected",
-        ),
-    ] = 0.3
-    max_non_letter_ratio: Annotated[
-        Fraction, Flag("cleaning", "Maximum fraction of words without a letter; documents above it are rejected")
-    ] = 0.4
-    max_repeated_lines: Annotated[
-        Fraction,
-        Flag(
-            "cleaning",
-            "Maximum fraction of a document's text in repeated sentences; documents above it are rejected",
-        ),
-    ] = 0.3
-    max_repeated_ngrams: Annotated[
-        Fraction,
-        Flag(
-            "cleaning",
-            "Maximum fraction of a document's text in repeated 10-grams of words; documents above it are rejected",
-        ),
-    ] = 0.5
-    end_punctuation: Annotated[
-        bool,
-        Flag(
-            "cleaning",
-            "Reject paragraphs without terminal punctuation, as C4 does; this also rejects headings and verse",
-        ),
-    ] = False
-    fix_mojibake: Annotated[
-        bool,
-        Flag(
-            "cleaning",
-            "Repair wrongly decoded text, such as sch\u00c3\u00b6n for sch\u00f6n (requires the extra [clean])",
-        ),
-    ] = False
+    min_sentences: Annotated[Count, Flag("cleaning")] = 1
+    min_words: Annotated[Count, Flag("cleaning")] = 0
+    min_characters: Annotated[Count, Flag("cleaning")] = 0
+    max_symbol_ratio: Annotated[Fraction, Flag("cleaning")] = 0.2
+    max_digit_ratio: Annotated[Fraction, Flag("cleaning")] = 0.3
+    max_non_letter_ratio: Annotated[Fraction, Flag("cleaning")] = 0.4
+    max_repeated_lines: Annotated[Fraction, Flag("cleaning")] = 0.3
+    max_repeated_ngrams: Annotated[Fraction, Flag("cleaning")] = 0.5
+    end_punctuation: Annotated[bool, Flag("cleaning")] = False
+    fix_mojibake: Annotated[bool, Flag("cleaning")] = False
 
     def __post_init__(self) -> None:
         check(self, SourceError)

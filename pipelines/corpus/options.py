@@ -19,112 +19,55 @@ from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY, Vo
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusOptions(VocabularyOptions):
-    """The options of job 1, including those of the vocabulary; the help of the flags describes them.
+    """The options of job 1, including those of the vocabulary; the help of the flags has these descriptions.
 
     Attributes:
-        read: Options for reading input files.
-        abbreviations: More abbreviations for the segmenter "rules", from `read_abbreviations`: the content of the file,
-            not its path.
-        num_partitions: Number of shards of the train split. Each partition is sampled and shuffled in memory.
+        read: Options of reading input files.
+        language: ISO 639 language code of documents that state none, or und (undetermined); it selects the sentence
+            rules and the default of --do_lower_case.
+        segmenter: Sentence segmenter: rules (sentencex with corrections), sentencex (unmodified) or lines (one sentence
+            per line).
+        abbreviations: Text file with one abbreviation a line, after which --segmenter rules never ends a sentence, in
+            addition to those of the language.
+        truncation_noise: Fraction of sentences to truncate at a random word, for robustness to incomplete text;
+            google-research/bert recommends 0.02 (default: 0).
+        validation_fraction: Fraction of documents in the validation split, selected by a hash of their text.
+        num_partitions: Number of hash partitions of the documents; another number gives other examples for the same
+            seed (default: by input size).
         cleaning: Active cleaning rules and their thresholds.
+        identify_language: Reject documents that are not in --language; documents under 200 characters are kept
+            (requires the extra [clean]).
+        decontaminate: Evaluation data (SQuAD JSON, GLUE TSV, JSON Lines or text): reject documents that share a 13-gram
+            of words with it.
+        decontaminate_action: Action for documents that --decontaminate finds; report lists and counts them, but keeps
+            them.
+        near_duplicates: Remove near-duplicates, not only equal documents: they share about 70% of their 5-grams of
+            words (MinHash).
+        repeated_paragraphs: Remove paragraphs of 8 or more words that occur in another document; one document keeps
+            each of them.
+
+    Each of `num_partitions` is sampled and shuffled in memory. `abbreviations` is the content of the file, from
+    `read_abbreviations`, not its path.
 
     Raises:
         SourceError: a value is invalid, or options contradict each other.
     """
 
     read: ReadOptions = dataclasses.field(default_factory=ReadOptions)
-    language: Annotated[
-        str,
-        Flag(
-            "corpus",
-            "ISO 639 language code of documents that state none, or und (undetermined); it selects the sentence rules "
-            "and the default of --do_lower_case",
-            metavar="CODE",
-        ),
-    ] = "en"
-    segmenter: Annotated[
-        Literal["rules", "sentencex", "lines"],
-        Flag(
-            "corpus",
-            "Sentence segmenter: rules (sentencex with corrections), sentencex (unmodified) or lines (one sentence per "
-            "line)",
-            metavar="NAME",
-        ),
-    ] = "rules"
-    abbreviations: Annotated[
-        str,
-        Flag(
-            "corpus",
-            "Text file with one abbreviation a line, after which --segmenter rules never ends a sentence, in addition "
-            "to those of the language",
-            type=ANY_PATH,
-            metavar="FILE",
-        ),
-    ] = ""
-    truncation_noise: Annotated[
-        Fraction,
-        Flag(
-            "corpus",
-            "Fraction of sentences to truncate at a random word, for robustness to incomplete text; "
-            "google-research/bert recommends 0.02 (default: 0)",
-        ),
-    ] = 0.0
-    validation_fraction: Annotated[
-        Fraction,
-        Flag("corpus", "Fraction of documents in the validation split, selected by a hash of their text"),
-    ] = 0.02
-    num_partitions: Annotated[
-        int,
-        Meta(ge=1, le=100_000),
-        Flag(
-            "corpus",
-            "Number of hash partitions of the documents; another number gives other examples for the same seed "
-            "(default: by input size)",
-        ),
-    ]
+    language: Annotated[str, Flag("corpus", metavar="CODE")] = "en"
+    segmenter: Annotated[Literal["rules", "sentencex", "lines"], Flag("corpus", metavar="NAME")] = "rules"
+    abbreviations: Annotated[str, Flag("corpus", type=ANY_PATH, metavar="FILE")] = ""
+    truncation_noise: Annotated[Fraction, Flag("corpus")] = 0.0
+    validation_fraction: Annotated[Fraction, Flag("corpus")] = 0.02
+    num_partitions: Annotated[int, Meta(ge=1, le=100_000), Flag("corpus")]
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
-    identify_language: Annotated[
-        bool,
-        Flag(
-            "cleaning",
-            "Reject documents that are not in --language; documents under 200 characters are kept (requires the extra "
-            "[clean])",
-        ),
-    ] = False
-    decontaminate: Annotated[
-        list[str],
-        Flag(
-            "cleaning",
-            "Evaluation data (SQuAD JSON, GLUE TSV, JSON Lines or text): reject documents that share a 13-gram of "
-            "words with it",
-            type=ANY_PATH,
-            metavar="FILE",
-        ),
-    ] = dataclasses.field(default_factory=list)
-    decontaminate_action: Annotated[
-        Literal["drop", "report"],
-        Flag(
-            "cleaning",
-            "Action for documents that --decontaminate finds; report lists and counts them, but keeps them",
-        ),
-    ] = "drop"
-    near_duplicates: Annotated[
-        bool,
-        Flag(
-            "deduplication",
-            "Remove near-duplicates, not only equal documents: they share about 70%% of their 5-grams of words "
-            "(MinHash)",
-            name="drop_near_duplicates",
-        ),
-    ] = False
-    repeated_paragraphs: Annotated[
-        bool,
-        Flag(
-            "deduplication",
-            "Remove paragraphs of 8 or more words that occur in another document; one document keeps each of them",
-            name="drop_repeated_paragraphs",
-        ),
-    ] = False
+    identify_language: Annotated[bool, Flag("cleaning")] = False
+    decontaminate: Annotated[list[str], Flag("cleaning", type=ANY_PATH, metavar="FILE")] = dataclasses.field(
+        default_factory=list
+    )
+    decontaminate_action: Annotated[Literal["drop", "report"], Flag("cleaning")] = "drop"
+    near_duplicates: Annotated[bool, Flag("deduplication", name="drop_near_duplicates")] = False
+    repeated_paragraphs: Annotated[bool, Flag("deduplication", name="drop_repeated_paragraphs")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

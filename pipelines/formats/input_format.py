@@ -13,83 +13,36 @@ from beambert.pipelines.formats.lines import Line, lines_of_stream
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """The options of reading; the help of the flags describes them.
+    """The options of reading; the help of the flags has these descriptions.
 
     Attributes:
-        input_format: Name of a format in `beambert.pipelines.formats.FORMATS`; "auto" recognizes each file from its
-            content.
-        encoding: Encoding of text files, an extension of ASCII.
-        id_field: Field or column with the user's document ID, or "".
-        language_field: Field or column with the language code; "" for "language", if the field exists.
+        input_format: Input format: auto, text (one document per file), sentences (one sentence per line, an empty line
+            between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor, wikipedia or
+            language_reference (needs no --input); see docs/reference/input-formats.md.
+        encoding: Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252.
+        text_field: JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default:
+            text).
+        id_field: Field or column with the document ID, which rejected/*.jsonl records as source_id (default: none).
+        on_bad_record: Action for a record that cannot be read or has no text: stop the job, or skip the record and list
+            it in rejected/*.jsonl with file, line and reason.
+        document_unit: Document unit of Gutenberg books; chapters are recognized by English and German headings.
+        language_field: JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en
+            (default: language, if the field exists).
+        wikitext_extractor: Extractor of the pages of Wikipedia dumps: beambert's own, or the package wikiextractor
+            3.1.0 (requires the extra [wikiextractor]; license AGPL-3.0).
 
     Raises:
         SourceError: a value is invalid.
     """
 
-    input_format: Annotated[
-        str,
-        Flag(
-            "input",
-            "Input format: auto, text (one document per file), sentences (one sentence per line, an empty line "
-            "between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor, wikipedia or "
-            "language_reference (needs no --input); see docs/reference/input-formats.md",
-            metavar="FORMAT",
-        ),
-    ] = "auto"
-    encoding: Annotated[
-        str,
-        Flag(
-            "input",
-            "Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252",
-            metavar="NAME",
-        ),
-    ] = "utf-8"
-    text_field: Annotated[
-        str,
-        Flag(
-            "input",
-            "JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default: text)",
-            metavar="NAME",
-            default=None,
-        ),
-    ] = "text"
-    id_field: Annotated[
-        str,
-        Flag(
-            "input",
-            "Field or column with the document ID, which rejected/*.jsonl records as source_id (default: none)",
-            metavar="NAME",
-        ),
-    ] = ""
-    on_bad_record: Annotated[
-        Literal["stop", "skip"],
-        Flag(
-            "input",
-            "Action for a record that cannot be read or has no text: stop the job, or skip the record and list it in "
-            "rejected/*.jsonl with file, line and reason",
-        ),
-    ] = "stop"
-    document_unit: Annotated[
-        Literal["book", "chapter"],
-        Flag("input", "Document unit of Gutenberg books; chapters are recognized by English and German headings"),
-    ] = "book"
-    language_field: Annotated[
-        str,
-        Flag(
-            "input",
-            "JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en "
-            "(default: language, if the field exists)",
-            metavar="NAME",
-        ),
-    ] = ""
-    wikitext_extractor: Annotated[
-        Literal["beambert", "wikiextractor"],
-        Flag(
-            "input",
-            "Extractor of the pages of Wikipedia dumps: beambert's own, or the package wikiextractor 3.1.0 (requires "
-            "the extra [wikiextractor]; license AGPL-3.0)",
-        ),
-    ] = "beambert"
+    input_format: Annotated[str, Flag("input", metavar="FORMAT")] = "auto"
+    encoding: Annotated[str, Flag("input", metavar="NAME")] = "utf-8"
+    text_field: Annotated[str, Flag("input", metavar="NAME", default=None)] = "text"
+    id_field: Annotated[str, Flag("input", metavar="NAME")] = ""
+    on_bad_record: Annotated[Literal["stop", "skip"], Flag("input")] = "stop"
+    document_unit: Annotated[Literal["book", "chapter"], Flag("input")] = "book"
+    language_field: Annotated[str, Flag("input", metavar="NAME")] = ""
+    wikitext_extractor: Annotated[Literal["beambert", "wikiextractor"], Flag("input")] = "beambert"
 
     def __post_init__(self) -> None:
         check(self, SourceError)

@@ -28,116 +28,68 @@ def _parse_lengths(text: str) -> tuple[int, ...]:
 class PretrainingDataOptions:
     """Options of job 2. Names and defaults are those of create_pretraining_data.py where it has the option.
 
-    The help of the flags describes them.
+    The help of the flags has these descriptions.
 
     Attributes:
-        objective: Sentence order prediction is that of Lan et al. 2019. "mlm" has whole sentences of one document
-            (DOC-SENTENCES, Liu et al. 2019).
-        mask_rate, random_rate, keep_rate: They add up to 1 (BERT paper, section 3.1; appendix C.2 compares
-            other rates).
-        max_instances_per_row: 16 single sentences of Wikipedia fill 98 % of 512 positions.
-        length_bins: Row lengths, ascending up to max_seq_length; () for a single length. An instance goes to the
-            shortest sufficient length.
+        max_seq_length: Maximum sequence length in tokens, [CLS] and both [SEP] included.
+        objective: Pretraining objective besides masked LM: next sentence prediction (nsp), sentence order prediction
+            (sop) or none (mlm).
+        balance_next_sentence: Make half of the pairs next sentences; without it slightly fewer are, as in
+            google-research/bert, where an instance of one sentence always gets a random pair.
+        short_seq_prob: Probability of packing a document to a random length below --max_seq_length.
+        noise: Fraction of words of 4 or more letters that get a typing error, for robustness; the validation split gets
+            none (default: 0).
+        dupe_factor: Number of copies of the data, each with its own pairs and masks; one copy is one epoch.
+        random_seed: Random seed; the same seed, corpus and options give the same bytes.
+        masking: Masking unit: token, whole_word, or span (several consecutive words); dynamic leaves masking to the
+            trainer, which masks again in every epoch.
+        masked_lm_prob: Masked LM probability: fraction of tokens to predict.
+        max_predictions_per_seq: Maximum number of masked tokens per sequence; use about max_seq_length *
+            masked_lm_prob.
+        mask_rate: Fraction of the tokens to predict that are replaced with [MASK].
+        random_rate: Fraction of the tokens to predict that are replaced with a random token.
+        keep_rate: Fraction of the tokens to predict that stay unchanged.
+        pack: Pack several short instances into one row.
+        max_instances_per_row: Maximum number of instances in a packed row.
+        length_bins: Row lengths in tokens for bucketing by length, for example 32,64,128; each length gets its own
+            shards, and the last is --max_seq_length (default: one length).
+        format: Shard format; parquet stores lists without padding, for PyTorch readers; array_record has random access
+            by index, for Grain.
+        compression: Compression of TFRecord shards.
+        feature_names: Feature names of google-research/bert (bert) or TensorFlow Model Garden (model_garden).
+        ragged: Omit the padding from TFRecord and ArrayRecord examples.
         do_lower_case, strip_accents, tokenize_chinese_chars: As in `WordRules`; the corpus determines them.
         language_factors: Sampling factor of each language; {} keeps the original proportions.
         character_rules: Unicode version of the tokenizer; workers with another version fail.
+
+    Sentence order prediction is that of Lan et al. 2019; mlm has whole sentences of one document (DOC-SENTENCES, Liu et
+    al. 2019). The BERT paper has the three rates in section 3.1 and compares others in appendix C.2. 16 single
+    sentences of Wikipedia fill 98 % of 512 positions.
 
     Raises:
         DatasetError: A value is out of range, or two options are incompatible.
     """
 
-    max_seq_length: Annotated[
-        int,
-        Meta(ge=8, le=65_536),
-        Flag("sampling", "Maximum sequence length in tokens, [CLS] and both [SEP] included"),
-    ] = 128
-    objective: Annotated[
-        Literal["nsp", "sop", "mlm"],
-        Flag(
-            "sampling",
-            "Pretraining objective besides masked LM: next sentence prediction (nsp), sentence order prediction (sop) "
-            "or none (mlm)",
-        ),
-    ] = "nsp"
-    balance_next_sentence: Annotated[
-        bool,
-        Flag(
-            "sampling",
-            "Make half of the pairs next sentences; without it slightly fewer are, as in google-research/bert, where "
-            "an instance of one sentence always gets a random pair",
-        ),
-    ] = False
-    short_seq_prob: Annotated[
-        Fraction,
-        Flag("sampling", "Probability of packing a document to a random length below --max_seq_length"),
-    ] = 0.1
-    noise: Annotated[
-        Fraction,
-        Flag(
-            "sampling",
-            "Fraction of words of 4 or more letters that get a typing error, for robustness; the validation split gets "
-            "none (default: 0)",
-        ),
-    ] = 0.0
-    dupe_factor: Annotated[
-        int,
-        Meta(ge=1, le=1000),
-        Flag("sampling", "Number of copies of the data, each with its own pairs and masks; one copy is one epoch"),
-    ] = 10
-    random_seed: Annotated[
-        int,
-        Meta(ge=0, le=2**63 - 1),
-        Flag("sampling", "Random seed; the same seed, corpus and options give the same bytes"),
-    ] = 12345
-    masking: Annotated[
-        Literal["token", "whole_word", "span", "dynamic"],
-        Flag(
-            "masking",
-            "Masking unit: token, whole_word, or span (several consecutive words); dynamic leaves masking to the "
-            "trainer, which masks again in every epoch",
-        ),
-    ] = "token"
-    masked_lm_prob: Annotated[Fraction, Flag("masking", "Masked LM probability: fraction of tokens to predict")] = 0.15
-    max_predictions_per_seq: Annotated[
-        int,
-        Meta(ge=1, le=65_536),
-        Flag("masking", "Maximum number of masked tokens per sequence; use about max_seq_length * masked_lm_prob"),
-    ] = 20
-    mask_rate: Annotated[
-        Fraction, Flag("masking", "Fraction of the tokens to predict that are replaced with [MASK]")
-    ] = 0.8
-    random_rate: Annotated[
-        Fraction, Flag("masking", "Fraction of the tokens to predict that are replaced with a random token")
-    ] = 0.1
-    keep_rate: Annotated[Fraction, Flag("masking", "Fraction of the tokens to predict that stay unchanged")] = 0.1
-    pack: Annotated[bool, Flag("shards", "Pack several short instances into one row")] = False
-    max_instances_per_row: Annotated[
-        int, Meta(ge=2, le=255), Flag("shards", "Maximum number of instances in a packed row")
-    ] = 16
-    length_bins: Annotated[
-        tuple[int, ...],
-        Flag(
-            "shards",
-            "Row lengths in tokens for bucketing by length, for example 32,64,128; each length gets its own shards, "
-            "and the last is --max_seq_length (default: one length)",
-            type=_parse_lengths,
-            metavar="N,N",
-        ),
-    ] = ()
-    format: Annotated[
-        Literal["tfrecord", "parquet", "array_record"],
-        Flag(
-            "shards",
-            "Shard format; parquet stores lists without padding, for PyTorch readers; array_record has random access "
-            "by index, for Grain",
-        ),
-    ] = "tfrecord"
-    compression: Annotated[Literal["none", "gzip"], Flag("shards", "Compression of TFRecord shards")] = "none"
-    feature_names: Annotated[
-        Literal["bert", "model_garden"],
-        Flag("shards", "Feature names of google-research/bert (bert) or TensorFlow Model Garden (model_garden)"),
-    ] = "bert"
-    ragged: Annotated[bool, Flag("shards", "Omit the padding from TFRecord and ArrayRecord examples")] = False
+    max_seq_length: Annotated[int, Meta(ge=8, le=65_536), Flag("sampling")] = 128
+    objective: Annotated[Literal["nsp", "sop", "mlm"], Flag("sampling")] = "nsp"
+    balance_next_sentence: Annotated[bool, Flag("sampling")] = False
+    short_seq_prob: Annotated[Fraction, Flag("sampling")] = 0.1
+    noise: Annotated[Fraction, Flag("sampling")] = 0.0
+    dupe_factor: Annotated[int, Meta(ge=1, le=1000), Flag("sampling")] = 10
+    random_seed: Annotated[int, Meta(ge=0, le=2**63 - 1), Flag("sampling")] = 12345
+    masking: Annotated[Literal["token", "whole_word", "span", "dynamic"], Flag("masking")] = "token"
+    masked_lm_prob: Annotated[Fraction, Flag("masking")] = 0.15
+    max_predictions_per_seq: Annotated[int, Meta(ge=1, le=65_536), Flag("masking")] = 20
+    mask_rate: Annotated[Fraction, Flag("masking")] = 0.8
+    random_rate: Annotated[Fraction, Flag("masking")] = 0.1
+    keep_rate: Annotated[Fraction, Flag("masking")] = 0.1
+    pack: Annotated[bool, Flag("shards")] = False
+    max_instances_per_row: Annotated[int, Meta(ge=2, le=255), Flag("shards")] = 16
+    length_bins: Annotated[tuple[int, ...], Flag("shards", type=_parse_lengths, metavar="N,N")] = ()
+    format: Annotated[Literal["tfrecord", "parquet", "array_record"], Flag("shards")] = "tfrecord"
+    compression: Annotated[Literal["none", "gzip"], Flag("shards")] = "none"
+    feature_names: Annotated[Literal["bert", "model_garden"], Flag("shards")] = "bert"
+    ragged: Annotated[bool, Flag("shards")] = False
     do_lower_case: bool = True
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True

@@ -19,106 +19,46 @@ MAX_VOCAB_SIZE = 10_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyOptions:
-    """Options for learning or reading a vocabulary; the help of the flags describes them.
+    """Options for learning or reading a vocabulary; the help of the flags has these descriptions.
 
     Attributes:
-        vocab_file: Vocabulary to use instead of learning one, or "".
-        vocab_size: Number of tokens to learn; 0 with vocab_file.
-        compare_vocab: Vocabulary to compare coverage with, or "".
-        do_lower_case, strip_accents, tokenize_chinese_chars: As in `WordRules`.
-        language_sampling_exponent: Exponent of `language_factors`; 1 keeps the original proportions.
+        vocab_file: Existing vocab.txt to use instead of learning a vocabulary.
+        vocab_size: Vocabulary size: exact number of tokens in vocab.txt, special tokens included (default: 30000).
+        num_unused: Number of reserved tokens [unused0], [unused1], ... within --vocab_size, for domain words that are
+            added later without resizing the model; the released vocabularies have 994 (default: 0).
+        alphabet_limit: Maximum alphabet size: only the N most frequent characters become tokens, and a word with
+            another character becomes [UNK]; increase it for Chinese and Japanese.
+        min_count: Minimum frequency of a word to be learned from.
+        do_lower_case: Lowercase text (uncased), or not (cased); see docs/reference/languages.md (default: by
+            --vocab_file, or else by --language: true except for languages that need the marks, such as Hindi, Thai or
+            Vietnamese, unless --strip_accents false keeps them).
+        strip_accents: Strip accents, and the vowel signs and tone marks of scripts such as Khmer, Thai or Devanagari;
+            auto strips them if text is lowercased, as the released models do (default: as recorded beside --vocab_file,
+            else auto).
+        tokenize_chinese_chars: Make each CJK ideograph a word; false for text that is segmented into words by spaces
+            (default: as recorded beside --vocab_file, else true).
+        language_sampling_exponent: Exponent of language sampling: a language with fraction p of the words is sampled in
+            proportion to p ** S, in vocabulary and examples; documents must state their language; multilingual BERT
+            uses 0.7.
+        compare_vocab: Second vocab.txt to measure on the validation split, for comparison.
         character_rules: Unicode version of the word counts; workers with another version fail.
+
+    vocab_size is 0 with vocab_file. The word rules are those of `WordRules`.
 
     Raises:
         SourceError: a value is invalid, or a vocabulary is to be both learned and read.
     """
 
-    vocab_file: Annotated[
-        str,
-        Flag(
-            "vocabulary",
-            "Existing vocab.txt to use instead of learning a vocabulary",
-            type=ANY_PATH,
-            metavar="FILE",
-        ),
-    ] = ""
-    vocab_size: Annotated[
-        int,
-        Meta(ge=0, le=MAX_VOCAB_SIZE),
-        Flag(
-            "vocabulary",
-            "Vocabulary size: exact number of tokens in vocab.txt, special tokens included (default: "
-            f"{DEFAULT_VOCAB_SIZE})",
-            type=vocabulary_size,
-        ),
-    ]
-    num_unused: Annotated[
-        int,
-        Meta(ge=0, le=1_000_000),
-        Flag(
-            "vocabulary",
-            "Number of reserved tokens [unused0], [unused1], ... within --vocab_size, for domain words that are added "
-            "later without resizing the model; the released vocabularies have 994 (default: 0)",
-        ),
-    ] = 0
-    alphabet_limit: Annotated[
-        int,
-        Meta(ge=1, le=1_114_112),
-        Flag(
-            "vocabulary",
-            "Maximum alphabet size: only the N most frequent characters become tokens, and a word with another "
-            "character becomes [UNK]; increase it for Chinese and Japanese",
-        ),
-    ] = 1000
-    min_count: Annotated[Positive, Flag("vocabulary", "Minimum frequency of a word to be learned from")] = 1
-    do_lower_case: Annotated[
-        bool,
-        Flag(
-            "vocabulary",
-            "Lowercase text (uncased), or not (cased); see docs/reference/languages.md (default: by --vocab_file, or "
-            "else by --language: true except for languages that need the marks, such as Hindi, Thai or Vietnamese, "
-            "unless --strip_accents false keeps them)",
-            nargs="?",
-            const=True,
-        ),
-    ]
-    strip_accents: Annotated[
-        bool | None,
-        Flag(
-            "vocabulary",
-            "Strip accents, and the vowel signs and tone marks of scripts such as Khmer, Thai or Devanagari; auto "
-            "strips them if text is lowercased, as the released models do (default: as recorded beside --vocab_file, "
-            "else auto)",
-            choices=STRIP_ACCENTS,
-        ),
-    ] = None
-    tokenize_chinese_chars: Annotated[
-        bool,
-        Flag(
-            "vocabulary",
-            "Make each CJK ideograph a word; false for text that is segmented into words by spaces (default: as "
-            "recorded beside --vocab_file, else true)",
-            default=None,
-        ),
-    ] = True
-    language_sampling_exponent: Annotated[
-        Fraction,
-        Flag(
-            "vocabulary",
-            "Exponent of language sampling: a language with fraction p of the words is sampled in proportion to "
-            "p ** S, in vocabulary and examples; documents must state their language; multilingual BERT uses 0.7",
-            metavar="S",
-        ),
-    ] = 1.0
-    compare_vocab: Annotated[
-        str,
-        Flag(
-            "vocabulary",
-            "Second vocab.txt to measure on the validation split, for comparison",
-            type=ANY_PATH,
-            metavar="FILE",
-        ),
-    ] = ""
+    vocab_file: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
+    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=vocabulary_size)]
+    num_unused: Annotated[int, Meta(ge=0, le=1_000_000), Flag("vocabulary")] = 0
+    alphabet_limit: Annotated[int, Meta(ge=1, le=1_114_112), Flag("vocabulary")] = 1000
+    min_count: Annotated[Positive, Flag("vocabulary")] = 1
+    do_lower_case: Annotated[bool, Flag("vocabulary", nargs="?", const=True)]
+    strip_accents: Annotated[bool | None, Flag("vocabulary", choices=STRIP_ACCENTS)] = None
+    tokenize_chinese_chars: Annotated[bool, Flag("vocabulary", default=None)] = True
+    language_sampling_exponent: Annotated[Fraction, Flag("vocabulary", metavar="S")] = 1.0
+    compare_vocab: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
     character_rules: str
 
     def __post_init__(self) -> None:

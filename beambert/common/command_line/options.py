@@ -1,14 +1,17 @@
 """Options declared once: fields of a frozen dataclass with their type, range and flag.
 
-    min_words: Annotated[int, Meta(ge=0), Flag("cleaning", "Minimum words per document", metavar="N")] = 0
+    min_words: Annotated[int, Meta(ge=0, le=10_000), Flag("cleaning")] = 0
 
-`add_arguments` makes the flags and `from_args` the options from their values. `check` holds constructors to the same
-types and ranges, and msgspec, which reads them from the same field, manifests and mappings.
+The description of the field under "Attributes:" in the docstring of the class is the help of the flag. `add_arguments`
+makes the flags and `from_args` the options from their values. `check` holds constructors to the same types and ranges,
+and msgspec, which reads them from the same field, manifests and mappings.
 """
 
 import argparse
 import dataclasses
 import functools
+import inspect
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,13 +31,13 @@ class Flag:
 
     Attributes:
         group: title of its group in the help.
-        help: its help. The default is added, unless the text states it.
         name: name of the flag without dashes; "" if it has the name of the field.
-        keywords: further arguments of `add_argument`. They replace those that follow from the type and the default.
+        keywords: further arguments of `add_argument`. They replace those that follow from the field: help, default,
+            type, choices, metavar.
     """
 
-    def __init__(self, group: str, help: str, name: str = "", **keywords: Any) -> None:
-        self.group, self.help, self.name, self.keywords = group, help, name, keywords
+    def __init__(self, group: str, name: str = "", **keywords: Any) -> None:
+        self.group, self.name, self.keywords = group, name, keywords
 
 
 class Option(NamedTuple):
@@ -45,12 +48,14 @@ class Option(NamedTuple):
         type: type with its `msgspec.Meta`.
         flag: the flag; None for an option that is determined in another way.
         default: default of the field; None if it has none, or an empty one.
+        description: description of the field in the docstring of the class.
     """
 
     name: str
     type: Any
     flag: Flag | None
     default: Any
+    description: str
 
     @property
     def plain_type(self) -> Any:
@@ -68,13 +73,13 @@ class Option(NamedTuple):
             (extra for extra in get_args(self.type)[1:] if isinstance(extra, msgspec.Meta)), msgspec.Meta()
         )
         kind = self.plain_type
-        implied: dict[str, Any] = {"default": self.default}
+        implied: dict[str, Any] = {"default": self.default, "help": self.description.replace("%", "%%")}
         if get_origin(kind) is Literal:
             implied["choices"] = get_args(kind)
         elif get_origin(kind) is list:
             implied |= {"action": "extend", "nargs": "+"}
         elif kind is bool and self.default is False:
-            implied = {"action": "store_true"}
+            implied["action"] = "store_true"
         elif kind is bool:
             implied |= {"type": boolean, "metavar": "true|false"}
         elif kind is int:
@@ -98,13 +103,22 @@ class Option(NamedTuple):
 @functools.cache
 def options_of(cls: Any) -> tuple[Option, ...]:
     """Return the fields of a class of options, in order."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints, descriptions = get_type_hints(cls, include_extras=True), _descriptions(cls)
     options = []
     for field in dataclasses.fields(cls):
         flags = [extra for extra in get_args(hints[field.name])[1:] if isinstance(extra, Flag)]
         default = None if field.default in (dataclasses.MISSING, "", ()) else field.default
-        options.append(Option(field.name, hints[field.name], flags[0] if flags else None, default))
+        description = descriptions.get(field.name, "")
+        options.append(Option(field.name, hints[field.name], flags[0] if flags else None, default, description))
     return tuple(options)
+
+
+def _descriptions(cls: Any) -> dict[str, str]:
+    """Return the descriptions under "Attributes:" in the docstrings of a class and its bases, by name."""
+    docstrings = [inspect.cleandoc(base.__doc__ or "") for base in reversed(cls.__mro__)]
+    sections = [docstring.partition("Attributes:\n")[2].partition("\n\n")[0] for docstring in docstrings]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", "\n".join(sections), re.MULTILINE)
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
 
 
 def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
@@ -131,7 +145,7 @@ def add_arguments(
         if dataclasses.is_dataclass(option.type):
             add_arguments(parser, option.type, has_flag, **keywords)
         elif option.flag and has_flag(option.name):
-            arguments = {"help": option.flag.help, **option.keywords(), **keywords.get(option.name, {})}
+            arguments = {**option.keywords(), **keywords.get(option.name, {})}
             group(parser, option.flag.group).add_argument(f"--{option.flag_name}", **arguments)
 
 
