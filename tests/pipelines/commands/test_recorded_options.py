@@ -15,6 +15,7 @@ from tests.conftest import SMALL
     ("manifest", "path", "flags", "differs"),
     [
         ("corpus.json", "near_duplicates", ["--drop_near_duplicates"], "near_duplicates: False recorded, True"),
+        ("corpus.json", "alphabet_limit", ["--alphabet_limit", "7"], "alphabet_limit: 1000 recorded, 7"),
         ("corpus.json", "cleaning.min_words", ["--min_words", "7"], "cleaning.min_words: 0 recorded, 7"),
         ("dataset.json", "ragged", ["--ragged"], "ragged: False recorded, True"),
     ],
@@ -35,6 +36,14 @@ def test_a_new_option_has_its_default(built, articles, tmp_path, capsys, manifes
     assert f"with other options ({differs} requested)" in error
     if manifest == "dataset.json":
         assert cli.main(command) == 0
+
+
+def test_an_option_that_is_not_recorded_is_read_with_its_default(built):
+    content = json.loads((built / "corpus.json").read_text())
+    recorded = dict(content["options"])
+    del content["options"]["alphabet_limit"], content["options"]["read"]
+    options = corpus_manifest.parse(json.dumps(content).encode(), "corpus.json").options
+    assert options == recorded
 
 
 @pytest.mark.parametrize(
