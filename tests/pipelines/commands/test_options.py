@@ -107,6 +107,26 @@ def test_a_number_out_of_range_is_refused_with_the_same_words_as_a_flag(option, 
         option.keywords()["type"](str(value) if type(value) in (int, float) else "x")
 
 
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("max_seq_length", 8, 65_536),
+        ("dupe_factor", 1, 1000),
+        ("max_instances_per_row", 2, 255),
+        ("random_seed", 0, 2**63 - 1),
+        ("num_partitions", 1, 100_000),
+        ("alphabet_limit", 1, 1_114_112),
+        ("min_words", 0, 2**63 - 1),
+    ],
+)
+def test_limits(name, least, most):
+    parse = next(option.keywords()["type"] for _, option in every_option() if option.name == name)
+    assert [parse(str(least)), parse(str(most))] == [least, most]
+    for value in (least - 1, most + 1):
+        with pytest.raises(argparse.ArgumentTypeError):
+            parse(str(value))
+
+
 def test_an_unknown_field_of_a_mapping_is_named():
     with pytest.raises(SourceError, match=r"^rules\.min_word is unknown; choose from skip_rules, .*min_words"):
         from_mapping(CleaningOptions, {"min_word": 3}, "rules", SourceError)
