@@ -45,7 +45,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: name of the field.
-        type: type with its `msgspec.Meta`.
+        type: type with its `msgspec.Meta`, which a number must have, with `ge` and `le`.
         flag: the flag; None for an option that is determined in another way.
         default: default of the field; None if it has none, or an empty one.
         description: description of the field in the docstring of the class.
@@ -69,9 +69,7 @@ class Option(NamedTuple):
 
     def keywords(self) -> dict[str, Any]:
         """Return the arguments of `add_argument` that follow from type, range and default."""
-        limits: Any = next(
-            (extra for extra in get_args(self.type)[1:] if isinstance(extra, msgspec.Meta)), msgspec.Meta()
-        )
+        limits: Any = next((extra for extra in get_args(self.type)[1:] if isinstance(extra, msgspec.Meta)), None)
         kind = self.plain_type
         implied: dict[str, Any] = {"default": self.default, "help": self.description.replace("%", "%%")}
         if get_origin(kind) is Literal:
