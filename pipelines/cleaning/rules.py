@@ -90,8 +90,7 @@ class CleaningOptions:
         Flag(
             "cleaning",
             metavar="NAME,NAME",
-            help="Cleaning rules to skip, separated by commas, for example residual_markup for a corpus about HTML: "
-            f"{', '.join(SKIPPABLE)} (default: none)",
+            help=f"Cleaning rules to skip, separated by commas: {', '.join(SKIPPABLE)} (default: none)",
         ),
     ] = ""
     min_sentences: Annotated[Count, Flag("cleaning")] = 1
