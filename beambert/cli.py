@@ -160,12 +160,13 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
         return command, lambda: module.run(submission.configure(), command)
     command = read_command(name, argv)
     process.end_startup()
+    _require_supported_paths(command)
     if _trains(name):
-        if any("://" in path for _, path in command.path_arguments):
-            _require_cloud_storage(command)
+        if remote := [path for _, path in command.path_arguments if "://" in path]:
+            _require_cloud_storage(remote[0])
+            _require_access(command)
             return command, functools.partial(_run_with_buckets, command)
     else:
-        _require_local_paths(command)
         _require_packages(command)
         _require_engine(command)
         _require_access(command)
@@ -253,31 +254,21 @@ def _require_access(command: Command) -> None:
         cloud_access.require_access(command.path_arguments, command.beam_flags)
 
 
-def _require_local_paths(command: Command) -> None:
-    """End the program with a line for a remote path where only a local one is possible."""
+def _require_supported_paths(command: Command) -> None:
+    """End the program with a line for a remote path where only a local one, or one in Cloud Storage, is possible."""
     for flag, path, kind in command.paths:
-        if "://" in path and not kind.remote:
-            command.parser.error(f"{flag} {path} is not supported; give a local path")
-
-
-def _require_cloud_storage(command: Command) -> None:
-    """Check the buckets of a command that trains or uses a model; end the program with a line for another file system.
-
-    Raises:
-        AccessError: the client of Cloud Storage is not installed, or a bucket cannot be reached.
-    """
-    for flag, path, kind in command.paths:
-        if "://" in path and not (kind.remote and path.startswith("gs://")):
+        if "://" in path and not (kind.remote and (path.startswith("gs://") or not _trains(command.name))):
             remedy = "give a local path, or gs://BUCKET/NAME" if kind.remote else "give a local path"
             command.parser.error(f"{flag} {path} is not supported; {remedy}")
-        if "://" in path and not packages.is_installed("google.cloud.storage"):
-            from beambert.pipelines.errors import AccessError
 
-            raise AccessError(
-                f"{path} requires the package google-cloud-storage, which is not installed; run pip install "
-                "'beambert[gcs]'"
-            )
-    _require_access(command)
+
+def _require_cloud_storage(path: str) -> None:
+    if not packages.is_installed("google.cloud.storage"):
+        from beambert.pipelines.errors import AccessError
+
+        raise AccessError(
+            f"{path} requires the package google-cloud-storage, which is not installed; run pip install 'beambert[gcs]'"
+        )
 
 
 def _run_with_buckets(command: Command) -> int:

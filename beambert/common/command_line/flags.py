@@ -64,8 +64,6 @@ seed = WholeNumber(0, 2**31 - 1)
 sequence_length = WholeNumber(1, 65_536)
 batch_size = WholeNumber(1, 1_048_576)
 vocabulary_size = WholeNumber(1, 10_000_000)
-copies = WholeNumber(1, 1_000)
-num_partitions = WholeNumber(1, 100_000)
 
 
 @dataclasses.dataclass(frozen=True)
