@@ -119,8 +119,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         unknown, beam_flags = _unknown_flags(rest, module)
     except ValueError as error:
         parser.error(str(error))
-    if unknown:
-        word = next((word for word in unknown if word != "--"), "--")
+    if word := next((word for word in unknown if word != "--"), None):
         if not word.startswith("-"):
             parser.error(_describe_unexpected(parser, module, name, word))
         flag = word.partition("=")[0]

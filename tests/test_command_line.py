@@ -99,6 +99,7 @@ def test_help_with_an_unknown_command_is_an_error(capsys, argv, says):
         (["build", "--output", "x", "--do_lower_case", "perhaps"], "'perhaps' is neither true nor false"),
         (["build", "foo"], "unexpected argument 'foo'; build takes flags only, each followed by its value"),
         (["build", "--output", "x", "--", "foo"], "unexpected argument 'foo'"),
+        (["build", "--"], "the following arguments are required: --output"),
         (["convert", "a", "b", "c", "--to", "native"], "unexpected argument 'c'; convert takes SRC DST, then flags"),
         (["pretrain", "--data"], "--data: expected at least one argument"),
         (["build", "--output"], "--output: expected one argument"),
