@@ -5,10 +5,9 @@ import collections
 import copy
 import dataclasses
 import itertools
-import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -106,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         formatter.add_text(self.description)
         if self.example:
             formatter.start_section("example")
-            formatter.add_text("\n".join(_wrapped_command(line, formatter) for line in self.example.splitlines()))
+            formatter.add_text(self.example)
             formatter.end_section()
         for title, actions in self.sections().items():
             formatter.start_section(title)
@@ -129,7 +128,7 @@ class Parser(argparse.ArgumentParser):
 
     def _usage(self, formatter: argparse.HelpFormatter) -> str:
         """Return the usage: what a command line must have, and `[flags]` for the rest."""
-        parts = []
+        parts = [f"usage: {self.prog}"]
         for action in sorted(self._actions, key=lambda action: bool(action.option_strings)):
             name = str(action.metavar or action.dest.upper())
             if not action.option_strings:
@@ -139,7 +138,7 @@ class Parser(argparse.ArgumentParser):
         parts.append("[flags]")
         if self._takes_command:
             parts.append("COMMAND [command flags]")
-        return "\n".join(_wrapped(f"usage: {self.prog}", parts, formatter._width, " " * 7))
+        return textwrap.fill(" ".join(parts), formatter._width, subsequent_indent=" " * 7, break_on_hyphens=False)
 
     def error(self, message: str) -> NoReturn:
         """Print the message, shortened, and the command for help, and exit with 2."""
@@ -148,24 +147,6 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and let an error of the stream through, which argparse would hide."""
         (file or sys.stderr).write(message)
-
-
-def _wrapped(first: str, parts: Iterable[str], width: int, indent: str) -> list[str]:
-    """Return lines of parts, none of which is broken, each line but the first with an indent."""
-    lines = [first]
-    for part in parts:
-        if len(lines[-1]) + 1 + len(part) > width and lines[-1].strip():
-            lines.append(f"{indent}{part}")
-        else:
-            lines[-1] += f" {part}"
-    return lines
-
-
-def _wrapped_command(command: str, formatter: argparse.HelpFormatter) -> str:
-    """Return a shell command over several lines where it is too long; a flag and its value stay together."""
-    words = re.findall(r"""(?:--\w+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""", command)
-    # Two columns of indent, and two of the backslash.
-    return " \\\n".join(_wrapped(words[0], words[1:], formatter._width - 4, " " * 4)) if words else ""
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
