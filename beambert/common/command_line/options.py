@@ -178,13 +178,14 @@ def from_mapping(cls: Any, fields: Mapping[str, Any] | None, where: str, error: 
         error: class of the error.
 
     Raises:
-        error: a field is unknown, or its value is invalid.
+        error: it is no mapping, a field is unknown, or its value is invalid.
     """
-    known = [option.name for option in options_of(cls)]
-    if unknown := sorted(set(fields or {}) - set(known)):
-        raise error(f"{where}.{unknown[0]} is unknown; choose from {', '.join(known)}")
+    if isinstance(fields, Mapping):
+        known = [option.name for option in options_of(cls)]
+        if unknown := [name for name in fields if name not in known]:
+            raise error(f"{where}.{unknown[0]} is unknown; choose from {', '.join(known)}")
     try:
-        return typed_json.convert(dict(fields or {}), cls, where)
+        return typed_json.convert({} if fields is None else fields, cls, where)
     except typed_json.JsonError as invalid:
         raise error(str(invalid)) from invalid
 
@@ -206,13 +207,14 @@ def check(options: Any, error: type[Exception]) -> None:
         else:
             is_valid = _is_valid(value, option.type)
         if not is_valid:
-            shown = shortened(value) if isinstance(value, str) else value
+            shown = shortened(value) if isinstance(value, str) else repr(value)
             raise error(f"invalid --{option.flag_name} {shown}: must be {option.requirement()}")
 
 
 def _is_valid(value: object, kind: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        # A float of NumPy is a subclass, which msgspec does not take.
+        msgspec.convert(float(value) if isinstance(value, float) else value, kind)
     except msgspec.ValidationError:
         return False
     return True

@@ -3,6 +3,7 @@
 import argparse
 import re
 
+import numpy as np
 import pytest
 
 from beambert import cli
@@ -130,7 +131,15 @@ def test_limits(name, least, most):
 def test_an_unknown_field_of_a_mapping_is_named():
     with pytest.raises(SourceError, match=r"^rules\.min_word is unknown; choose from skip_rules, .*min_words"):
         from_mapping(CleaningOptions, {"min_word": 3}, "rules", SourceError)
+    with pytest.raises(SourceError, match=r"^rules must be an object, not "):
+        from_mapping(CleaningOptions, "boilerplate", "rules", SourceError)
     assert from_mapping(CleaningOptions, None, "rules", SourceError) == CleaningOptions()
+
+
+def test_a_float_of_numpy_is_a_number():
+    assert CleaningOptions(max_digit_ratio=np.float64(0.5)).max_digit_ratio == 0.5
+    with pytest.raises(SourceError, match=r"invalid --min_words np\.int64\(5\): must be a whole number"):
+        CleaningOptions(min_words=np.int64(5))
 
 
 @pytest.mark.parametrize(
