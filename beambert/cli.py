@@ -12,7 +12,7 @@ from types import ModuleType
 
 from beambert.common import optional_packages as packages
 from beambert.common import terminal
-from beambert.common.command_line.command import Command, Parser, usage_error
+from beambert.common.command_line.command import Command, Parser
 from beambert.common.command_line.command_errors import error_line, interrupted, report_stream_error
 from beambert.common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
 from beambert.common.command_line.library_warnings import print_library_warnings
@@ -75,19 +75,6 @@ def overview() -> str:
     return _OVERVIEW.format("\n\n".join(groups))
 
 
-def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
-    """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names.
-
-    Raises:
-        ValueError: a flag of Beam's has a wrong value.
-    """
-    if not rest or not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
-        return rest, []
-    from beambert.pipelines.runner import beam_flags as engine_flags
-
-    return engine_flags.read(rest)
-
-
 def make_parser(command: str) -> tuple[Parser, ModuleType]:
     """Return the parser of a command, and the module that runs it."""
     module = importlib.import_module(COMMANDS[command][0])
@@ -115,10 +102,15 @@ def read_command(name: str, argv: list[str]) -> Command:
         argv = module.complete_arguments(argv)
     # A mistyped flag and an empty value are named before what is missing, which they may be the reason for.
     args, rest = parser.read(argv)
-    try:
-        unknown, beam_flags = _unknown_flags(rest, module)
-    except ValueError as error:
-        parser.error(str(error))
+    unknown: list[str] = rest
+    beam_flags: list[str] = []
+    if rest and getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+        from beambert.pipelines.runner import beam_flags as engine_flags
+
+        try:
+            unknown, beam_flags = engine_flags.read(rest)
+        except ValueError as error:
+            parser.error(str(error))
     if word := next((word for word in unknown if word != "--"), None):
         if not word.startswith("-"):
             parser.error(_describe_unexpected(parser, module, name, word))
@@ -285,24 +277,6 @@ def _with_urls(line: str) -> str:
     return cache.with_urls(line)
 
 
-def _print_help(words: list[str]) -> int:
-    """Print the overview, or what a command does and its flags."""
-    words = [word for word in words if not word.startswith("-") and word not in (*HELP, *VERSION)]
-    if not words:
-        print(overview())
-        return 0
-    two_words = destinations(COMMANDS, words[0])
-    if two_words and len(words) == 1:
-        listed = summaries(COMMANDS, two_words)
-        print(f"usage: beambert {words[0]} WHERE [--flags] COMMAND [--flags]\n\n{listed}")
-        return 0
-    name, rest = split_command(COMMANDS, words)
-    if rest:
-        return usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
-    make_parser(name)[0].print_help()
-    return 0
-
-
 @process.ends_process
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit code: 0 only when the output is whole."""
@@ -338,9 +312,13 @@ def _main(argv: list[str]) -> int:
     name, prog, output = "", "beambert", ""
     try:
         if argv[0] in HELP:
-            return _print_help(argv[1:])
-        if destinations(COMMANDS, argv[0]) and argv[1:2] in (["--help"], ["-h"]):
-            return _print_help(argv[:1])
+            argv = [*(word for word in argv[1:] if word not in (*HELP, *VERSION)), "--help"]
+        if argv == ["--help"]:
+            print(overview())
+            return 0
+        if argv[1:] in (["--help"], ["-h"]) and (listed := destinations(COMMANDS, argv[0])):
+            print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{summaries(COMMANDS, listed)}")
+            return 0
         name, rest = split_command(COMMANDS, argv)
         prog = f"beambert {name}"
         command, run = _prepared(name, rest)
