@@ -13,7 +13,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.common.added_tokens import AddedToken
 from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, ReadOptions
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
 from beambert.pipelines.sources.file_splits import Input
 from beambert.tokenizer.coverage import coverage
@@ -48,7 +48,7 @@ def run(config: ExtendVocabConfig) -> int:
         model_options = {**config.model_options, "added_tokens": None}
         model_loading.check_model(Path(config.model), may_lack_rows=True, **model_options)
         replacement = _load_replacement(config.replace) if config.replace else None
-        options = ReadOptions(config.input_format, config.encoding, config.text_field or DEFAULT_TEXT_FIELD)
+        options = ReadOptions(config.input_format, config.encoding, config.text_field or ReadOptions.text_field)
         inputs = find_files(config.input, options, config.field_flags) if config.input else []
         bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
         with reader.open_checkpoint(Path(config.model), config.task, bert_config) as checkpoint:

@@ -7,17 +7,16 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from types import ModuleType
 
 from beambert.common import optional_packages as packages
 from beambert.common import terminal
-from beambert.common.command_line import argument_parser as arguments
-from beambert.common.command_line.command import Command, Parser, usage_error
+from beambert.common.command_line.command import Command, Parser
 from beambert.common.command_line.command_errors import error_line, interrupted, report_stream_error
 from beambert.common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
 from beambert.common.command_line.library_warnings import print_library_warnings
-from beambert.common.command_line.path_flags import bad_path, empty_path, typed_paths
+from beambert.common.command_line.path_flags import bad_path, typed_paths
 
 COMMAND_GROUPS = {
     "Getting started": {
@@ -76,19 +75,6 @@ def overview() -> str:
     return _OVERVIEW.format("\n\n".join(groups))
 
 
-def _unknown_flags(rest: list[str], module: ModuleType) -> tuple[list[str], list[str]]:
-    """Return what neither the command nor (where it takes its flags) Beam knows, and Beam's flag names.
-
-    Raises:
-        ValueError: a flag of Beam's has a wrong value.
-    """
-    if not rest or not getattr(module, "ACCEPTS_BEAM_FLAGS", False):
-        return rest, []
-    from beambert.pipelines.runner import beam_flags as engine_flags
-
-    return engine_flags.read(rest)
-
-
 def make_parser(command: str) -> tuple[Parser, ModuleType]:
     """Return the parser of a command, and the module that runs it."""
     module = importlib.import_module(COMMANDS[command][0])
@@ -110,39 +96,44 @@ def make_parser(command: str) -> tuple[Parser, ModuleType]:
 def read_command(name: str, argv: list[str]) -> Command:
     """Read the flags of a command; a mistake in them ends the program with a line."""
     parser, module = make_parser(name)
-    if arguments.has_help_flag(parser, argv):
-        # Before flags lose their mark of being required, which the usage line shows.
-        parser.print_help()
-        parser.exit(0)
-    if mistake := arguments.find_mistake(parser, argv):
+    if mistake := parser.find_mistake(argv):
         parser.error(mistake)
     if hasattr(module, "complete_arguments"):
         argv = module.complete_arguments(argv)
-    required = [action for action in parser._actions if action.required]
     # A mistyped flag and an empty value are named before what is missing, which they may be the reason for.
-    for action in required:
-        action.required = False
-    args, rest = parser.parse_known_args(argv)
-    try:
-        unknown, beam_flags = _unknown_flags(rest, module)
-    except ValueError as error:
-        parser.error(str(error))
-    if unknown:
-        word = next((word for word in unknown if word != "--"), "--")
+    args, rest = parser.read(argv)
+    unknown: list[str] = rest
+    beam_flags: list[str] = []
+    if rest and getattr(module, "ACCEPTS_BEAM_FLAGS", False):
+        from beambert.pipelines.runner import beam_flags as engine_flags
+
+        try:
+            unknown, beam_flags = engine_flags.read(rest)
+        except ValueError as error:
+            parser.error(str(error))
+    if word := next((word for word in unknown if word != "--"), None):
         if not word.startswith("-"):
-            parser.error(arguments.describe_unexpected(parser, name, word))
+            parser.error(_describe_unexpected(parser, module, name, word))
         flag = word.partition("=")[0]
         parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
-    if empty := empty_path(parser, args):
-        parser.error(f"{empty} is empty; give a path")
     if problem := bad_path(parser, args):
         parser.error(problem)
-    for action in required:
-        action.required = True
-    parser.set_defaults(given_options=arguments.given_options(parser, argv))
-    args = parser.parse_known_args(argv)[0]
+    parser.require_all(args)
     paths = list(typed_paths(parser, args))
     return Command(name, argv, parser, module, paths, functools.cache(lambda: module.configure(args)), rest, args)
+
+
+def _describe_unexpected(parser: Parser, module: ModuleType, name: str, word: str) -> str:
+    """Return the error for a word that is neither a flag nor the value of a flag."""
+    if hasattr(module, "RUNS"):
+        return f"{name} cannot run {word!r}, only {_choices(module.RUNS)}{nearest(word, module.RUNS)}"
+    positionals = [str(action.metavar or action.dest) for action in parser._actions if not action.option_strings]
+    takes = f"{' '.join(positionals)}, then flags" if positionals else "flags only, each followed by its value"
+    return f"unexpected argument {word!r}; {name} takes {takes}"
+
+
+def _choices(commands: Sequence[str]) -> str:
+    return f"{', '.join(commands[:-1])} or {commands[-1]}"
 
 
 def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
@@ -160,12 +151,13 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
         return command, lambda: module.run(submission.configure(), command)
     command = read_command(name, argv)
     process.end_startup()
+    _require_supported_paths(command)
     if _trains(name):
-        if any("://" in path for _, path in command.path_arguments):
-            _require_cloud_storage(command)
+        if remote := [path for _, path in command.path_arguments if "://" in path]:
+            _require_cloud_storage(remote[0])
+            _require_access(command)
             return command, functools.partial(_run_with_buckets, command)
     else:
-        _require_local_paths(command)
         _require_packages(command)
         _require_engine(command)
         _require_access(command)
@@ -186,28 +178,32 @@ def _read_submission(name: str, argv: list[str], runs: Sequence[str]) -> tuple[C
         The first and the second, each with its flags.
     """
     parser, _ = make_parser(name)
-    first = next((word for word in arguments.parse_words(parser, argv, stop=runs) if not word.flag), None)
-    own = argv[: first.start] if first else argv
-    if own[-1:] == ["--"]:
-        own = own[:-1]
-    if unknown := arguments.find_unknown_flag(parser, own):
-        inner = next((word for word in argv if word in runs), "")
-        if inner and unknown in make_parser(inner)[0]._option_string_actions:
-            parser.error(f"{unknown} is a flag of {inner}; put it after {inner}")
-        read_command(name, own)
-    choices = f"{', '.join(runs[:-1])} or {runs[-1]}"
-    if first is None:
-        read_command(name, own)
-        parser.error(f"the command to run is missing after the flags of {name}: {choices}")
-    inner, inner_argv = first.values[0], argv[first.start + 1 :]
-    if inner not in runs:
-        parser.error(f"{name} cannot run {inner!r}, only {choices}{nearest(inner, runs)}")
-    inner_parser, _ = make_parser(inner)
-    if late := arguments.find_misplaced_flag(inner_parser, inner_argv, parser):
+    index = find_command(parser, argv, runs)
+    if index is None:
+        read_command(name, argv)
+        parser.error(f"the command to run is missing after the flags of {name}: {_choices(runs)}")
+    inner, own, inner_argv = argv[index], argv[:index], argv[index + 1 :]
+    flags, inner_flags = parser._option_string_actions, make_parser(inner)[0]._option_string_actions
+    if late := _first_flag(inner_argv, flags.keys() - inner_flags.keys()):
         parser.error(f"{late} is a flag of {name}; put it before {inner}")
-    if arguments.has_help_flag(inner_parser, inner_argv):
+    if early := _first_flag(own, inner_flags.keys() - flags.keys()):
+        parser.error(f"{early} is a flag of {inner}; put it after {inner}")
+    if _first_flag(inner_argv, {"-h", "--help"}):
         read_command(inner, inner_argv)
     return read_command(name, own), read_command(inner, inner_argv)
+
+
+def _first_flag(argv: Sequence[str], flags: Set[str]) -> str | None:
+    return next((flag for word in argv if (flag := word.partition("=")[0]) in flags), None)
+
+
+def find_command(parser: Parser, argv: Sequence[str], runs: Sequence[str]) -> int | None:
+    """Return the index of the command that a submission runs: its name, unless that is the value of a flag."""
+    for index, word in enumerate(argv):
+        flag = parser._option_string_actions.get(argv[index - 1]) if index else None
+        if word in runs and (flag is None or flag.nargs == 0):
+            return index
+    return None
 
 
 def _trains(name: str) -> bool:
@@ -249,31 +245,21 @@ def _require_access(command: Command) -> None:
         cloud_access.require_access(command.path_arguments, command.beam_flags)
 
 
-def _require_local_paths(command: Command) -> None:
-    """End the program with a line for a remote path where only a local one is possible."""
+def _require_supported_paths(command: Command) -> None:
+    """End the program with a line for a remote path where only a local one, or one in Cloud Storage, is possible."""
     for flag, path, kind in command.paths:
-        if "://" in path and not kind.remote:
-            command.parser.error(f"{flag} {path} is not supported; give a local path")
-
-
-def _require_cloud_storage(command: Command) -> None:
-    """Check the buckets of a command that trains or uses a model; end the program with a line for another file system.
-
-    Raises:
-        AccessError: the client of Cloud Storage is not installed, or a bucket cannot be reached.
-    """
-    for flag, path, kind in command.paths:
-        if "://" in path and not (kind.remote and path.startswith("gs://")):
+        if "://" in path and not (kind.remote and (path.startswith("gs://") or not _trains(command.name))):
             remedy = "give a local path, or gs://BUCKET/NAME" if kind.remote else "give a local path"
             command.parser.error(f"{flag} {path} is not supported; {remedy}")
-        if "://" in path and not packages.is_installed("google.cloud.storage"):
-            from beambert.pipelines.errors import AccessError
 
-            raise AccessError(
-                f"{path} requires the package google-cloud-storage, which is not installed; run pip install "
-                "'beambert[gcs]'"
-            )
-    _require_access(command)
+
+def _require_cloud_storage(path: str) -> None:
+    if not packages.is_installed("google.cloud.storage"):
+        from beambert.pipelines.errors import AccessError
+
+        raise AccessError(
+            f"{path} requires the package google-cloud-storage, which is not installed; run pip install 'beambert[gcs]'"
+        )
 
 
 def _run_with_buckets(command: Command) -> int:
@@ -289,24 +275,6 @@ def _with_urls(line: str) -> str:
     from beambert.trainers.buckets import cache
 
     return cache.with_urls(line)
-
-
-def _print_help(words: list[str]) -> int:
-    """Print the overview, or what a command does and its flags."""
-    words = [word for word in words if not word.startswith("-") and word not in (*HELP, *VERSION)]
-    if not words:
-        print(overview())
-        return 0
-    two_words = destinations(COMMANDS, words[0])
-    if two_words and len(words) == 1:
-        listed = summaries(COMMANDS, two_words)
-        print(f"usage: beambert {words[0]} WHERE [--flags] COMMAND [--flags]\n\n{listed}")
-        return 0
-    name, rest = split_command(COMMANDS, words)
-    if rest:
-        return usage_error("beambert help", f"unexpected argument {rest[0]!r} after {name}", "beambert --help")
-    make_parser(name)[0].print_help()
-    return 0
 
 
 @process.ends_process
@@ -344,9 +312,13 @@ def _main(argv: list[str]) -> int:
     name, prog, output = "", "beambert", ""
     try:
         if argv[0] in HELP:
-            return _print_help(argv[1:])
-        if destinations(COMMANDS, argv[0]) and argv[1:2] in (["--help"], ["-h"]):
-            return _print_help(argv[:1])
+            argv = [*(word for word in argv[1:] if word not in (*HELP, *VERSION)), "--help"]
+        if argv == ["--help"]:
+            print(overview())
+            return 0
+        if argv[1:] in (["--help"], ["-h"]) and (listed := destinations(COMMANDS, argv[0])):
+            print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{summaries(COMMANDS, listed)}")
+            return 0
         name, rest = split_command(COMMANDS, argv)
         prog = f"beambert {name}"
         command, run = _prepared(name, rest)

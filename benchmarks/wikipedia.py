@@ -24,7 +24,7 @@ from unittest import mock
 
 from beambert.pipelines.corpus.segmentation import split_sentences
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.input_format import WIKITEXT_EXTRACTORS, ReadOptions
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import wikiextractor_package
 from beambert.pipelines.formats.wikipedia.dump_pages import _unescape
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
@@ -216,7 +216,7 @@ def measure_speed(data: Path) -> None:
         print(f"multistream dump: {size:.0f} MB of XML, {path.stat().st_size / 1e6:.1f} MB as bz2, {len(parts)} splits")
         cpu: dict[str, list[float]] = {}
         for _, extractor in itertools.product(range(3), extractors()):
-            if extractor in WIKITEXT_EXTRACTORS:
+            if extractor in ("beambert", "wikiextractor"):
                 cpu.setdefault(extractor, []).append(sum(read_part(part, extractor)[1] for part in parts))
         for extractor, runs in cpu.items():
             print(f"  --wikitext_extractor {extractor}: {size / min(runs):.1f} MB of XML per CPU second")

@@ -31,6 +31,7 @@ from beambert.common.typed_json import (
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.manifest_schemas import (
+    CorpusCounts,
     DatasetCounts,
     RecordedDatasetOptions,
     Split,
@@ -176,6 +177,8 @@ class Dataset:
             manifest = decode(content, cls)
             require(manifest.options, RecordedDatasetOptions, "options")
             require(manifest.counts, DatasetCounts, "counts")
+            if not manifest.counts.keys().isdisjoint(CorpusCounts.__annotations__):
+                require(manifest.counts, CorpusCounts, "counts")
             if "train" in manifest.counts:
                 require(manifest.counts["train"], TrainingCounts, "counts.train")
             _require_features(manifest)

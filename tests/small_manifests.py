@@ -6,7 +6,6 @@ from typing import Any
 
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.formats.input_format import ReadOptions
 
 
 def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:
@@ -23,21 +22,7 @@ def corpus_of(shards: Sequence[CorpusShard]) -> Corpus:
     vocabulary: dict[str, Any] = {"size": 5, "sha256": "0" * 64, "learned_from": None, "alphabet": None}
     vocabulary["validation"] = {"vocab": coverage}
     options = CorpusOptions(
-        do_lower_case=True,
-        vocab_size=0,
-        vocab_file="",
-        num_unused=0,
-        alphabet_limit=1000,
-        min_count=1,
-        compare_vocab="",
-        language_sampling_exponent=1.0,
-        character_rules="",
-        read=ReadOptions(),
-        language="en",
-        segmenter="rules",
-        truncation_noise=0.0,
-        num_partitions=1,
-        validation_fraction=0.0,
+        do_lower_case=True, vocab_size=0, character_rules="", num_partitions=1, validation_fraction=0.0
     )
     counts |= {**groups, **numbers, "inputs": {}, "languages": {}, "files_mostly_rejected": []}
     return Corpus(dataclasses.asdict(options), [], counts, vocabulary, list(shards), {})

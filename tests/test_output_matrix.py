@@ -181,7 +181,7 @@ def test_a_run_that_ended_at_its_first_file_is_resumed(outputs, tmp_path):
 def test_a_mistake_in_the_flags_leaves_no_directory(outputs, tmp_path):
     command = command_of("corpus", outputs, tmp_path / "new")
     command[command.index("60")] = "6000"
-    assert cli.main(["build", *command[1:], "--max_seq_length", "4"]) == 1
+    assert cli.main(["build", *command[1:], "--max_predictions_per_seq", "129"]) == 1
     assert not (tmp_path / "new").exists()
     # The result of reading the input is kept for the same command with other values.
     assert cli.main(command) == 1

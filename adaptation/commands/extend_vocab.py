@@ -8,9 +8,11 @@ import argparse
 from beambert.adaptation.extension_config import ExtendVocabConfig
 from beambert.bert_model.checkpoints import writer
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.common.command_line import options
 from beambert.common.command_line.flags import positive_int, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
 from beambert.pipelines.formats import FORMATS
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.trainers.commands.model_flags import add_model_arguments
 
 DESCRIPTION = """Add the words of a text to the vocabulary of a model, or replace its vocabulary.
@@ -21,6 +23,7 @@ directory. Pretrain the result on your text before you fine-tune it."""
 EXAMPLE = """beambert extend-vocab uncased --input 'texts/*.txt' --num_tokens 1000 --output uncased-domain
 beambert extend-vocab uncased --replace data/vocab.txt --output uncased-new"""
 COMMON_FLAGS = ("--input", "--num_tokens", "--output", "--fill_unused", "--replace", "--to")
+_READ_FLAGS = ("input_format", "encoding", "text_field")
 # The language reference is a format without --input.
 _FORMATS = ("auto", *(name for name in FORMATS if name != "language_reference"))
 
@@ -33,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="A model directory, or a checkpoint or zip archive of the released BERT; the format is detected",
     )
-    group = parser.add_argument_group("input")
+    group = options.group(parser, "input")
     group.add_argument(
         "--input",
         action="extend",
@@ -44,24 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Input files or quoted glob patterns, as for build; the text is neither cleaned nor deduplicated. With "
         "--replace, the text only measures the vocabularies",
     )
-    group.add_argument(
-        "--input_format",
-        choices=_FORMATS,
-        default=ExtendVocabConfig.input_format,
-        metavar="FORMAT",
-        help="Input format, as for build; see docs/reference/input-formats.md",
-    )
-    group.add_argument(
-        "--encoding",
-        default=ExtendVocabConfig.encoding,
-        metavar="NAME",
-        help="Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252",
-    )
-    group.add_argument(
-        "--text_field",
-        metavar="NAME",
-        help="JSON field, or Parquet, CSV or TSV column, with the text (default: text)",
-    )
+    options.add_arguments(parser, ReadOptions, _READ_FLAGS.__contains__, input_format={"choices": _FORMATS})
     group = parser.add_argument_group("vocabulary")
     group.add_argument("--num_tokens", type=vocabulary_size, metavar="N", help="Number of words to add")
     group.add_argument(

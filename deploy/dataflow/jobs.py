@@ -19,7 +19,7 @@ from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_config import CorpusConfig
 from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.formats.input_format import WIKITEXT_EXTRACTORS
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.runner import memory
 from beambert.pipelines.runner.dataflow_job import refusal
 from beambert.pipelines.runner.job_output import absolute
@@ -93,12 +93,12 @@ def _partition_bytes(job: graph.DataConfig) -> int:
 
 def _extras(job: graph.DataConfig) -> list[str]:
     """Return the extras that the workers of this job need beside those of all jobs."""
-    extras = []
+    extras: list[str] = []
     if isinstance(job, BuildConfig | CorpusConfig):
         config = job.corpus if isinstance(job, BuildConfig) else job
         extractor = config.options.read.wikitext_extractor
         # The extra has the name of the extractor; beambert's own needs none.
-        if extractor != WIKITEXT_EXTRACTORS[0]:
+        if extractor != ReadOptions.wikitext_extractor:
             extras.append(extractor)
     if isinstance(job, BuildConfig | PretrainingDataConfig):
         data = job.data if isinstance(job, BuildConfig) else job

@@ -40,7 +40,8 @@ def parameters_of(command: str) -> list[argparse.Action]:
     """Return the flags of a command that are parameters of its template."""
     parser = argparse.ArgumentParser(add_help=False)
     COMMANDS[command].add_arguments(parser)
-    return [action for action in parser._actions if action.option_strings[0] not in _LOCAL_FLAGS]
+    actions = (action for group in parser._action_groups for action in group._group_actions)
+    return [action for action in actions if action.option_strings[0] not in _LOCAL_FLAGS]
 
 
 def _pattern(action: argparse.Action) -> str:

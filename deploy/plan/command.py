@@ -25,8 +25,8 @@ from beambert.deploy.plan.table import (
 from beambert.deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
 from beambert.deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
 from beambert.deploy.plan.training import find_accelerator, plan_training
-from beambert.pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
 from beambert.pipelines.errors import SubmitError
+from beambert.pipelines.vocabulary.vocabulary_options import DEFAULT_VOCAB_SIZE
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from beambert.common.command_line.flag_config import FlagConfig, flag_values
+from beambert.common.command_line.options import from_args
 from beambert.deploy.plan.dataflow_cost import CPU_FACTOR
 from beambert.deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
 from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
@@ -91,12 +92,10 @@ class PlanConfig(FlagConfig):
         Raises:
             SubmitError, DatasetError, TrainingError: a value is out of range, or flags contradict each other.
         """
-        examples = flag_values(PretrainingDataOptions, args)
-        if args.max_predictions_per_seq is None:
-            examples["max_predictions_per_seq"] = _max_predictions(args.max_seq_length)
+        predictions = args.max_predictions_per_seq or _max_predictions(args.max_seq_length)
         return cls(
             **flag_values(cls, args),
-            examples=PretrainingDataOptions(**examples),
+            examples=from_args(PretrainingDataOptions, args, max_predictions_per_seq=predictions),
             training=PretrainConfig(**flag_values(PretrainConfig, args), data=(), output=""),
         )
 

@@ -2,20 +2,12 @@
 
 import argparse
 
-from beambert.common.command_line.flags import (
-    batch_size,
-    copies,
-    fraction,
-    num_partitions,
-    number,
-    positive_int,
-    sequence_length,
-    vocabulary_size,
-)
+from beambert.common.command_line import options
+from beambert.common.command_line.flags import Number, batch_size, positive_int
 from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_PATH
 from beambert.deploy.plan.config import PlanConfig
-from beambert.pipelines.commands.vocabulary_flags import DEFAULT_VOCAB_SIZE
-from beambert.pipelines.instances import options as pretraining_options
+from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.optimization.optimizer_options import OPTIMIZERS
@@ -24,13 +16,33 @@ from beambert.trainers.training.training_flags import ACTIVATION_CHECKPOINTING, 
 DEFAULT_ACCELERATOR = "v3-8"
 # Assumed model FLOPs utilization, not measured on an accelerator (docs/benchmarks/training.md).
 DEFAULT_UTILIZATION = 0.45
+# Flags of the data commands that an estimate depends on.
+_CORPUS_FLAGS = (
+    "input_format",
+    "text_field",
+    "language",
+    "vocab_size",
+    "vocab_file",
+    "num_partitions",
+    "validation_fraction",
+)
+_EXAMPLE_FLAGS = (
+    "max_seq_length",
+    "max_predictions_per_seq",
+    "dupe_factor",
+    "objective",
+    "masking",
+    "pack",
+    "format",
+    "compression",
+)
 # Bytes or words: at least one, at most an exabyte, so that no estimate is infinite.
-_size = number(1.0, 1e18, most_too=True)
+_size = Number(1.0, 1e18, most_too=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert plan`."""
-    group = parser.add_argument_group("input")
+    group = options.group(parser, "input")
     group.add_argument(
         "--corpus_bytes", type=_size, metavar="N", help="Size of the text in bytes, such as 1e12 for 1 TB"
     )
@@ -51,94 +63,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Mean document size in bytes, used without --input (default: %(default)s, English Wikipedia; about 4000 "
         "is usual for web pages)",
     )
-    group.add_argument(
-        "--input_format",
-        default=PlanConfig.input_format,
-        metavar="FORMAT",
-        help="Format of --input; `beambert build --help` lists the formats",
+    options.add_arguments(
+        parser,
+        CorpusOptions,
+        _CORPUS_FLAGS.__contains__,
+        input_format={"choices": ("auto", *FORMATS)},
+        vocab_file={
+            "help": "Existing vocab.txt; sets the vocabulary size and, with --input, tokenizes the sample",
+        },
     )
-    group.add_argument(
-        "--text_field",
-        default=PlanConfig.text_field,
-        metavar="NAME",
-        help="Field that contains the text, for JSON lines and Parquet in --input",
+    options.add_arguments(
+        parser,
+        PretrainingDataOptions,
+        _EXAMPLE_FLAGS.__contains__,
+        max_predictions_per_seq={
+            "default": None,
+            "help": "Maximum number of masked tokens per example (default: 15 %% of --max_seq_length, rounded up)",
+        },
     )
-    group.add_argument(
-        "--language", default=PlanConfig.language, metavar="CODE", help="Language code of the text in --input"
-    )
-
-    group = parser.add_argument_group("data")
-    group.add_argument(
-        "--vocab_size",
-        type=vocabulary_size,
-        metavar="N",
-        help=f"Vocabulary size, in tokens (default: {DEFAULT_VOCAB_SIZE})",
-    )
-    group.add_argument(
-        "--vocab_file",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Existing vocab.txt; sets the vocabulary size and, with --input, tokenizes the sample",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        default=PretrainingDataOptions.max_seq_length,
-        metavar="N",
-        help="Sequence length of an example, in tokens",
-    )
-    group.add_argument(
-        "--max_predictions_per_seq",
-        type=positive_int,
-        metavar="N",
-        help="Maximum number of masked tokens per example (default: 15 %% of --max_seq_length, rounded up)",
-    )
-    group.add_argument(
-        "--dupe_factor",
-        type=copies,
-        default=PretrainingDataOptions.dupe_factor,
-        metavar="N",
-        help="Number of copies of the data, each with its own masks and sentence pairs",
-    )
-    group.add_argument(
-        "--objective",
-        choices=pretraining_options.OBJECTIVES,
-        default=PretrainingDataOptions.objective,
-        help="Pretraining objective of the examples",
-    )
-    group.add_argument(
-        "--masking",
-        choices=pretraining_options.MASKINGS,
-        default=PretrainingDataOptions.masking,
-        help="Masking strategy of the examples",
-    )
-    group.add_argument("--pack", action="store_true", help="Pack several short instances into one sequence")
-    group.add_argument(
-        "--format",
-        choices=pretraining_options.FORMATS,
-        default=PretrainingDataOptions.format,
-        help="File format of the shards",
-    )
-    group.add_argument(
-        "--compression",
-        choices=pretraining_options.COMPRESSIONS,
-        default=PretrainingDataOptions.compression,
-        help="Compression of TFRecord shards",
-    )
-    group.add_argument(
-        "--num_partitions",
-        type=num_partitions,
-        metavar="N",
-        help="Number of hash partitions of the documents (default: chosen by input size)",
-    )
-    group.add_argument(
-        "--validation_fraction",
-        type=fraction,
-        default=PlanConfig.validation_fraction,
-        metavar="FRACTION",
-        help="Fraction of the documents in the validation split",
-    )
-
     group = parser.add_argument_group("training")
     group.add_argument("--model", default="base", metavar="NAME", help="Model size (tiny to large) or bert_config.json")
     group.add_argument(
@@ -179,14 +121,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--mfu",
-        type=number(1e-4, 1.0, most_too=True),
+        type=Number(1e-4, 1.0, most_too=True),
         metavar="FRACTION",
         help="Model FLOPs utilization, as `beambert pretrain` reports it (default: "
         f"{DEFAULT_UTILIZATION}, an assumption that was not measured on any accelerator)",
     )
     group.add_argument(
         "--peak_tflops",
-        type=number(1e-3, 1e6, most_too=True),
+        type=Number(1e-3, 1e6, most_too=True),
         metavar="TFLOPS",
         help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
     )
@@ -237,7 +179,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--cpu_factor",
-        type=number(1e-3, 1e3, most_too=True),
+        type=Number(1e-3, 1e3, most_too=True),
         default=PlanConfig.cpu_factor,
         metavar="FACTOR",
         help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
@@ -251,7 +193,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
     group.add_argument(
         "--storage_months",
-        type=number(0.0, 1e4, least_too=False, most_too=True),
+        type=Number(0.0, 1e4, least_too=False, most_too=True),
         default=PlanConfig.storage_months,
         metavar="N",
         help="Storage duration of corpus and shards, in months",

@@ -28,7 +28,6 @@ from beambert.pipelines.commands.corpus_config import corpus_config
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.file_splits import Input
@@ -144,8 +143,6 @@ def _corpus_job(
     patterns: list[str], input_format: str, text_field: str, language: str, vocab_file: str | None
 ) -> tuple[CorpusOptions, list[Input]]:
     """Return the options of `beambert corpus` and its input files."""
-    if input_format not in ("auto", *FORMATS):
-        raise SourceError(f"unknown --input_format {input_format}; choose from auto, {', '.join(FORMATS)}")
     parser = argparse.ArgumentParser()
     corpus.add_arguments(parser)
     flags = ["--output", "-", "--input_format", input_format, "--text_field", text_field, "--language", language]

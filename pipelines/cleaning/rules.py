@@ -7,12 +7,14 @@ would remove prose are therefore off by default, and the other thresholds are ou
 """
 
 import dataclasses
-import numbers
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
+from beambert.common.command_line.options import Flag, check
+from beambert.common.typed_json import Count, Fraction
 from beambert.pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
 from beambert.pipelines.errors import SourceError
 
@@ -47,41 +49,52 @@ SKIPPABLE = (*PARAGRAPH_RULES, *DOCUMENT_RULES)
 
 @dataclasses.dataclass(frozen=True)
 class CleaningOptions:
-    """The active cleaning rules and their thresholds. All values are JSON serializable.
+    """The active cleaning rules and their thresholds; the help of the flags has these descriptions.
 
     Attributes:
-        skip_rules: names of disabled `SKIPPABLE` rules, joined by commas. They are sorted, and blanks are removed.
-        fix_mojibake: Repair text decoded with the wrong encoding, with ftfy (extra `[clean]`).
-        end_punctuation: Drop paragraphs without final sentence punctuation (C4). This drops headings and verse.
-        min_sentences: Minimum sentences of a document (C4: 5).
-        min_words: Minimum words of a document (Gopher: 50).
-        min_characters: Minimum characters of a document.
-        max_symbol_ratio: Maximum hash signs and ellipses per word (Gopher: 0.1).
-        max_digit_ratio: Maximum fraction of digits among non-whitespace characters.
-        max_non_letter_ratio: Maximum fraction of words without a letter (Gopher: 0.2). Like the two ratios above, it
-            applies to documents of 20 words or more.
-        max_repeated_lines: Maximum fraction of characters in repeated sentences (Gopher: 0.2).
-        max_repeated_ngrams: Maximum fraction of characters in repeated 10-grams of words (Gopher: 0.1).
+        skip_rules: Names of disabled `SKIPPABLE` rules, joined by commas. They are sorted, and blanks are removed.
+        min_sentences: Minimum sentences per document; C4 uses 5.
+        min_words: Minimum words per document; Gopher uses 50 (default: no minimum).
+        min_characters: Minimum characters per document (default: no minimum).
+        max_symbol_ratio: Maximum ratio of hashes and ellipses to words; documents above it are rejected.
+        max_digit_ratio: Maximum fraction of digits among the characters of a document; documents above it are rejected.
+        max_non_letter_ratio: Maximum fraction of words without a letter; documents above it are rejected.
+        max_repeated_lines: Maximum fraction of a document's text in repeated sentences; documents above it are
+            rejected.
+        max_repeated_ngrams: Maximum fraction of a document's text in repeated 10-grams of words; documents above it are
+            rejected.
+        end_punctuation: Reject paragraphs without terminal punctuation, as C4 does; this also rejects headings and
+            verse.
+        fix_mojibake: Repair wrongly decoded text, such as schÃ¶n for schön (requires the extra [clean]).
+
+    Gopher has 0.1 for max_symbol_ratio and max_repeated_ngrams, 0.2 for max_non_letter_ratio and max_repeated_lines.
+    The first three ratios apply to documents of 20 words or more.
 
     Raises:
         SourceError: a rule is unknown, or a value has the wrong type or is out of range.
     """
 
-    skip_rules: str = ""
-    fix_mojibake: bool = False
-    end_punctuation: bool = False
-    min_sentences: int = 1
-    min_words: int = 0
-    min_characters: int = 0
-    max_symbol_ratio: float = 0.2
-    max_digit_ratio: float = 0.3
-    max_non_letter_ratio: float = 0.4
-    max_repeated_lines: float = 0.3
-    max_repeated_ngrams: float = 0.5
+    skip_rules: Annotated[
+        str,
+        Flag(
+            "cleaning",
+            metavar="NAME,NAME",
+            help=f"Cleaning rules to skip, separated by commas: {', '.join(SKIPPABLE)} (default: none)",
+        ),
+    ] = ""
+    min_sentences: Annotated[Count, Flag("cleaning")] = 1
+    min_words: Annotated[Count, Flag("cleaning")] = 0
+    min_characters: Annotated[Count, Flag("cleaning")] = 0
+    max_symbol_ratio: Annotated[Fraction, Flag("cleaning")] = 0.2
+    max_digit_ratio: Annotated[Fraction, Flag("cleaning")] = 0.3
+    max_non_letter_ratio: Annotated[Fraction, Flag("cleaning")] = 0.4
+    max_repeated_lines: Annotated[Fraction, Flag("cleaning")] = 0.3
+    max_repeated_ngrams: Annotated[Fraction, Flag("cleaning")] = 0.5
+    end_punctuation: Annotated[bool, Flag("cleaning")] = False
+    fix_mojibake: Annotated[bool, Flag("cleaning")] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.skip_rules, str):
-            raise SourceError(f"invalid --skip_rules {self.skip_rules!r}: must be text, the names joined by commas")
+        check(self, SourceError)
         skipped = sorted({name.strip() for name in self.skip_rules.split(",") if name.strip()})
         unknown = [name for name in skipped if name not in SKIPPABLE]
         if unknown:
@@ -89,20 +102,6 @@ class CleaningOptions:
                 f"invalid --skip_rules {unknown[0]}: not a rule that can be skipped; choose from {', '.join(SKIPPABLE)}"
             )
         object.__setattr__(self, "skip_rules", ",".join(skipped))
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(field.default, bool):
-                is_valid, valid = isinstance(value, bool), "True or False"
-            elif isinstance(field.default, int):
-                is_valid = isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 0
-                valid = "a whole number of at least 0"
-            elif isinstance(field.default, float):
-                is_valid = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) <= 1
-                valid = "a number from 0 to 1"
-            else:
-                continue
-            if not is_valid:
-                raise SourceError(f"invalid --{field.name} {value!r}: must be {valid}")
 
     def runs(self, rule: str) -> bool:
         """Return whether a rule is enabled."""

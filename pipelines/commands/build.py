@@ -4,13 +4,15 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from beambert.common.command_line.options import from_args
 from beambert.pipelines.commands import corpus as corpus_flags
-from beambert.pipelines.commands import example_flags, pretraining_data
+from beambert.pipelines.commands import pretraining_data
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
     from beambert.pipelines.commands.corpus_config import CorpusConfig
-    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
 DESCRIPTION = """Build pretraining data from raw text.
 
@@ -36,8 +38,7 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of both jobs."""
     corpus_flags.add_arguments(parser)
-    example_flags.add_arguments(parser)
-    pretraining_data.add_device_arguments(parser)
+    pretraining_data.add_example_arguments(parser)
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class BuildConfig:
     """
 
     corpus: "CorpusConfig"
-    data: "PretrainingDataConfig"
+    data: PretrainingDataConfig
 
 
 def configure(args: argparse.Namespace) -> BuildConfig:
@@ -61,10 +62,11 @@ def configure(args: argparse.Namespace) -> BuildConfig:
     """
     # Imported late: `--help` must not wait for Beam.
     from beambert.pipelines.commands.corpus_config import corpus_config
-    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 
-    # Job 2 first: its flags are checked before the input files are listed, which may take long.
-    data = PretrainingDataConfig.from_build_args(args)
+    # Job 2 first: its flags are checked before the input files are listed, which may take long. Its corpus is in the
+    # same directory, with the vocabulary.
+    examples = from_args(PretrainingDataOptions, args)
+    data = PretrainingDataConfig(args.output, args.output, None, examples, args.ignore_memory_estimate)
     return BuildConfig(corpus_config(args), data)
 
 

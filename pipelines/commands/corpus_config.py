@@ -1,6 +1,7 @@
 """Define the configuration of job 1: the input files and the options of `beambert corpus`."""
 
 import argparse
+import importlib.util
 import os
 import platform
 from dataclasses import dataclass
@@ -9,23 +10,22 @@ from typing import Any
 from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
+from beambert.common.command_line.options import from_args
 from beambert.common.quantities import counted
 from beambert.pipelines.cleaning.decontamination import load_evaluation
-from beambert.pipelines.cleaning.language_codes import require_language
-from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
+from beambert.pipelines.cleaning.language_identification import known_languages
+from beambert.pipelines.commands.vocabulary_flags import vocabulary_options
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import get_format, reads_files
+from beambert.pipelines.formats import reads_files
 from beambert.pipelines.formats.frames import COMPRESSED_SUFFIXES
-from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, WIKITEXT_EXTRACTORS, ReadOptions
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.io.atomic_files import storage_errors
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import match_files
-from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
 _EXPANSION = 4
@@ -85,8 +85,7 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
         options=options,
         files=files,
         evaluation=evaluation,
-        # None: the flag was not given. The default of --text_field is filled in elsewhere.
-        field_flags=[f"--{name} {getattr(args, name)}" for name in _FIELD_FLAGS if getattr(args, name) is not None],
+        field_flags=[f"--{name} {value}" for name in _FIELD_FLAGS if (value := getattr(args, name)) is not None],
         abbreviations=args.abbreviations or "",
         cased_because=because if args.do_lower_case is None and not options.do_lower_case else "",
     )
@@ -94,50 +93,31 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
 
 def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptions:
     """Return the options of job 1. Raise SourceError or VocabularyError for an invalid value."""
-    require_language(args.language)
-    if args.language_sampling_exponent != 1.0 and not (
-        args.input_format == "auto" or get_format(args.input_format).has_language
-    ):
-        raise SourceError(
-            f"--language_sampling_exponent {args.language_sampling_exponent:g} has no effect on --input_format "
-            f"{args.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
-        )
-    if args.wikitext_extractor != WIKITEXT_EXTRACTORS[0]:
-        if args.input_format not in ("auto", "wikipedia"):
-            raise SourceError(
-                f"--wikitext_extractor {args.wikitext_extractor} has no effect on --input_format {args.input_format}: "
-                "only Wikipedia dumps contain wikitext; leave the flag out"
-            )
-        require_package()
-    if args.abbreviations and args.segmenter != "rules":
-        raise SourceError(
-            f"--abbreviations {args.abbreviations} has no effect on --segmenter {args.segmenter}; leave one of them out"
-        )
-    return CorpusOptions(
-        **vocabulary_flags.options(args),
-        read=ReadOptions(
-            args.input_format,
-            args.encoding,
-            args.text_field or DEFAULT_TEXT_FIELD,
-            args.document_unit,
-            args.id_field or "",
-            args.on_bad_record,
-            args.language_field or "",
-            args.wikitext_extractor,
-        ),
-        language=args.language,
-        segmenter=args.segmenter,
-        truncation_noise=args.truncation_noise,
+    options = from_args(
+        CorpusOptions,
+        args,
+        **vocabulary_options(args),
         num_partitions=args.num_partitions or choose_num_partitions(_text_bytes(inputs)),
-        validation_fraction=args.validation_fraction,
-        cleaning=cleaning_flags.options(args),
-        identify_language=args.identify_language,
-        decontaminate=[file.path for file in match_files(args.decontaminate, "--decontaminate")],
-        decontaminate_action=args.decontaminate_action,
-        near_duplicates=args.drop_near_duplicates,
-        repeated_paragraphs=args.drop_repeated_paragraphs,
+        decontaminate=[file.path for file in match_files(args.decontaminate or [], "--decontaminate")],
         abbreviations=read_abbreviations(args.abbreviations or ""),
     )
+    if options.read.wikitext_extractor == "wikiextractor":
+        require_package()
+    if options.cleaning.fix_mojibake:
+        _require_clean("--fix_mojibake", "ftfy")
+    if options.identify_language:
+        _require_clean("--identify_language", "py3langid")
+        known = known_languages()
+        if options.language.split("-")[0].lower() not in known:
+            raise SourceError(
+                f"--identify_language does not support --language {options.language}; choose from {', '.join(known)}"
+            )
+    return options
+
+
+def _require_clean(flag: str, package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise SourceError(f"{flag} requires {package}, which is not installed; run pip install 'beambert[clean]'")
 
 
 def _find_inputs(

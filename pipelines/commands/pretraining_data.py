@@ -4,13 +4,11 @@ This module does not import Beam, so that `--help` is fast; `pretraining_data_ru
 """
 
 import argparse
-from typing import TYPE_CHECKING
 
+from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert.pipelines.commands import example_flags
-
-if TYPE_CHECKING:
-    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
 
@@ -50,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="Output directory; may be the corpus directory",
     )
-    example_flags.add_arguments(parser)
-    add_device_arguments(parser)
+    add_example_arguments(parser)
 
 
-def add_device_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags about the memory of this machine, which do not change any result."""
+def add_example_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `PretrainingDataOptions`, and the flag about memory, which does not change any result."""
+    options.add_arguments(parser, PretrainingDataOptions)
     group = parser.add_argument_group("devices")
     group.add_argument(
         "--ignore_memory_estimate",
@@ -64,14 +62,13 @@ def add_device_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def configure(args: argparse.Namespace) -> "PretrainingDataConfig":
-    """Return the configuration. Raise DatasetError for a value that is out of range."""
-    from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+def configure(args: argparse.Namespace) -> PretrainingDataConfig:
+    """Return the configuration. Raise DatasetError for contradicting options."""
+    examples = options.from_args(PretrainingDataOptions, args)
+    return PretrainingDataConfig(args.input, args.output, args.vocab_file, examples, args.ignore_memory_estimate)
 
-    return PretrainingDataConfig.from_args(args)
 
-
-def run(config: "PretrainingDataConfig", beam_flags: list[str]) -> int:
+def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     """Run the command. Raise as `beambert.pipelines.commands.pretraining_data_run.run` does."""
     from beambert.pipelines.commands import pretraining_data_run
 

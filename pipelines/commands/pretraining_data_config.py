@@ -1,9 +1,7 @@
 """Define the configuration of job 2: the corpus and the options of `beambert pretraining-data`."""
 
-import argparse
 from dataclasses import dataclass
 
-from beambert.pipelines.commands.example_flags import example_options
 from beambert.pipelines.examples import array_record_files
 from beambert.pipelines.instances.options import PretrainingDataOptions
 
@@ -18,6 +16,9 @@ class PretrainingDataConfig:
         vocab_file: Vocabulary to use instead of the corpus's own, or None.
         options: Options of the examples, except those that the corpus determines; `dataset.json` records them.
         ignore_memory_estimate: Whether to run even if the estimated memory exceeds the available memory.
+
+    Raises:
+        DatasetError: The package of the format is not installed.
     """
 
     corpus_directory: str
@@ -27,26 +28,5 @@ class PretrainingDataConfig:
     ignore_memory_estimate: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the package of the format is installed, before any work."""
         if self.options.format == "array_record":
             array_record_files.require_package()
-
-    @classmethod
-    def from_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
-        """Return the configuration from the flags of `beambert pretraining-data`.
-
-        Raises:
-            DatasetError: A value is out of range.
-        """
-        return cls(args.input, args.output, args.vocab_file, example_options(args), args.ignore_memory_estimate)
-
-    @classmethod
-    def from_build_args(cls, args: argparse.Namespace) -> "PretrainingDataConfig":
-        """Return the configuration of job 2 of `beambert build`, whose corpus is in its own --output.
-
-        Job 1 writes the vocabulary, learned or copied from --vocab_file, into the same directory.
-
-        Raises:
-            DatasetError: A value is out of range.
-        """
-        return cls(args.output, args.output, None, example_options(args), args.ignore_memory_estimate)

@@ -6,10 +6,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_summary_line
-from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
+from beambert.pipelines.commands import vocabulary_flags
 from beambert.pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
 from beambert.pipelines.io.output_file import check_output_file
 
@@ -39,14 +40,12 @@ ACCEPTS_BEAM_FLAGS = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert vocab`."""
     add_input_arguments(parser)
-    group = parser.add_argument_group("output")
+    group = options.group(parser, "output")
     group.add_argument(
         "--output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="Vocabulary file to write, e.g. vocab.txt"
     )
     group.add_argument("--overwrite", action="store_true", help="Replace --output if it exists")
-    add_corpus_arguments(parser)
-    cleaning_flags.add_arguments(parser)
-    vocabulary_flags.add_arguments(parser.add_argument_group("vocabulary"))
+    add_corpus_arguments(parser, lambda name: name != "vocab_file")
     # The configuration of a corpus reads this attribute, for which this command has no flag.
     parser.set_defaults(vocab_file=None)
 
@@ -93,12 +92,12 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     from beambert.pipelines.sources.file_splits import split_inputs
     from beambert.pipelines.transforms.jobs import build_vocabulary
 
-    inputs, options = config.corpus.inputs, config.corpus.options
+    inputs, corpus = config.corpus.inputs, config.corpus.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
-    inputs_read += [("--decontaminate", path) for path in options.decontaminate]
-    inputs_read += [("--compare_vocab", options.compare_vocab)] if options.compare_vocab else []
+    inputs_read += [("--decontaminate", path) for path in corpus.decontaminate]
+    inputs_read += [("--compare_vocab", corpus.compare_vocab)] if corpus.compare_vocab else []
     inputs_read += [("--abbreviations", config.corpus.abbreviations)] if config.corpus.abbreviations else []
     check_output_file(
         "--output",
@@ -110,18 +109,18 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
         exists=FileSystems.exists,
     )
     require_writable(FileSystems.split(config.output)[0] or ".")
-    check_inputs(inputs, options.read, config.corpus.field_flags)
-    print(f"Vocabulary: {options.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
+    check_inputs(inputs, corpus.read, config.corpus.field_flags)
+    print(f"Vocabulary: {corpus.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
-    splits = split_inputs(inputs, options.read)
+    splits = split_inputs(inputs, corpus.read)
     is_embedded = pipeline_runner.is_embedded(beam_options)
     work = f"{temporary}/work" if is_embedded else ""
     try:
         stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
         with cleanup_on_signals(lambda: delete_folder(temporary)), report_progress(stage):
             pipeline_runner.run(
-                lambda pipeline: build_vocabulary(pipeline, splits, options, output, report, work),
+                lambda pipeline: build_vocabulary(pipeline, splits, corpus, output, report, work),
                 beam_options,
                 config.output,
             )
@@ -132,7 +131,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     if result["documents_rejected"]:
         rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
         print_summary_line("rejected", f"documents by rule: {rejected}")
-    vocabulary_flags.print_summary(result["vocab"], config.output, options.compare_vocab)
-    alphabet = alphabet_warnings(result["vocab"], options.alphabet_limit)
+    vocabulary_flags.print_summary(result["vocab"], config.output, corpus.compare_vocab)
+    alphabet = alphabet_warnings(result["vocab"], corpus.alphabet_limit)
     vocabulary_flags.print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])
     return 0

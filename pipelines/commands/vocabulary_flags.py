@@ -1,4 +1,4 @@
-"""Define the vocabulary flags that `build`, `corpus` and `vocab` share, and print the summary of a vocabulary."""
+"""Resolve the vocabulary flags of `build`, `corpus` and `vocab`, and print the summary of a vocabulary."""
 
 import argparse
 import dataclasses
@@ -8,129 +8,35 @@ from pathlib import Path
 from typing import Any
 
 from beambert.common.command_line.flag_config import flag_values
-from beambert.common.command_line.flags import WholeNumber, boolean, fraction, positive_int, vocabulary_size
-from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.command_line.word_rule_flags import WordRuleFlags
 from beambert.common.terminal import print_summary_line
-from beambert.common.word_rules import STRIP_ACCENTS, RecordedRules, WordRules
+from beambert.common.word_rules import RecordedRules, WordRules
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.vocabulary.vocabulary_options import DEFAULT_VOCAB_SIZE
 from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.lost_marks import default_do_lower_case, loses_mark
 from beambert.tokenizer.normalization import CHARACTER_RULES
 from beambert.tokenizer.recorded_rules import rules_beside
 from beambert.tokenizer.vocabulary import Vocabulary
 
-DEFAULT_VOCAB_SIZE = 30_000
 
-
-def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of a learned vocabulary."""
-    group.add_argument(
-        "--vocab_size",
-        type=vocabulary_size,
-        metavar="N",
-        help=f"Vocabulary size: exact number of tokens in vocab.txt, special tokens included (default: "
-        f"{DEFAULT_VOCAB_SIZE})",
-    )
-    group.add_argument(
-        "--vocab_multiple_of",
-        type=WholeNumber(1, 1_000_000),
-        default=1,
-        metavar="N",
-        help="Round --vocab_size up to a multiple of N, filled with learned tokens; 8 suits GPUs, 128 suits TPUs",
-    )
-    group.add_argument(
-        "--num_unused",
-        type=WholeNumber(0, 1_000_000),
-        default=0,
-        metavar="N",
-        help="Number of reserved tokens [unused0], [unused1], ... within --vocab_size, for domain words that are added "
-        "later without resizing the model; the released vocabularies have 994 (default: 0)",
-    )
-    group.add_argument(
-        "--alphabet_limit",
-        type=WholeNumber(1, 1_114_112),
-        default=1000,
-        metavar="N",
-        help="Maximum alphabet size: only the N most frequent characters become tokens, and a word with another "
-        "character becomes [UNK]; increase it for Chinese and Japanese",
-    )
-    group.add_argument(
-        "--min_count",
-        type=positive_int,
-        default=1,
-        metavar="N",
-        help="Minimum frequency of a word to be learned from",
-    )
-    group.add_argument(
-        "--do_lower_case",
-        type=boolean,
-        nargs="?",
-        const=True,
-        metavar="true|false",
-        help="Lowercase text (uncased), or not (cased); see docs/reference/languages.md (default: by --vocab_file, or "
-        "else by --language: true except for languages that need the marks, such as Hindi, Thai or Vietnamese, unless "
-        "--strip_accents false keeps them)",
-    )
-    group.add_argument(
-        "--strip_accents",
-        choices=STRIP_ACCENTS,
-        help="Strip accents, and the vowel signs and tone marks of scripts such as Khmer, Thai or Devanagari; auto "
-        "strips them if text is lowercased, as the released models do (default: as recorded beside --vocab_file, else "
-        "auto)",
-    )
-    group.add_argument(
-        "--tokenize_chinese_chars",
-        type=boolean,
-        metavar="true|false",
-        help="Make each CJK ideograph a word; false for text that is segmented into words by spaces (default: as "
-        "recorded beside --vocab_file, else true)",
-    )
-    group.add_argument(
-        "--language_sampling_exponent",
-        type=fraction,
-        default=1.0,
-        metavar="S",
-        help="Exponent of language sampling: a language with fraction p of the words is sampled in proportion to "
-        "p ** S, in vocabulary and examples; documents must state their language; multilingual BERT uses 0.7",
-    )
-    group.add_argument(
-        "--compare_vocab",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Second vocab.txt to measure on the validation split, for comparison",
-    )
-
-
-def options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of `VocabularyOptions` from parsed flags; `args.vocab_file` must exist.
+def vocabulary_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `VocabularyOptions` that depend on files or on several flags.
 
     Raises:
-        SourceError, VocabularyError: A file is missing or not a vocabulary, or two flags conflict.
+        SourceError, VocabularyError: A file is missing or not a vocabulary.
     """
-    # Imported late: `--help` must not wait for Beam.
-    from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
-
-    if args.vocab_file and args.vocab_size:
-        raise SourceError(
-            "--vocab_size and --vocab_file conflict; leave out --vocab_file to learn a vocabulary, or --vocab_size to "
-            "use an existing one"
-        )
-    size = args.vocab_size or DEFAULT_VOCAB_SIZE
+    size = args.vocab_size
+    if size is None and not args.vocab_file:
+        size = DEFAULT_VOCAB_SIZE
     rules = word_rules(WordRuleFlags(**flag_values(WordRuleFlags, args)), args.vocab_file, args.language)
-    return dataclasses.asdict(
-        VocabularyOptions(
-            **dataclasses.asdict(rules),
-            vocab_size=0 if args.vocab_file else -(-size // args.vocab_multiple_of) * args.vocab_multiple_of,
-            vocab_file=_vocabulary_path("--vocab_file", args.vocab_file),
-            num_unused=args.num_unused,
-            alphabet_limit=args.alphabet_limit,
-            min_count=args.min_count,
-            compare_vocab=_vocabulary_path("--compare_vocab", args.compare_vocab),
-            language_sampling_exponent=args.language_sampling_exponent,
-            character_rules=CHARACTER_RULES,
-        )
-    )
+    return {
+        **dataclasses.asdict(rules),
+        "vocab_size": -(-(size or 0) // args.vocab_multiple_of) * args.vocab_multiple_of,
+        "vocab_file": _vocabulary_path("--vocab_file", args.vocab_file),
+        "compare_vocab": _vocabulary_path("--compare_vocab", args.compare_vocab),
+        "character_rules": CHARACTER_RULES,
+    }
 
 
 def word_rules(flags: WordRuleFlags, vocab_file: str | None, language: str) -> WordRules:

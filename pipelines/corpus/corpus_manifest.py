@@ -22,11 +22,13 @@ from beambert.common.typed_json import (
     Positive,
     RelativeName,
     Sha256,
+    convert,
     decode,
     require,
     require_format,
     shown,
 )
+from beambert.common.word_rules import without_released_rules
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, PartitionOfSplit
 from beambert.pipelines.documents import Document
@@ -150,7 +152,7 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
     try:
         require_format(manifest, FORMAT, FORMAT_VERSION)
         corpus = decode(manifest, Corpus)
-        require(corpus.options, CorpusOptions, "options")
+        options = convert(corpus.options, CorpusOptions, "options")
         require(corpus.counts, CorpusCounts, "counts")
         require(corpus.vocab, CorpusVocabulary, "vocab")
         for number, file in enumerate(corpus.files):
@@ -163,7 +165,10 @@ def parse(manifest: bytes, path: str, remedy: str = _REMEDY) -> Corpus:
         raise SourceError(f"{path} {error}; build the corpus again into another directory") from error
     except JsonError as error:
         raise SourceError(f"{path}: {error}; {remedy}") from error
-    return corpus
+    # An option that is not recorded has its default.
+    return dataclasses.replace(
+        corpus, options={**without_released_rules(dataclasses.asdict(options)), **corpus.options}
+    )
 
 
 def _require_name(shard: CorpusShard, number: int) -> None:

@@ -1,48 +1,96 @@
 """The options of job 1, which builds the corpus."""
 
 import dataclasses
+from typing import Annotated, Literal
 
-from beambert.common.typed_json import NonNegative, Positive
+from msgspec import Meta
+
+from beambert.common.command_line.options import Flag
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.typed_json import Fraction
+from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.documents import is_validation, partition_of
+from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats import FORMATS, get_format
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
+from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY, VocabularyOptions
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CorpusOptions(VocabularyOptions):
-    """The options of job 1, including those of the vocabulary.
+    """The options of job 1, including those of the vocabulary; the help of the flags has these descriptions.
 
     Attributes:
-        read: Options for reading input files.
-        language: ISO 639 code of the language, for sentence segmentation.
-        segmenter: Sentence segmenter, a key of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
-        truncation_noise: Fraction of sentences to truncate at a random word.
-        num_partitions: Number of shards of the train split. Each partition is sampled and shuffled in memory.
-        validation_fraction: Fraction of documents in the validation split.
+        read: Options of reading input files.
+        language: ISO 639 language code of documents that state none, or und (undetermined); it selects the sentence
+            rules and the default of --do_lower_case.
+        segmenter: Sentence segmenter: rules (sentencex with corrections), sentencex (unmodified) or lines (one sentence
+            per line).
+        abbreviations: Text file with one abbreviation a line, after which --segmenter rules never ends a sentence, in
+            addition to those of the language.
+        truncation_noise: Fraction of sentences to truncate at a random word, for robustness to incomplete text;
+            google-research/bert recommends 0.02 (default: 0).
+        validation_fraction: Fraction of documents in the validation split, selected by a hash of their text.
+        num_partitions: Number of hash partitions of the documents; another number gives other examples for the same
+            seed (default: by input size).
         cleaning: Active cleaning rules and their thresholds.
-        identify_language: Whether to reject documents in a language other than `language`.
-        decontaminate: Evaluation files to decontaminate against.
-        decontaminate_action: "drop" to reject a document that shares text with them, "report" to keep and list it.
-        near_duplicates: Whether to drop near-duplicate documents.
-        repeated_paragraphs: Whether to drop paragraphs that also occur in another document.
-        abbreviations: More abbreviations for the segmenter "rules", from `read_abbreviations`: the content of the file,
-            not its path.
+        identify_language: Reject documents that are not in --language; documents under 200 characters are kept
+            (requires the extra [clean]).
+        decontaminate: Evaluation data (SQuAD JSON, GLUE TSV, JSON Lines or text): reject documents that share a 13-gram
+            of words with it.
+        decontaminate_action: Action for documents that --decontaminate finds; report lists and counts them, but keeps
+            them.
+        near_duplicates: Remove near-duplicates, not only equal documents: they share about 70% of their 5-grams of
+            words (MinHash).
+        repeated_paragraphs: Remove paragraphs of 8 or more words that occur in another document; one document keeps
+            each of them.
+
+    Each of `num_partitions` is sampled and shuffled in memory. `abbreviations` is the content of the file, from
+    `read_abbreviations`, not its path.
+
+    Raises:
+        SourceError: a value is invalid, or options contradict each other.
     """
 
-    read: ReadOptions
-    language: str
-    segmenter: str
-    truncation_noise: NonNegative
-    num_partitions: Positive
-    validation_fraction: NonNegative
+    read: ReadOptions = dataclasses.field(default_factory=ReadOptions)
+    language: Annotated[str, Flag("corpus", metavar="CODE")] = "en"
+    segmenter: Annotated[Literal["rules", "sentencex", "lines"], Flag("corpus", metavar="NAME")] = "rules"
+    abbreviations: Annotated[str, Flag("corpus", type=ANY_PATH, metavar="FILE")] = ""
+    truncation_noise: Annotated[Fraction, Flag("corpus")] = 0.0
+    validation_fraction: Annotated[Fraction, Flag("corpus")] = 0.02
+    num_partitions: Annotated[int, Meta(ge=1, le=100_000), Flag("corpus")]
     cleaning: CleaningOptions = dataclasses.field(default_factory=CleaningOptions)
-    identify_language: bool = False
-    decontaminate: list[str] = dataclasses.field(default_factory=list)
-    decontaminate_action: str = "drop"
-    near_duplicates: bool = False
-    repeated_paragraphs: bool = False
-    abbreviations: str = ""
+    identify_language: Annotated[bool, Flag("cleaning")] = False
+    decontaminate: Annotated[list[str], Flag("cleaning", type=ANY_PATH, metavar="FILE")] = dataclasses.field(
+        default_factory=list
+    )
+    decontaminate_action: Annotated[Literal["drop", "report"], Flag("cleaning")] = "drop"
+    near_duplicates: Annotated[bool, Flag("deduplication", name="drop_near_duplicates")] = False
+    repeated_paragraphs: Annotated[bool, Flag("deduplication", name="drop_repeated_paragraphs")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_language(self.language)
+        read = self.read
+        if read.input_format not in ("auto", *FORMATS):
+            raise SourceError(
+                f"invalid --input_format {read.input_format}: must be auto or one of {', '.join(FORMATS)}"
+            )
+        if self.language_sampling_exponent != 1.0 and not (
+            read.input_format == "auto" or get_format(read.input_format).has_language
+        ):
+            raise SourceError(
+                f"--language_sampling_exponent {self.language_sampling_exponent:g} has no effect on --input_format "
+                f"{read.input_format}, whose documents state no language; {LANGUAGE_REMEDY}"
+            )
+        if read.wikitext_extractor != "beambert" and read.input_format not in ("auto", "wikipedia"):
+            raise SourceError(
+                f"--wikitext_extractor {read.wikitext_extractor} has no effect on --input_format {read.input_format}: "
+                "only Wikipedia dumps contain wikitext; leave the flag out"
+            )
+        if self.abbreviations and self.segmenter != "rules":
+            raise SourceError(f"--abbreviations has no effect on --segmenter {self.segmenter}; leave one of them out")
 
     def num_partitions_of(self, split: str) -> int:
         """Return the number of partitions of a split; partitions of both splits have similar sizes."""

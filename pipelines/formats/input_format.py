@@ -3,45 +3,49 @@
 import dataclasses
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
+from beambert.common.command_line.options import Flag, check
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.lines import Line, lines_of_stream
 
-DEFAULT_TEXT_FIELD = "text"
-# Values of --on_bad_record.
-BAD_RECORD_ACTIONS = ("stop", "skip")
-# Values of --wikitext_extractor.
-WIKITEXT_EXTRACTORS = ("beambert", "wikiextractor")
-
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """The options of reading.
+    """The options of reading; the help of the flags has these descriptions.
 
     Attributes:
-        input_format: Name of a format in `beambert.pipelines.formats.FORMATS`; "auto" recognizes each file from its
-            content.
-        encoding: Encoding of text files, an extension of ASCII.
-        text_field: Field or column with the text.
-        document_unit: Document of a Gutenberg book, "book" or "chapter".
-        id_field: Field or column with the user's document ID, or "".
-        on_bad_record: Action for a record that cannot be read or has no text, one of `BAD_RECORD_ACTIONS`.
-        language_field: Field or column with the language code; "" for "language", if the field exists.
-        wikitext_extractor: Extractor of the pages of a Wikipedia dump, one of `WIKITEXT_EXTRACTORS`.
+        input_format: Input format: auto, text (one document per file), sentences (one sentence per line, an empty line
+            between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor, wikipedia or
+            language_reference (needs no --input); see docs/reference/input-formats.md.
+        encoding: Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252.
+        text_field: JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default:
+            text).
+        id_field: Field or column with the document ID, which rejected/*.jsonl records as source_id (default: none).
+        on_bad_record: Action for a record that cannot be read or has no text: stop the job, or skip the record and list
+            it in rejected/*.jsonl with file, line and reason.
+        document_unit: Document unit of Gutenberg books; chapters are recognized by English and German headings.
+        language_field: JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en
+            (default: language, if the field exists).
+        wikitext_extractor: Extractor of the pages of Wikipedia dumps: beambert's own, or the package wikiextractor
+            3.1.0 (requires the extra [wikiextractor]; license AGPL-3.0).
+
+    Raises:
+        SourceError: a value is invalid.
     """
 
-    input_format: str = "auto"
-    encoding: str = "utf-8"
-    text_field: str = DEFAULT_TEXT_FIELD
-    document_unit: str = "book"
-    id_field: str = ""
-    on_bad_record: str = "stop"
-    language_field: str = ""
-    wikitext_extractor: str = "beambert"
+    input_format: Annotated[str, Flag("input", metavar="FORMAT")] = "auto"
+    encoding: Annotated[str, Flag("input", metavar="NAME")] = "utf-8"
+    text_field: Annotated[str, Flag("input", metavar="NAME", default=None)] = "text"
+    id_field: Annotated[str, Flag("input", metavar="NAME")] = ""
+    on_bad_record: Annotated[Literal["stop", "skip"], Flag("input")] = "stop"
+    document_unit: Annotated[Literal["book", "chapter"], Flag("input")] = "book"
+    language_field: Annotated[str, Flag("input", metavar="NAME")] = ""
+    wikitext_extractor: Annotated[Literal["beambert", "wikiextractor"], Flag("input")] = "beambert"
 
     def __post_init__(self) -> None:
+        check(self, SourceError)
         try:
             ascii_compatible = "\n{<".encode(self.encoding) == b"\n{<"
         except (LookupError, ValueError):

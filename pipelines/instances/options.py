@@ -1,114 +1,108 @@
 """The options of job 2, which builds pretraining examples from a corpus."""
 
+import argparse
 import dataclasses
 import math
+from typing import Annotated, Literal
 
+from msgspec import Meta
+
+from beambert.common.command_line.flags import shortened, whole_number
+from beambert.common.command_line.options import Flag, check
+from beambert.common.typed_json import Fraction
 from beambert.pipelines.errors import DatasetError
 from beambert.tokenizer.normalization import CHARACTER_RULES
 
-OBJECTIVES = ("nsp", "sop", "mlm")
-MASKINGS = ("token", "whole_word", "span", "dynamic")
-FORMATS = ("tfrecord", "parquet", "array_record")
-COMPRESSIONS = ("none", "gzip")
-FEATURE_NAMES = ("bert", "model_garden")
 # tensorflow/models has other names for the same features (official/nlp/data/create_pretraining_data.py).
 _MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
+
+
+def _parse_lengths(text: str) -> tuple[int, ...]:
+    lengths = [whole_number(number) for number in text.split(",")]
+    if None in lengths:
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a list of whole numbers such as 32,64,128")
+    return tuple(length for length in lengths if length is not None)
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingDataOptions:
     """Options of job 2. Names and defaults are those of create_pretraining_data.py where it has the option.
 
+    The help of the flags has these descriptions.
+
     Attributes:
-        do_lower_case: Whether to lower-case text before WordPiece.
-        max_seq_length: Maximum length of an example in tokens, including [CLS] and [SEP].
-        max_predictions_per_seq: Maximum number of masked tokens per example.
-        masked_lm_prob: Fraction of tokens to predict.
-        mask_rate: Probability that a token to predict is replaced by [MASK].
-        random_rate: Probability that a token to predict is replaced by a random token.
-        keep_rate: Probability that a token to predict is kept. The three rates add up to 1 (BERT paper, section 3.1;
-            appendix C.2 compares other rates).
-        masking: "token" masks single tokens, "whole_word" whole words, "span" runs of words. With "dynamic", the
-            trainer masks every time it reads an example.
-        objective: "nsp" for next sentence prediction, "sop" for sentence order prediction (Lan et al. 2019), "mlm" for
-            masked LM only, on whole sentences of one document (DOC-SENTENCES, Liu et al. 2019).
-        balance_next_sentence: Whether to balance random next sentences to half of all pairs.
-        short_seq_prob: Fraction of documents with a shorter random target length.
-        noise: Fraction of words of 4 letters or more that get a typing error, different in every copy. The validation
-            split has no noise.
-        dupe_factor: Number of copies of the data, each with its own pairs and masks.
-        pack: Whether to pack several short instances into one example.
-        max_instances_per_row: Maximum number of instances in a packed example. 16 single sentences of Wikipedia fill
-            98 % of 512 positions.
-        length_bins: Example lengths, ascending up to max_seq_length. An instance goes to the shortest sufficient
-            length; every length has its own files. () for a single length.
-        format: "tfrecord", "parquet" or "array_record".
-        compression: "gzip" or "none", for whole TFRecord files.
-        feature_names: "bert" for the names of google-research/bert, or "model_garden".
-        ragged: Whether to omit padding from the records.
+        max_seq_length: Maximum sequence length in tokens, [CLS] and both [SEP] included.
+        objective: Pretraining objective besides masked LM: next sentence prediction (nsp), sentence order prediction
+            (sop) or none (mlm).
+        balance_next_sentence: Make half of the pairs next sentences; without it slightly fewer are, as in
+            google-research/bert, where an instance of one sentence always gets a random pair.
+        short_seq_prob: Probability of packing a document to a random length below --max_seq_length.
+        noise: Fraction of words of 4 or more letters that get a typing error, for robustness; the validation split gets
+            none (default: 0).
+        dupe_factor: Number of copies of the data, each with its own pairs and masks; one copy is one epoch.
         random_seed: Random seed; the same seed, corpus and options give the same bytes.
+        masking: Masking unit: token, whole_word, or span (several consecutive words); dynamic leaves masking to the
+            trainer, which masks again in every epoch.
+        masked_lm_prob: Masked LM probability: fraction of tokens to predict.
+        max_predictions_per_seq: Maximum number of masked tokens per sequence; use about max_seq_length *
+            masked_lm_prob.
+        mask_rate: Fraction of the tokens to predict that are replaced with [MASK].
+        random_rate: Fraction of the tokens to predict that are replaced with a random token.
+        keep_rate: Fraction of the tokens to predict that stay unchanged.
+        pack: Pack several short instances into one row.
+        max_instances_per_row: Maximum number of instances in a packed row.
+        length_bins: Row lengths in tokens for bucketing by length, for example 32,64,128; each length gets its own
+            shards, and the last is --max_seq_length (default: one length).
+        format: Shard format; parquet stores lists without padding, for PyTorch readers; array_record has random access
+            by index, for Grain.
+        compression: Compression of TFRecord shards.
+        feature_names: Feature names of google-research/bert (bert) or TensorFlow Model Garden (model_garden).
+        ragged: Omit the padding from TFRecord and ArrayRecord examples.
+        do_lower_case, strip_accents, tokenize_chinese_chars: As in `WordRules`; the corpus determines them.
         language_factors: Sampling factor of each language; {} keeps the original proportions.
         character_rules: Unicode version of the tokenizer; workers with another version fail.
-        strip_accents, tokenize_chinese_chars: As in `WordRules`.
+
+    Sentence order prediction is that of Lan et al. 2019; mlm has whole sentences of one document (DOC-SENTENCES, Liu et
+    al. 2019). The BERT paper has the three rates in section 3.1 and compares others in appendix C.2. 16 single
+    sentences of Wikipedia fill 98 % of 512 positions.
 
     Raises:
         DatasetError: A value is out of range, or two options are incompatible.
     """
 
+    max_seq_length: Annotated[int, Meta(ge=8, le=65_536), Flag("sampling")] = 128
+    objective: Annotated[Literal["nsp", "sop", "mlm"], Flag("sampling")] = "nsp"
+    balance_next_sentence: Annotated[bool, Flag("sampling")] = False
+    short_seq_prob: Annotated[Fraction, Flag("sampling")] = 0.1
+    noise: Annotated[Fraction, Flag("sampling")] = 0.0
+    dupe_factor: Annotated[int, Meta(ge=1, le=1000), Flag("sampling")] = 10
+    random_seed: Annotated[int, Meta(ge=0, le=2**63 - 1), Flag("sampling")] = 12345
+    masking: Annotated[Literal["token", "whole_word", "span", "dynamic"], Flag("masking")] = "token"
+    masked_lm_prob: Annotated[Fraction, Flag("masking")] = 0.15
+    max_predictions_per_seq: Annotated[int, Meta(ge=1, le=65_536), Flag("masking")] = 20
+    mask_rate: Annotated[Fraction, Flag("masking")] = 0.8
+    random_rate: Annotated[Fraction, Flag("masking")] = 0.1
+    keep_rate: Annotated[Fraction, Flag("masking")] = 0.1
+    pack: Annotated[bool, Flag("shards")] = False
+    max_instances_per_row: Annotated[int, Meta(ge=2, le=255), Flag("shards")] = 16
+    length_bins: Annotated[tuple[int, ...], Flag("shards", type=_parse_lengths, metavar="N,N")] = ()
+    format: Annotated[Literal["tfrecord", "parquet", "array_record"], Flag("shards")] = "tfrecord"
+    compression: Annotated[Literal["none", "gzip"], Flag("shards")] = "none"
+    feature_names: Annotated[Literal["bert", "model_garden"], Flag("shards")] = "bert"
+    ragged: Annotated[bool, Flag("shards")] = False
     do_lower_case: bool = True
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
-    masked_lm_prob: float = 0.15
-    mask_rate: float = 0.8
-    random_rate: float = 0.1
-    keep_rate: float = 0.1
-    masking: str = "token"
-    objective: str = "nsp"
-    balance_next_sentence: bool = False
-    short_seq_prob: float = 0.1
-    noise: float = 0.0
-    dupe_factor: int = 10
-    pack: bool = False
-    max_instances_per_row: int = 16
-    length_bins: tuple[int, ...] = ()
-    format: str = "tfrecord"
-    compression: str = "none"
-    feature_names: str = "bert"
-    ragged: bool = False
-    random_seed: int = 12345
-    language_factors: dict[str, float] = dataclasses.field(default_factory=dict)
-    character_rules: str = CHARACTER_RULES
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
+    language_factors: dict[str, float] = dataclasses.field(default_factory=dict)
+    character_rules: str = CHARACTER_RULES
 
     def __post_init__(self) -> None:
-        limits = {
-            "max_seq_length": (8, 65_536),
-            "max_predictions_per_seq": (1, self.max_seq_length),
-            "masked_lm_prob": (0.0, 1.0),
-            "mask_rate": (0.0, 1.0),
-            "random_rate": (0.0, 1.0),
-            "keep_rate": (0.0, 1.0),
-            "short_seq_prob": (0.0, 1.0),
-            "noise": (0.0, 1.0),
-            "dupe_factor": (1, 1000),
-            "max_instances_per_row": (2, 255),
-            "random_seed": (0, 2**63 - 1),
-        }
-        for name, (low, high) in limits.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise DatasetError(f"invalid --{name} {value}: must be from {low} to {high}")
-        choices = {
-            "masking": MASKINGS,
-            "objective": OBJECTIVES,
-            "format": FORMATS,
-            "compression": COMPRESSIONS,
-            "feature_names": FEATURE_NAMES,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise DatasetError(f"invalid --{name} {getattr(self, name)}: must be one of {', '.join(known)}")
+        check(self, DatasetError)
+        if self.max_predictions_per_seq > self.max_seq_length:
+            raise DatasetError(
+                f"invalid --max_predictions_per_seq {self.max_predictions_per_seq}: must be at most --max_seq_length "
+                f"{self.max_seq_length}"
+            )
         if abs(self.mask_rate + self.random_rate + self.keep_rate - 1.0) > 1e-6:
             rates = f"--mask_rate {self.mask_rate} --random_rate {self.random_rate} --keep_rate {self.keep_rate}"
             raise DatasetError(f"invalid {rates}: the rates must add up to 1 (BERT: 0.8, 0.1 and 0.1)")
@@ -175,7 +169,7 @@ def require_documents(number: int, objective: str) -> None:
 
     Args:
         number: documents in the training split.
-        objective: one of `OBJECTIVES`.
+        objective: a value of `PretrainingDataOptions.objective`.
 
     Raises:
         DatasetError: the objective is "nsp" and there is no second document for random next sentences.

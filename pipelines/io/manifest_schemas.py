@@ -164,21 +164,8 @@ class OverlapCounts(TypedDict):
 
 
 class DatasetCounts(TypedDict, total=False):
-    """The "counts" of `dataset.json`: those of the corpus, which `WriteShards` does not know, and of the examples."""
+    """The "counts" of `dataset.json` beside those of its corpus, `CorpusCounts`, which `WriteShards` does not know."""
 
-    documents: SplitCounts
-    sentences: SplitCounts
-    documents_rejected: dict[str, Count]
-    bytes: Count
-    languages: dict[str, LanguageSize]
-    documents_read: Count
-    documents_reported: dict[str, Count]
-    paragraphs_cleaned: dict[str, Count]
-    files_mostly_rejected: list[RejectedFile]
-    inputs: dict[str, TextSize]
-    diacritics: Diacritics
-    words: Count
-    characters: Count
     train: ExampleCounts
     validation: ExampleCounts
     overlap: OverlapCounts

@@ -6,6 +6,7 @@ a traceback, after the input files are listed.
 
 import argparse
 import functools
+import itertools
 import json
 import logging
 import os
@@ -18,7 +19,6 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Pi
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from beambert.common.command_line.argument_parser import parse_words
 from beambert.common.command_line.flags import WholeNumber, fraction, shortened
 from beambert.pipelines.errors import DatasetError, EngineError
 
@@ -155,11 +155,12 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
 
 def _invalid_flag(parser: _Parser, flags: list[str]) -> str:
     """Return the first flag with an invalid value, as argparse names it."""
-    for word in parse_words(parser, flags):
+    starts = [index for index, word in enumerate(flags) if word.startswith("--")]
+    for start, end in itertools.pairwise([*starts, len(flags)]):
         try:
-            parser.parse_known_args(flags[word.start : word.start + 1 + len(word.values)])
+            parser.parse_known_args(flags[start:end])
         except Exception:
-            return f"argument {word.flag}"
+            return f"argument {flags[start].partition('=')[0]}"
     return "a Beam flag"
 
 

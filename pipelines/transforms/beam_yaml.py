@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from beambert.common.command_line.options import from_mapping
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -19,14 +20,14 @@ class CleanDocuments(documents.CleanDocuments):
     """As `beambert.pipelines.transforms.CleanDocuments`; `rules` has fields of `CleaningOptions`."""
 
     def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
-        super().__init__(_cleaning_options(rules))
+        super().__init__(from_mapping(CleaningOptions, rules, "rules", SourceError))
 
 
 class RejectDocuments(documents.RejectDocuments):
     """As `beambert.pipelines.transforms.RejectDocuments`; `rules` has fields of `CleaningOptions`."""
 
     def __init__(self, rules: Mapping[str, Any] | None = None) -> None:
-        super().__init__(_cleaning_options(rules))
+        super().__init__(from_mapping(CleaningOptions, rules, "rules", SourceError))
 
 
 class CreatePretrainingExamples(beam.PTransform):
@@ -43,13 +44,7 @@ class CreatePretrainingExamples(beam.PTransform):
         validation_fraction: float = VALIDATION_FRACTION,
     ) -> None:
         super().__init__()
-        fields = dict(options or {})
-        if "length_bins" in fields:
-            fields["length_bins"] = tuple(fields["length_bins"])
-        try:
-            self._options = PretrainingDataOptions(**fields)
-        except TypeError as error:
-            raise DatasetError(f"invalid options of CreatePretrainingExamples: {_reason(error)}") from error
+        self._options = from_mapping(PretrainingDataOptions, options, "options", DatasetError)
         self._vocabulary, self._num_partitions, self._fraction = vocabulary, num_partitions, validation_fraction
 
     def expand(self, inputs: Any) -> beam.PCollection:
@@ -106,15 +101,3 @@ def _with_vocabulary(inputs: Any, path: str, name: str) -> tuple[beam.PCollectio
             "give the path of a vocabulary in config"
         )
     return named[name], path or named["vocabulary"]
-
-
-def _cleaning_options(rules: Mapping[str, Any] | None) -> CleaningOptions:
-    try:
-        return CleaningOptions(**(rules or {}))
-    except TypeError as error:
-        raise SourceError(f"invalid rules: {_reason(error)}") from error
-
-
-def _reason(error: TypeError) -> str:
-    """Return the message without the name of the constructor."""
-    return str(error).partition(") ")[2] or str(error)

@@ -2,39 +2,72 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-from beambert.common.typed_json import Count, NonNegative
+from msgspec import Meta
+
+from beambert.common.command_line.flags import vocabulary_size
+from beambert.common.command_line.options import Flag, check
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.typed_json import Fraction, Positive
+from beambert.common.word_rules import STRIP_ACCENTS
 from beambert.pipelines.errors import SourceError
 
+DEFAULT_VOCAB_SIZE = 30_000
+MAX_VOCAB_SIZE = 10_000_000
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyOptions:
-    """Options for learning or reading a vocabulary.
+    """Options for learning or reading a vocabulary; the help of the flags has these descriptions.
 
     Attributes:
-        do_lower_case: Whether to lower-case text.
-        vocab_size: Number of tokens to learn; 0 with vocab_file.
-        vocab_file: Vocabulary to use instead of learning one, or "".
-        num_unused: Number of "[unusedN]" tokens.
-        alphabet_limit: Maximum number of characters in the alphabet.
-        min_count: Minimum occurrences of a word to learn from.
-        compare_vocab: Vocabulary to compare coverage with, or "".
-        language_sampling_exponent: Exponent of `language_factors`; 1 keeps the original proportions.
+        vocab_file: Existing vocab.txt to use instead of learning a vocabulary.
+        vocab_size: Vocabulary size: exact number of tokens in vocab.txt, special tokens included (default: 30000).
+        num_unused: Number of reserved tokens [unused0], [unused1], ... within --vocab_size, for domain words that are
+            added later without resizing the model; the released vocabularies have 994 (default: 0).
+        alphabet_limit: Maximum alphabet size: only the N most frequent characters become tokens, and a word with
+            another character becomes [UNK]; increase it for Chinese and Japanese.
+        min_count: Minimum frequency of a word to be learned from.
+        do_lower_case: Lowercase text (uncased), or not (cased); see docs/reference/languages.md (default: by
+            --vocab_file, or else by --language: true except for languages that need the marks, such as Hindi, Thai or
+            Vietnamese, unless --strip_accents false keeps them).
+        strip_accents: Strip accents, and the vowel signs and tone marks of scripts such as Khmer, Thai or Devanagari;
+            auto strips them if text is lowercased, as the released models do (default: as recorded beside --vocab_file,
+            else auto).
+        tokenize_chinese_chars: Make each CJK ideograph a word; false for text that is segmented into words by spaces
+            (default: as recorded beside --vocab_file, else true).
+        language_sampling_exponent: Exponent of language sampling: a language with fraction p of the words is sampled in
+            proportion to p ** S, in vocabulary and examples; documents must state their language; multilingual BERT
+            uses 0.7.
+        compare_vocab: Second vocab.txt to measure on the validation split, for comparison.
         character_rules: Unicode version of the word counts; workers with another version fail.
-        strip_accents, tokenize_chinese_chars: As in `WordRules`.
+
+    vocab_size is 0 with vocab_file. The word rules are those of `WordRules`.
+
+    Raises:
+        SourceError: a value is invalid, or a vocabulary is to be both learned and read.
     """
 
-    do_lower_case: bool
-    vocab_size: Count
-    vocab_file: str
-    num_unused: Count
-    alphabet_limit: Count
-    min_count: Count
-    compare_vocab: str
-    language_sampling_exponent: NonNegative
+    vocab_file: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
+    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=vocabulary_size)]
+    num_unused: Annotated[int, Meta(ge=0, le=1_000_000), Flag("vocabulary")] = 0
+    alphabet_limit: Annotated[int, Meta(ge=1, le=1_114_112), Flag("vocabulary")] = 1000
+    min_count: Annotated[Positive, Flag("vocabulary")] = 1
+    do_lower_case: Annotated[bool, Flag("vocabulary", nargs="?", const=True)]
+    strip_accents: Annotated[bool | None, Flag("vocabulary", choices=STRIP_ACCENTS)] = None
+    tokenize_chinese_chars: Annotated[bool, Flag("vocabulary", default=None)] = True
+    language_sampling_exponent: Annotated[Fraction, Flag("vocabulary", metavar="S")] = 1.0
+    compare_vocab: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
     character_rules: str
-    strip_accents: bool | None = dataclasses.field(default=None, kw_only=True)
-    tokenize_chinese_chars: bool = dataclasses.field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check(self, SourceError)
+        if self.vocab_size and self.vocab_file:
+            raise SourceError(
+                "--vocab_size and --vocab_file conflict; leave out --vocab_file to learn a vocabulary, or --vocab_size "
+                "to use an existing one"
+            )
 
 
 def language_factors(words: Mapping[str, int], exponent: float) -> dict[str, float]:

@@ -8,12 +8,11 @@ from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.examples.work_items import deal_work_items
-from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.file_splits import FileSplit, Input
 from beambert.pipelines.transforms.jobs import build_corpus, build_pretraining_data
 
-OPTIONS = CorpusOptions(True, 8000, "", 0, 1000, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 16, 0.02)
+OPTIONS = CorpusOptions(do_lower_case=True, vocab_size=8000, character_rules="", num_partitions=16)
 NUMBER = 400
 
 

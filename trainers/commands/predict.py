@@ -14,7 +14,7 @@ from typing import BinaryIO, TextIO
 
 from beambert.bert_model.checkpoints.variable_names import TASKS
 from beambert.common import file_errors
-from beambert.common.command_line.flags import batch_size, number, sequence_length, vocabulary_size
+from beambert.common.command_line.flags import Number, batch_size, sequence_length, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
 from beambert.pipelines.io.output_file import OutputFile, check_output_file, check_stdout
@@ -100,14 +100,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--null_score_diff_threshold",
-        type=number(),
+        type=Number(),
         metavar="X",
         help="Predict no answer if null_score - score exceeds X, for models trained with unanswerable questions "
         "(default: always answer)",
     )
     group.add_argument(
         "--threshold",
-        type=number(0.0, 1.0, most_too=True),
+        type=Number(0.0, 1.0, most_too=True),
         metavar="P",
         help=f"Lowest probability of the labels of a multi-label model to print; 0 prints all (default: {THRESHOLD})",
     )

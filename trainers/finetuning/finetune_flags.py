@@ -3,10 +3,10 @@
 import argparse
 
 from beambert.common.command_line.flags import (
+    Number,
     WholeNumber,
     batch_size,
     boolean,
-    number,
     positive_float,
     positive_int,
     seed,
@@ -80,7 +80,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("training")
     group.add_argument(
         "--warmup_proportion",
-        type=number(0.0, 1.0),
+        type=Number(0.0, 1.0),
         default=FinetuneConfig.warmup_proportion,
         metavar="FRACTION",
         help="Fraction of the training steps with linear learning rate warmup; linear decay to 0 follows (default: "

@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 
-from beambert.common.command_line.flags import number, shortened
+from beambert.common.command_line.flags import Number, shortened
 from beambert.trainers.config.run_config import RunConfig
 from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
 from beambert.trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
@@ -27,35 +27,35 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--weight_decay",
         "Decoupled weight decay, not applied to biases and layer normalization (default: %(default)s)",
-        type=number(0.0, math.inf),
+        type=Number(0.0, math.inf),
         default=RunConfig.weight_decay,
         metavar="RATE",
     )
     add(
         "--adam_beta1",
         "Decay rate of the first moment estimates (default: %(default)s)",
-        type=number(0.0, 1.0),
+        type=Number(0.0, 1.0),
         default=RunConfig.adam_beta1,
         metavar="RATE",
     )
     add(
         "--adam_beta2",
         "Decay rate of the second moment estimates; 0.98 is common with large batches (default: %(default)s)",
-        type=number(0.0, 1.0),
+        type=Number(0.0, 1.0),
         default=RunConfig.adam_beta2,
         metavar="RATE",
     )
     add(
         "--adam_epsilon",
         "Constant added to the denominator for numerical stability (default: %(default)s)",
-        type=number(0.0, math.inf, least_too=False),
+        type=Number(0.0, math.inf, least_too=False),
         default=RunConfig.adam_epsilon,
         metavar="EPSILON",
     )
     add(
         "--clip_norm",
         "Maximum global gradient norm; 0 disables clipping (default: %(default)s)",
-        type=number(0.0, math.inf),
+        type=Number(0.0, math.inf),
         default=RunConfig.clip_norm,
         metavar="NORM",
     )
@@ -70,7 +70,7 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
         "--layerwise_lr_decay",
         "Learning-rate decay per encoder layer, from the last layer down to the embeddings; heads and pooler keep the "
         "full rate; typical in fine-tuning: 0.8 to 0.95 (default: 1, no decay)",
-        type=number(0.0, 1.0, least_too=False, most_too=True),
+        type=Number(0.0, 1.0, least_too=False, most_too=True),
         default=RunConfig.layerwise_lr_decay,
         metavar="FACTOR",
     )
@@ -96,7 +96,7 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--lr_decay_power",
-        type=number(0.0, math.inf, least_too=False),
+        type=Number(0.0, math.inf, least_too=False),
         default=RunConfig.lr_decay_power,
         metavar="POWER",
         help="Power of the polynomial decay of --lr_schedule linear; 1 is linear, lower values decay later "
@@ -104,21 +104,21 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--lr_decay_fraction",
-        type=number(0.0, 1.0, least_too=False, most_too=True),
+        type=Number(0.0, 1.0, least_too=False, most_too=True),
         default=RunConfig.lr_decay_fraction,
         metavar="FRACTION",
         help="Fraction of the steps in the decay of --lr_schedule wsd (default: %(default)s)",
     )
     group.add_argument(
         "--lr_min_fraction",
-        type=number(0.0, 1.0, most_too=True),
+        type=Number(0.0, 1.0, most_too=True),
         default=RunConfig.lr_min_fraction,
         metavar="FRACTION",
         help="Final learning rate of --lr_schedule cosine, as a fraction of the peak (default: %(default)s)",
     )
 
 
-_factor = number(0.0, math.inf)
+_factor = Number(0.0, math.inf)
 
 
 def _lr_multiplier(text: str) -> tuple[str, float]:

@@ -1,17 +1,21 @@
 """A command of the CLI with its flags read, and the parser that reads them."""
 
 import argparse
+import collections
 import copy
 import dataclasses
-import re
+import itertools
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
 from beambert.common import terminal
 from beambert.common.command_line.path_flags import PathType, path_type
+
+# Characters that word processors and web pages substitute for "-".
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +52,51 @@ class Parser(argparse.ArgumentParser):
         self.example = example
         self._common_flags = common_flags
         self._takes_command = takes_command
+        self._required: list[argparse.Action] = []
+
+    def find_mistake(self, argv: Sequence[str]) -> str | None:
+        """Return an error for a flag with a wrong dash or a path flag that is given twice; None otherwise."""
+        flags: collections.Counter[argparse.Action] = collections.Counter()
+        for word in itertools.takewhile(lambda word: word != "--", argv):
+            name = word.partition("=")[0]
+            bare = name.lstrip("-" + _DASHES)
+            if name not in self._option_string_actions and name != bare and f"--{bare}" in self._option_string_actions:
+                return f"unknown argument {name}; did you mean --{bare}?"
+            action = self._option_string_actions.get(name)
+            if action is None or not path_type(action) or isinstance(action, argparse._ExtendAction):
+                continue
+            flags[action] += 1
+            if flags[action] == 2:
+                remedy = "use it once" if action.nargs is None else f"put all values after one {name}"
+                return f"{name} is given twice; {remedy}"
+        return None
+
+    def read(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Parse arguments, without the error for a missing one: `require_all` reports it, after other mistakes.
+
+        Args:
+            argv: the arguments.
+
+        Returns:
+            The values, with `given_options`, the destinations of the flags in `argv`; and the arguments that the
+            parser does not define.
+        """
+        flags = (self._option_string_actions.get(word.partition("=")[0]) for word in argv)
+        self.set_defaults(given_options=tuple(dict.fromkeys(flag.dest for flag in flags if flag)))
+        self._required = [action for action in self._actions if action.required]
+        for action in self._required:
+            action.required = False
+        return self.parse_known_args(argv)
+
+    def require_all(self, args: argparse.Namespace) -> None:
+        """End the program with a line if a required argument is missing."""
+        missing = [
+            action.option_strings[0] if action.option_strings else str(action.metavar)
+            for action in self._required
+            if getattr(args, action.dest) is None
+        ]
+        if missing:
+            self.error(f"the following arguments are required: {', '.join(missing)}")
 
     def format_help(self) -> str:
         """Return the help: usage, description, example, arguments, common flags, then the other flags by group."""
@@ -56,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         formatter.add_text(self.description)
         if self.example:
             formatter.start_section("example")
-            formatter.add_text("\n".join(_wrapped_command(line, formatter) for line in self.example.splitlines()))
+            formatter.add_text(self.example)
             formatter.end_section()
         for title, actions in self.sections().items():
             formatter.start_section(title)
@@ -79,17 +128,17 @@ class Parser(argparse.ArgumentParser):
 
     def _usage(self, formatter: argparse.HelpFormatter) -> str:
         """Return the usage: what a command line must have, and `[flags]` for the rest."""
-        parts = []
+        parts = [f"usage: {self.prog}"]
         for action in sorted(self._actions, key=lambda action: bool(action.option_strings)):
             name = str(action.metavar or action.dest.upper())
             if not action.option_strings:
                 parts.append(formatter._format_args(action, name))
-            elif action.required:
+            elif action.required or action in self._required:
                 parts.append(f"{action.option_strings[0]} {formatter._format_args(action, name)}")
         parts.append("[flags]")
         if self._takes_command:
             parts.append("COMMAND [command flags]")
-        return "\n".join(_wrapped(f"usage: {self.prog}", parts, formatter._width, " " * 7))
+        return textwrap.fill(" ".join(parts), formatter._width, subsequent_indent=" " * 7, break_on_hyphens=False)
 
     def error(self, message: str) -> NoReturn:
         """Print the message, shortened, and the command for help, and exit with 2."""
@@ -98,24 +147,6 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, and let an error of the stream through, which argparse would hide."""
         (file or sys.stderr).write(message)
-
-
-def _wrapped(first: str, parts: Iterable[str], width: int, indent: str) -> list[str]:
-    """Return lines of parts, none of which is broken, each line but the first with an indent."""
-    lines = [first]
-    for part in parts:
-        if len(lines[-1]) + 1 + len(part) > width and lines[-1].strip():
-            lines.append(f"{indent}{part}")
-        else:
-            lines[-1] += f" {part}"
-    return lines
-
-
-def _wrapped_command(command: str, formatter: argparse.HelpFormatter) -> str:
-    """Return a shell command over several lines where it is too long; a flag and its value stay together."""
-    words = re.findall(r"""(?:--\w+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""", command)
-    # Two columns of indent, and two of the backslash.
-    return " \\\n".join(_wrapped(words[0], words[1:], formatter._width - 4, " " * 4)) if words else ""
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):

@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import math
 import re
-from collections.abc import Callable
 
 # Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
@@ -36,10 +35,11 @@ class WholeNumber:
         """Return the number. Raise ArgumentTypeError where the text is not an integer or is out of range."""
         value = whole_number(text)
         if value is None or not self.least <= value <= self.most:
-            raise argparse.ArgumentTypeError(
-                f"{shortened(text)} is not a whole number from {self.least} to {self.most}"
-            )
+            raise argparse.ArgumentTypeError(f"{shortened(text)} is not {self}")
         return value
+
+    def __str__(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
 
 
 def whole_number(text: str) -> int | None:
@@ -64,31 +64,43 @@ seed = WholeNumber(0, 2**31 - 1)
 sequence_length = WholeNumber(1, 65_536)
 batch_size = WholeNumber(1, 1_048_576)
 vocabulary_size = WholeNumber(1, 10_000_000)
-copies = WholeNumber(1, 1_000)
-num_partitions = WholeNumber(1, 100_000)
 
 
-def number(
-    least: float = -math.inf, most: float = math.inf, *, least_too: bool = True, most_too: bool = False
-) -> Callable[[str], float]:
-    """Return an argument type for finite numbers in a range; `least_too` and `most_too` include its bounds."""
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """Argument type: a finite number in decimal notation.
 
-    def parse(text: str) -> float:
+    Attributes:
+        least, most: bounds.
+        least_too, most_too: whether the bound is included.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    _: dataclasses.KW_ONLY
+    least_too: bool = True
+    most_too: bool = False
+
+    def __call__(self, text: str) -> float:
+        """Return the number. Raise ArgumentTypeError where the text is not a finite number or is out of range."""
         value = real_number(text)
-        above = value >= least if least_too else value > least
-        below = value <= most if most_too else value < most
+        above = value >= self.least if self.least_too else value > self.least
+        below = value <= self.most if self.most_too else value < self.most
         if not (math.isfinite(value) and above and below):
-            words = "" if least == -math.inf else f" {'from' if least_too else 'above'} {least:g}"
-            if most < math.inf:
-                words += f" {'to' if most_too else 'to below'} {most:g}"
-            raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number{words}")
+            raise argparse.ArgumentTypeError(f"{shortened(text)} is not {self}")
         return value
 
-    return parse
+    def __str__(self) -> str:
+        words = "a number"
+        if self.least > -math.inf:
+            words += f" {'from' if self.least_too else 'above'} {self.least:g}"
+        if self.most < math.inf:
+            words += f" {'to' if self.most_too else 'to below'} {self.most:g}"
+        return words
 
 
-positive_float = number(0.0, math.inf, least_too=False)
-fraction = number(0.0, 1.0, most_too=True)
+positive_float = Number(0.0, math.inf, least_too=False)
+fraction = Number(0.0, 1.0, most_too=True)
 
 _DURATION = re.compile(r"(?=.)(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", re.ASCII)
 

@@ -49,16 +49,6 @@ def path_type(action: argparse.Action) -> PathType | None:
     return action.type if isinstance(action.type, PathType) else None
 
 
-def empty_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str | None:
-    """Return the first path flag with an empty or blank value; None otherwise."""
-    for action in parser._actions:
-        value = getattr(args, action.dest, None)
-        values = value if isinstance(value, list) else [value]
-        if path_type(action) and any(isinstance(path, str) and not path.strip() for path in values):
-            return _flag_of(action)
-    return None
-
-
 _FILE_KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a named pipe (FIFO)"),
@@ -85,34 +75,43 @@ def bad_path(parser: argparse.ArgumentParser, args: argparse.Namespace) -> str |
     values must be valid UTF-8, since manifests record the flags.
     """
     for action in parser._actions:
+        kind, flag = path_type(action), _flag_of(action)
         value = getattr(args, action.dest, None)
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and _has_surrogates(text):
-                remedy = "rename the file or directory" if path_type(action) else "use UTF-8"
-                return f"{_flag_of(action)} {ascii(text[:_SHOWN_PATH])[1:-1]} is not valid UTF-8; {remedy}"
-    written = (action for action in parser._actions if (typed := path_type(action)) and typed.output == "file")
-    output_files = set(map(_flag_of, written))
-    for flag, path in path_arguments(parser, args):
-        # An error message must not be as long as the path.
-        short = path if len(path) <= _SHOWN_PATH else f"{path[:_SHOWN_PATH]}..."
-        if "://" in path or path in _STREAMS or path.startswith(STREAM_FOLDERS):
-            continue
-        if "\0" in path:
-            return f"{flag} {short!r} contains a NUL character; use a valid path"
-        # A pattern may be longer than the paths that it matches.
-        longest = 0 if any(mark in path for mark in "*?[{") else max(map(len, os.fsencode(path).split(b"/")))
-        if longest > _NAME_BYTES:
-            return f"{flag} {short} has a name of {longest:,} bytes, more than {_NAME_BYTES}; use a shorter name"
-        if len(os.fsencode(path)) > _PATH_BYTES:
-            return f"{flag} {short} has {len(path):,} characters, more than {_PATH_BYTES:,} bytes; use a shorter path"
-        if flag in output_files:
-            # Outputs may be pipes or terminals, which the command validates.
-            continue
-        kind = file_kind(path)
-        if kind not in ("", "a directory"):
-            return f"{flag} {short} is {kind}, not a file; write its content to a file and use that"
-        if kind and (name := _blocking_file_in(path)):
-            return f"{flag} {short} contains {name}, {file_kind(f'{path}/{name}')}; move it to another directory"
+            if not isinstance(text, str):
+                continue
+            if kind and not text.strip():
+                return f"{flag} is empty; give a path"
+            if _has_surrogates(text):
+                remedy = "rename the file or directory" if kind else "use UTF-8"
+                return f"{flag} {ascii(text[:_SHOWN_PATH])[1:-1]} is not valid UTF-8; {remedy}"
+            if kind and (not kind.or_name or text.endswith(".json")) and (problem := _problem_of(text, kind)):
+                # An error message must not be as long as the path.
+                short = text if len(text) <= _SHOWN_PATH else f"{text[:_SHOWN_PATH]}..."
+                return f"{flag} {short if short.isprintable() else repr(short)} {problem}"
+    return None
+
+
+def _problem_of(path: str, kind: PathType) -> str | None:
+    """Return what is wrong with a path, with the remedy; None where it is valid."""
+    if "://" in path or path in _STREAMS or path.startswith(STREAM_FOLDERS):
+        return None
+    if "\0" in path:
+        return "contains a NUL character; use a valid path"
+    # A pattern may be longer than the paths that it matches.
+    longest = 0 if any(mark in path for mark in "*?[{") else max(map(len, os.fsencode(path).split(b"/")))
+    if longest > _NAME_BYTES:
+        return f"has a name of {longest:,} bytes, more than {_NAME_BYTES}; use a shorter name"
+    if len(os.fsencode(path)) > _PATH_BYTES:
+        return f"has {len(path):,} characters, more than {_PATH_BYTES:,} bytes; use a shorter path"
+    if kind.output == "file":
+        # It may be a pipe or a terminal, which the command validates.
+        return None
+    found = file_kind(path)
+    if found not in ("", "a directory"):
+        return f"is {found}, not a file; write its content to a file and use that"
+    if found and (name := _blocking_file_in(path)):
+        return f"contains {name}, {file_kind(f'{path}/{name}')}; move it to another directory"
     return None
 
 

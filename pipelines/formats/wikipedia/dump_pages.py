@@ -129,7 +129,7 @@ def _disambiguation(language: str) -> re.Pattern[str]:
 
 @contextmanager
 def _open_extractor(name: str) -> Iterator[Extract]:
-    """Yield the function of an extractor, one of `beambert.pipelines.formats.input_format.WIKITEXT_EXTRACTORS`."""
+    """Yield the function of an extractor, a value of `ReadOptions.wikitext_extractor`."""
     if name == "wikiextractor":
         with WikiExtractorProcess() as process:
             yield process.to_paragraphs
@@ -234,7 +234,7 @@ def read_pages(chunks: Iterator[Chunk], site: Site, path: str, extractor: str) -
         chunks: Bytes of the file.
         site: The fields of the dump's head.
         path: Path of the file.
-        extractor: One of `beambert.pipelines.formats.input_format.WIKITEXT_EXTRACTORS`.
+        extractor: A value of `ReadOptions.wikitext_extractor`.
     """
     with _open_extractor(extractor) as extract:
         for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):

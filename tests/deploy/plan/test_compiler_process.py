@@ -152,7 +152,7 @@ def test_a_type_without_a_compiler_is_one_line(name, message):
         (["--compile", "v6e-16", "--accelerator", "h100"], "--accelerator h100 is not --compile v6e-16: drop"),
         (["--no_step_time"], "invalid --no_step_time without --compile"),
         (["--max_predictions_per_seq", "20", "--schedule", "128x0.9,512x0.1"], "drop --max_predictions_per_seq"),
-        (["--max_predictions_per_seq", "129"], "invalid --max_predictions_per_seq 129: must be from 1 to 128"),
+        (["--max_predictions_per_seq", "129"], "129: must be at most --max_seq_length 128"),
     ],
 )
 def test_contradicting_flags_are_one_line(capsys, flags, message):

@@ -110,8 +110,6 @@ def test_invalid_inputs_are_errors(tmp_path):
     (tmp_path / "empty.jsonl").write_text('{"text": ""}\n')
     with pytest.raises(SourceError, match="no document in 1 sampled file"):
         look(tmp_path / "empty.jsonl")
-    with pytest.raises(SourceError, match="unknown --input_format"):
-        sample_text([str(tmp_path / "empty.jsonl")], "papyrus", "text", "en", 8000, None)
 
 
 @pytest.mark.slow

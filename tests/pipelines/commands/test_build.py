@@ -153,7 +153,7 @@ MISTAKES = {
     "no text": ("--input {0}/blank.txt --objective mlm", "the training split has no words"),
     "no [MASK]": ("--input {0}/a.txt {0}/b.txt --vocab_file {0}/vocab.txt", "vocab.txt: missing special tokens [MASK]"),
     "two vocabularies": (
-        "--input {0}/a.txt --vocab_file {0}/b.txt --vocab_size 9",
+        "--input {0}/a.txt --vocab_file {0}/whole.txt --vocab_size 9",
         "--vocab_size and --vocab_file conflict",
     ),
     "no input": ("", "--input is missing"),
@@ -166,6 +166,7 @@ def test_an_error_is_one_line_and_leaves_no_manifest(name, tmp_path, capsys):
     (tmp_path / "b.txt").write_text("Other words here.\n")
     (tmp_path / "blank.txt").write_text("\n \n")
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
+    (tmp_path / "whole.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n")
     arguments, says = MISTAKES[name]
     output = tmp_path / "out"
     assert cli.main(["build", *arguments.format(tmp_path).split(), "--output", str(output)]) == 1

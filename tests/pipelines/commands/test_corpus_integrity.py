@@ -12,7 +12,6 @@ from beambert import cli
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.errors import DatasetError, SourceError
-from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.transforms.corpora import _WriteCorpusShard
 from beambert.pipelines.transforms.examples import tokenizer_of
@@ -109,9 +108,7 @@ def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
         tokenizer_of(Vocabulary.load(corpus / "vocab.txt"), options)
-    options = CorpusOptions(
-        True, 500, "", 0, 1000, 1, "", 1.0, "Unicode 99.0.0", ReadOptions(), "en", "rules", 0.0, 1, 0.1
-    )
+    options = CorpusOptions(do_lower_case=True, vocab_size=500, character_rules="Unicode 99.0.0", num_partitions=1)
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
         _WriteCorpusShard(str(corpus), options, "").setup()
 

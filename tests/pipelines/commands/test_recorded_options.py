@@ -15,6 +15,7 @@ from tests.conftest import SMALL
     ("manifest", "path", "flags", "differs"),
     [
         ("corpus.json", "near_duplicates", ["--drop_near_duplicates"], "near_duplicates: False recorded, True"),
+        ("corpus.json", "alphabet_limit", ["--alphabet_limit", "7"], "alphabet_limit: 1000 recorded, 7"),
         ("corpus.json", "cleaning.min_words", ["--min_words", "7"], "cleaning.min_words: 0 recorded, 7"),
         ("dataset.json", "ragged", ["--ragged"], "ragged: False recorded, True"),
     ],
@@ -37,6 +38,14 @@ def test_a_new_option_has_its_default(built, articles, tmp_path, capsys, manifes
         assert cli.main(command) == 0
 
 
+def test_an_option_that_is_not_recorded_is_read_with_its_default(built):
+    content = json.loads((built / "corpus.json").read_text())
+    recorded = dict(content["options"])
+    del content["options"]["alphabet_limit"], content["options"]["read"]
+    options = corpus_manifest.parse(json.dumps(content).encode(), "corpus.json").options
+    assert options == recorded
+
+
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
@@ -44,7 +53,7 @@ def test_a_new_option_has_its_default(built, articles, tmp_path, capsys, manifes
         ("read.text_field", 3, "options.read.text_field must be a string, not 3"),
         ("read.encoding", "utf-16", "options.read: invalid --encoding utf-16: unknown, or not an extension of ASCII"),
         ("cleaning.min_words", "7", 'options.cleaning.min_words must be an integer, not "7"'),
-        ("cleaning.min_words", -7, "options.cleaning: invalid --min_words -7: must be a whole number of at least 0"),
+        ("cleaning.min_words", -7, "options.cleaning.min_words must be at least 0, not -7"),
     ],
 )
 def test_a_wrong_option_is_named(built, tmp_path, path, value, problem):

@@ -10,7 +10,6 @@ from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.deduplicate import deduplicate
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document, identity
-from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.transforms.partitions import (
     _BLOCKS,
     _REPEATED_PARAGRAPHS,
@@ -20,7 +19,12 @@ from beambert.pipelines.transforms.partitions import (
 )
 
 OPTIONS = CorpusOptions(
-    True, 100, "", 0, 100, 1, "", 1.0, "", ReadOptions(), "en", "rules", 0.0, 1, 0.0, repeated_paragraphs=True
+    do_lower_case=True,
+    vocab_size=100,
+    character_rules="",
+    num_partitions=1,
+    validation_fraction=0.0,
+    repeated_paragraphs=True,
 )
 SENTENCES = [f"Sentence number {name} has some eight words in it, or nine." for name in ("one", "two", "three")]
 

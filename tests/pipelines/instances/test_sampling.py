@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.instances.full_sentences import full_sentences
 from beambert.pipelines.instances.instances import Instances, TokenizedDocuments, from_sentences
-from beambert.pipelines.instances.options import OBJECTIVES, PretrainingDataOptions
+from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.instances.sampling import sample_instances
 from beambert.pipelines.instances.sentence_pairs import next_sentence_pairs, sentence_order_pairs
 from tests.pipelines.instances import reference_instances as reference
@@ -216,7 +216,7 @@ def test_weighted_pairs_are_runs_of_one_document(lengths: list[list[int]], weigh
     assert not seen & {i for i in range(len(lengths)) if weights[i] == 0}
 
 
-@pytest.mark.parametrize("objective", [objective for objective in OBJECTIVES if objective != "nsp"])
+@pytest.mark.parametrize("objective", ["sop", "mlm"])
 @given(lengths=corpora, weights=some_weights, seed=st.integers(0, 2**32))
 def test_tokens_occur_as_often_as_their_document_is_sampled(objective, lengths, weights, seed) -> None:
     documents = weighted(flat(numbered(lengths)), weights[: len(lengths)])
@@ -232,18 +232,6 @@ def test_tokens_occur_as_often_as_their_document_is_sampled(objective, lengths, 
     assert (np.maximum(np.floor(times) - used, 0)).sum() <= lost
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("max_seq_length", 7),
-        ("max_predictions_per_seq", 0),
-        ("max_predictions_per_seq", 129),
-        ("masked_lm_prob", 1.01),
-        ("short_seq_prob", -0.1),
-        ("dupe_factor", 0),
-        ("random_seed", -1),
-    ],
-)
-def test_options_out_of_range_are_named(option, value):
-    with pytest.raises(DatasetError, match=f"invalid --{option} {value}: must be from"):
-        PretrainingDataOptions(**{option: value})
+def test_more_predictions_than_tokens_are_refused():
+    with pytest.raises(DatasetError, match="129: must be at most --max_seq_length 128"):
+        PretrainingDataOptions(max_predictions_per_seq=129)

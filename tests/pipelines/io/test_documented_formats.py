@@ -10,7 +10,8 @@ from typing import Any, is_typeddict
 import pytest
 
 from beambert import cli
-from beambert.pipelines.instances.options import FORMATS, MASKINGS, OBJECTIVES, PretrainingDataOptions
+from beambert.common.command_line.options import options_of
+from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io import manifest_schemas
 from tests.conftest import ROOT
 
@@ -77,7 +78,10 @@ def test_schemas_described_in_sentences():
 
 def test_every_feature_is_documented():
     features: set[str] = set()
-    for masking, objective, pack, file_format in itertools.product(MASKINGS, OBJECTIVES, (False, True), FORMATS):
+    choices = {option.name: option.keywords().get("choices") for option in options_of(PretrainingDataOptions)}
+    for masking, objective, pack, file_format in itertools.product(
+        choices["masking"], choices["objective"], (False, True), choices["format"]
+    ):
         options = PretrainingDataOptions(masking=masking, objective=objective, pack=pack, format=file_format)
         features |= set(options.names_of_features())
     assert TABLES["features"] == features

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert.common.command_line.flags import boolean, number, sequence_length, shortened
+from beambert.common.command_line.flags import Number, boolean, sequence_length, shortened
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.config.finetune_config import FinetuneConfig, SquadConfig
@@ -100,7 +100,7 @@ def _threshold(text: str) -> float | str:
     if text == BEST:
         return text
     try:
-        return number()(text)
+        return Number()(text)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number or {BEST}") from None
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.command_line.flags import number
+from beambert.common.command_line.flags import Number
 from beambert.common.unicode_text import replace_surrogates
 from beambert.trainers.config.finetune_config import FinetuneConfig, TableConfig
 from beambert.trainers.errors import TaskDataError
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--dev_fraction",
-        type=number(0.0, 1.0, least_too=False),
+        type=Number(0.0, 1.0, least_too=False),
         metavar="FRACTION",
         help="Fraction of train to use as dev without a dev file, chosen deterministically by a hash of the text",
     )

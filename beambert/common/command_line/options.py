@@ -1,0 +1,220 @@
+"""Options declared once: fields of a frozen dataclass with their type, range and flag.
+
+    min_words: Annotated[int, Meta(ge=0, le=10_000), Flag("cleaning")] = 0
+
+The description of the field under "Attributes:" in the docstring of the class is the help of the flag. `add_arguments`
+makes the flags and `from_args` the options from their values. `check` holds constructors to the same types and ranges,
+and msgspec, which reads them from the same field, manifests and mappings.
+"""
+
+import argparse
+import dataclasses
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from beambert.common import typed_json
+from beambert.common.command_line.flags import Number, WholeNumber, boolean, shortened
+
+T = TypeVar("T")
+
+_KINDS = {bool: "true or false", str: "text"}
+
+
+class Flag:
+    """The flag of an option.
+
+    Attributes:
+        group: title of its group in the help.
+        name: name of the flag without dashes; "" if it has the name of the field.
+        keywords: further arguments of `add_argument`. They replace those that follow from the field: help, default,
+            type, choices, metavar.
+    """
+
+    def __init__(self, group: str, name: str = "", **keywords: Any) -> None:
+        self.group, self.name, self.keywords = group, name, keywords
+
+
+class Option(NamedTuple):
+    """A field of a class of options.
+
+    Attributes:
+        name: name of the field.
+        type: type with its `msgspec.Meta`, which a number must have, with `ge` and `le`.
+        flag: the flag; None for an option that is determined in another way.
+        default: default of the field; None if it has none, or an empty one.
+        description: description of the field in the docstring of the class.
+    """
+
+    name: str
+    type: Any
+    flag: Flag | None
+    default: Any
+    description: str
+
+    @property
+    def plain_type(self) -> Any:
+        """Return the type without annotations."""
+        return get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
+
+    @property
+    def flag_name(self) -> str:
+        """Return the name of the flag, without dashes."""
+        return (self.flag and self.flag.name) or self.name
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the arguments of `add_argument` that follow from type, range and default."""
+        limits: Any = next((extra for extra in get_args(self.type)[1:] if isinstance(extra, msgspec.Meta)), None)
+        kind = self.plain_type
+        implied: dict[str, Any] = {"default": self.default, "help": self.description.replace("%", "%%")}
+        if get_origin(kind) is Literal:
+            implied["choices"] = get_args(kind)
+        elif get_origin(kind) is list:
+            implied |= {"action": "extend", "nargs": "+"}
+        elif kind is bool and self.default is False:
+            implied["action"] = "store_true"
+        elif kind is bool:
+            implied |= {"type": boolean, "metavar": "true|false"}
+        elif kind is int:
+            implied |= {"type": WholeNumber(limits.ge, limits.le), "metavar": "N"}
+        elif kind is float:
+            implied |= {"type": Number(limits.ge, limits.le, most_too=True), "metavar": "FRACTION"}
+        return {**implied, **(self.flag.keywords if self.flag else {})}
+
+    def requirement(self) -> str:
+        """Return which values are valid, for messages."""
+        kind = self.plain_type
+        if get_origin(kind) is Literal:
+            return f"one of {', '.join(get_args(kind))}"
+        if kind in (int, float):
+            return str(self.keywords()["type"])
+        if get_origin(kind) in (Union, types.UnionType):
+            return " or ".join(_KINDS.get(part, "None") for part in get_args(kind))
+        return _KINDS.get(kind, "a list" if get_origin(kind) in (list, tuple) else "an object")
+
+
+@functools.cache
+def options_of(cls: Any) -> tuple[Option, ...]:
+    """Return the fields of a class of options, in order."""
+    hints, descriptions = get_type_hints(cls, include_extras=True), _descriptions(cls)
+    options = []
+    for field in dataclasses.fields(cls):
+        flags = [extra for extra in get_args(hints[field.name])[1:] if isinstance(extra, Flag)]
+        default = None if field.default in (dataclasses.MISSING, "", ()) else field.default
+        description = descriptions.get(field.name, "")
+        options.append(Option(field.name, hints[field.name], flags[0] if flags else None, default, description))
+    return tuple(options)
+
+
+def _descriptions(cls: Any) -> dict[str, str]:
+    """Return the descriptions under "Attributes:" in the docstrings of a class and its bases, by name."""
+    docstrings = [inspect.cleandoc(base.__doc__ or "") for base in reversed(cls.__mro__)]
+    sections = [docstring.partition("Attributes:\n")[2].partition("\n\n")[0] for docstring in docstrings]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", "\n".join(sections), re.MULTILINE)
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
+
+
+def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the group of a parser with a title, which is added if it is new."""
+    groups = {group.title: group for group in parser._action_groups}
+    return groups.get(title) or parser.add_argument_group(title)
+
+
+def add_arguments(
+    parser: argparse.ArgumentParser,
+    cls: Any,
+    has_flag: Callable[[str], bool] = lambda _: True,
+    **keywords: Mapping[str, Any],
+) -> None:
+    """Add the flags of a class of options and of the classes of its fields.
+
+    Args:
+        parser: the parser.
+        cls: a dataclass.
+        has_flag: returns whether the command has the flag of a field.
+        **keywords: further arguments of `add_argument`, by field, for what only the command knows.
+    """
+    for option in options_of(cls):
+        if dataclasses.is_dataclass(option.type):
+            add_arguments(parser, option.type, has_flag, **keywords)
+        elif option.flag and has_flag(option.name):
+            arguments = {**option.keywords(), **keywords.get(option.name, {})}
+            group(parser, option.flag.group).add_argument(f"--{option.flag_name}", **arguments)
+
+
+def from_args(cls: Callable[..., T], args: argparse.Namespace, **values: Any) -> T:
+    """Return options with the values of their flags; a flag without a value leaves the default of its field.
+
+    Args:
+        cls: a dataclass.
+        args: the parsed flags.
+        **values: options that are determined in another way. They replace the values of flags.
+
+    Raises:
+        The errors of `__post_init__` of the class.
+    """
+    for option in options_of(cls):
+        if option.name in values:
+            continue
+        if dataclasses.is_dataclass(option.type):
+            values[option.name] = from_args(option.plain_type, args)
+        elif option.flag and (value := getattr(args, option.flag_name, None)) is not None:
+            values[option.name] = value
+    return cls(**values)
+
+
+def from_mapping(cls: Any, fields: Mapping[str, Any] | None, where: str, error: type[Exception]) -> Any:
+    """Return options from a mapping, as Beam YAML has them.
+
+    Args:
+        cls: a dataclass.
+        fields: values by field; None for the defaults.
+        where: name of the mapping, for messages.
+        error: class of the error.
+
+    Raises:
+        error: it is no mapping, a field is unknown, or its value is invalid.
+    """
+    if isinstance(fields, Mapping):
+        known = [option.name for option in options_of(cls)]
+        if unknown := [name for name in fields if name not in known]:
+            raise error(f"{where}.{unknown[0]} is unknown; choose from {', '.join(known)}")
+    try:
+        return typed_json.convert({} if fields is None else fields, cls, where)
+    except typed_json.JsonError as invalid:
+        raise error(str(invalid)) from invalid
+
+
+def check(options: Any, error: type[Exception]) -> None:
+    """Check the types and ranges of all options, for `__post_init__`.
+
+    Args:
+        options: an instance of a dataclass.
+        error: class of the error.
+
+    Raises:
+        error: a value has the wrong type or is out of range.
+    """
+    for option in options_of(options.__class__):
+        value = getattr(options, option.name)
+        if dataclasses.is_dataclass(option.type):
+            is_valid = type(value) is option.type
+        else:
+            is_valid = _is_valid(value, option.type)
+        if not is_valid:
+            shown = shortened(value) if isinstance(value, str) else repr(value)
+            raise error(f"invalid --{option.flag_name} {shown}: must be {option.requirement()}")
+
+
+def _is_valid(value: object, kind: Any) -> bool:
+    try:
+        # A float of NumPy is a subclass, which msgspec does not take.
+        msgspec.convert(float(value) if isinstance(value, float) else value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
