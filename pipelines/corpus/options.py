@@ -41,6 +41,8 @@ class CorpusOptions(VocabularyOptions):
             of words with it.
         decontaminate_action: Action for documents that --decontaminate finds; report lists and counts them, but keeps
             them.
+        filters: Functions of your own, package.module:function, that reject documents: each gets a segmented Document,
+            and returns True or the name of a rule to reject it. Its package must be importable, also on the workers.
         near_duplicates: Remove near-duplicates, not only equal documents: they share about 70% of their 5-grams of
             words (MinHash).
         repeated_paragraphs: Remove paragraphs of 8 or more words that occur in another document; one document keeps
@@ -66,6 +68,9 @@ class CorpusOptions(VocabularyOptions):
         default_factory=list
     )
     decontaminate_action: Annotated[Literal["drop", "report"], Flag("cleaning")] = "drop"
+    filters: Annotated[list[str], Flag("cleaning", name="filter", metavar="MODULE:FUNCTION")] = dataclasses.field(
+        default_factory=list
+    )
     near_duplicates: Annotated[bool, Flag("deduplication", name="drop_near_duplicates")] = False
     repeated_paragraphs: Annotated[bool, Flag("deduplication", name="drop_repeated_paragraphs")] = False
 

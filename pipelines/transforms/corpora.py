@@ -34,12 +34,11 @@ from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.pipelines.sources.files import require_unchanged
 from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments
 from beambert.pipelines.transforms.partitions import (
-    DEFAULTS,
     NUM_PARTITIONS,
-    VALIDATION_FRACTION,
     GroupByPartition,
     Grouped,
     ToBlocks,
+    corpus_options,
     deduplicate_partition,
 )
 from beambert.pipelines.transforms.vocabulary import WriteVocabulary, count_shard_words
@@ -68,19 +67,17 @@ class DeduplicateDocuments(beam.PTransform):
     a kept
 
     Args:
-        near: whether to reject documents that share most of their text with another one.
+        near_duplicates: whether to reject documents that share most of their text with another one.
         repeated_paragraphs: whether to drop paragraphs that also occur in another document.
         num_partitions: number of groups of documents; a group is held in memory. It does not change the result.
     """
 
     def __init__(
-        self, near: bool = False, *, repeated_paragraphs: bool = False, num_partitions: int = NUM_PARTITIONS
+        self, near_duplicates: bool = False, repeated_paragraphs: bool = False, num_partitions: int = NUM_PARTITIONS
     ) -> None:
         super().__init__()
-        self._options = dataclasses.replace(
-            DEFAULTS, near_duplicates=near, repeated_paragraphs=repeated_paragraphs, num_partitions=num_partitions
-        )
-        self.recorded = {"near_duplicates": near, "repeated_paragraphs": repeated_paragraphs}
+        self.recorded = {"near_duplicates": near_duplicates, "repeated_paragraphs": repeated_paragraphs}
+        self._options = corpus_options(**self.recorded, num_partitions=num_partitions)
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return all documents, some of them rejected."""
@@ -112,63 +109,28 @@ class WriteCorpus(beam.PTransform):
 
     Args:
         output: a new or empty directory, on any Beam filesystem.
-        vocab_size: size of the vocabulary to learn; 0 with vocab_file.
-        vocab_file: vocabulary to use instead, or "".
-        near_duplicates, repeated_paragraphs: as for `DeduplicateDocuments`, without a second shuffle.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules of the vocabulary, as for
-            `beambert.tokenizer.Tokenizer`.
-        language: language to record for rejected documents that state none; None for that of `SegmentSentences`.
-        num_partitions: number of training shards; each must fit in memory.
-        validation_fraction: fraction of the documents in the validation split.
-        num_unused, alphabet_limit, min_count: as the flags of `beambert corpus`.
+        **options: fields of `CorpusOptions` that concern vocabulary, partitions and deduplication: vocab_size or
+            vocab_file, do_lower_case, num_partitions (training shards, each of which must fit in memory),
+            validation_fraction, near_duplicates and others. Those of reading and cleaning are recorded as the
+            transforms have them.
 
     Raises:
         OutputError: when the pipeline runs: the directory has files.
         SourceError: neither or both of vocab_size and vocab_file are given.
     """
 
-    def __init__(
-        self,
-        output: str,
-        *,
-        vocab_size: int = 0,
-        vocab_file: str = "",
-        near_duplicates: bool = False,
-        repeated_paragraphs: bool = False,
-        do_lower_case: bool = True,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool = True,
-        language: str | None = None,
-        num_partitions: int = NUM_PARTITIONS,
-        validation_fraction: float = VALIDATION_FRACTION,
-        num_unused: int = 0,
-        alphabet_limit: int = 1000,
-        min_count: int = 1,
-    ) -> None:
+    def __init__(self, output: str, **options: Any) -> None:
         super().__init__()
-        if bool(vocab_size) == bool(vocab_file):
+        if bool(options.get("vocab_size")) == bool(options.get("vocab_file")):
             raise SourceError("WriteCorpus requires either vocab_size or vocab_file")
-        self._output = absolute(output)
-        self._options = dataclasses.replace(
-            DEFAULTS,
-            vocab_size=vocab_size,
-            vocab_file=vocab_file and absolute(vocab_file),
-            near_duplicates=near_duplicates,
-            repeated_paragraphs=repeated_paragraphs,
-            **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
-            num_partitions=num_partitions,
-            validation_fraction=validation_fraction,
-            num_unused=num_unused,
-            alphabet_limit=alphabet_limit,
-            min_count=min_count,
-        )
-        self._language = language
+        if options.get("vocab_file"):
+            options["vocab_file"] = absolute(options["vocab_file"])
+        self._output, self._options, self._given = absolute(output), corpus_options(**options), options
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        options = dataclasses.replace(self._options, **_recorded_upstream(documents, self._options))
-        if self._language is not None:
-            options = dataclasses.replace(options, language=self._language)
+        recorded = _recorded_upstream(documents, self._options)
+        options = dataclasses.replace(self._options, **{**recorded, **self._given})
         blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         losses = documents.pipeline | "NoLosses" >> beam.Create([])
@@ -189,7 +151,9 @@ def _recorded_upstream(documents: PCollection, options: CorpusOptions) -> dict[s
             cleaning = cleaning or transform.step.keywords["options"]
         elif isinstance(transform, RejectDocuments):
             rejecting = rejecting or transform.step.keywords["options"]
-        recorded = {**getattr(transform, "recorded", {}), **recorded}
+        described = getattr(transform, "recorded", {})
+        filters = described.get("filters", []) + recorded.get("filters", [])
+        recorded = {**described, **recorded, "filters": filters}
     for name in ("near_duplicates", "repeated_paragraphs"):
         recorded[name] = recorded.get(name, False) or getattr(options, name)
     skipped = {

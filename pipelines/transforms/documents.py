@@ -10,6 +10,7 @@ import msgspec
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
+from beambert.common.command_line.options import from_mapping
 from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
@@ -169,12 +170,18 @@ class CleanDocuments(DocumentTransform):
     ['A text with markup.']
 
     Args:
-        rules: active rules; None for the defaults of `beambert corpus`. Rules for whole documents are those of
-            `RejectDocuments`.
+        rules: active rules, or a mapping of fields of `CleaningOptions`; None for the defaults of `beambert corpus`.
+            Rules for whole documents are those of `RejectDocuments`.
     """
 
-    def __init__(self, rules: CleaningOptions | None = None) -> None:
-        super().__init__(steps.clean_document, options=rules or CleaningOptions())
+    def __init__(self, rules: CleaningOptions | Mapping[str, Any] | None = None) -> None:
+        super().__init__(steps.clean_document, options=_cleaning_options(rules))
+
+
+def _cleaning_options(rules: CleaningOptions | Mapping[str, Any] | None) -> CleaningOptions:
+    options = from_mapping(CleaningOptions, rules, "rules", SourceError)
+    assert isinstance(options, CleaningOptions)
+    return options
 
 
 class SegmentSentences(DocumentTransform):
@@ -227,11 +234,11 @@ class RejectDocuments(DocumentTransform):
     too_short
 
     Args:
-        rules: active rules and their thresholds; None for the defaults of `beambert corpus`.
+        rules: active rules and their thresholds, as for `CleanDocuments`.
     """
 
-    def __init__(self, rules: CleaningOptions | None = None) -> None:
-        super().__init__(steps.reject_document, options=rules or CleaningOptions())
+    def __init__(self, rules: CleaningOptions | Mapping[str, Any] | None = None) -> None:
+        super().__init__(steps.reject_document, options=_cleaning_options(rules))
 
 
 class IdentifyLanguage(DocumentTransform):
@@ -320,6 +327,7 @@ class RejectIf(DocumentTransform):
 
     def __init__(self, function: Callable[[Document], bool | str] | str, name: str = "") -> None:
         super().__init__(steps.reject_if, function=function, rule=name or _name_of(function))
+        self.recorded = {"filters": [function if isinstance(function, str) else self.step.keywords["rule"]]}
 
     def default_label(self) -> str:
         """Return the label, with the name of the rule, so that a pipeline can have several."""
@@ -397,6 +405,7 @@ def corpus_transforms(options: CorpusOptions) -> list[DocumentTransform]:
         SegmentSentences(options.language, options.segmenter, options.abbreviations.splitlines()),
         RejectDocuments(options.cleaning),
     ]
+    transforms += map(RejectIf, options.filters)
     if options.identify_language:
         transforms.append(IdentifyLanguage(keep=options.language))
     if options.decontaminate:

@@ -13,13 +13,13 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.utils.shared import Shared
 
-from beambert.common.typed_json import JsonError, convert
+from beambert.common.command_line.options import from_mapping
+from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
-from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files, train_eval_overlap
 from beambert.pipelines.examples.make_shards import tokenize_documents, tokenize_shard, write_shards
@@ -43,10 +43,10 @@ from beambert.pipelines.transforms.corpora import RequireNewOutput, open_corpus
 from beambert.pipelines.transforms.partitions import (
     DEFAULTS,
     NUM_PARTITIONS,
-    VALIDATION_FRACTION,
     GroupByPartition,
     Grouped,
     ToBlocks,
+    corpus_options,
     deduplicate_partition,
 )
 from beambert.tokenizer.tokenizer import Tokenizer
@@ -76,12 +76,29 @@ def _as_singleton(vocabulary: AnyVocabulary, pipeline: beam.Pipeline) -> Any:
     return AsSingleton(vocabulary) if isinstance(vocabulary, PCollection) else vocabulary
 
 
+def _with_vocabulary(
+    inputs: PCollection | Mapping[str, PCollection], name: str, vocabulary: AnyVocabulary | None
+) -> tuple[PCollection, Any]:
+    """Return the main input and the vocabulary.
+
+    Raises:
+        DatasetError: there is no vocabulary, or another input.
+    """
+    named = inputs if isinstance(inputs, Mapping) else {name: inputs}
+    wanted = {name, "vocabulary"} if vocabulary is None else {name}
+    if named.keys() != wanted:
+        raise DatasetError(
+            f"the inputs are {', '.join(sorted(named))}, not {' and '.join(sorted(wanted))}; name them under input, or "
+            "give the path of a vocabulary"
+        )
+    return named[name], named["vocabulary"] if vocabulary is None else vocabulary
+
+
 def read_vocabulary(path: str) -> Vocabulary:
     """Read a vocabulary on any Beam filesystem."""
     return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
 
 
-@beam.typehints.with_input_types(Document)
 @beam.typehints.with_output_types(PretrainingExamples)
 class CreatePretrainingExamples(beam.PTransform):
     """Tokenize segmented documents, sample pairs and mask them: one element per partition.
@@ -102,7 +119,8 @@ class CreatePretrainingExamples(beam.PTransform):
     ((32,), 16)
 
     Args:
-        vocabulary: a `Vocabulary`, its path, which the workers read, or a collection with one `Vocabulary`.
+        vocabulary: a `Vocabulary`, its path, which the workers read, or a collection with one `Vocabulary`. None if the
+            transform is applied to a mapping of the collections "documents" and "vocabulary", as in Beam YAML.
         options: options of the examples, or a mapping of them.
         num_partitions: number of training partitions; each is sampled in memory.
         validation_fraction: fraction of the documents in the validation split.
@@ -110,27 +128,26 @@ class CreatePretrainingExamples(beam.PTransform):
 
     def __init__(
         self,
-        vocabulary: AnyVocabulary,
+        vocabulary: AnyVocabulary | None = None,
         options: PretrainingDataOptions | Mapping[str, Any] | None = None,
         num_partitions: int = NUM_PARTITIONS,
         *,
-        validation_fraction: float = VALIDATION_FRACTION,
+        validation_fraction: float = DEFAULTS.validation_fraction,
     ) -> None:
         super().__init__()
         self._vocabulary = vocabulary
-        self._options = as_options(options)
-        self._partitions = dataclasses.replace(
-            DEFAULTS, num_partitions=num_partitions, validation_fraction=validation_fraction
-        )
+        self._options = from_mapping(PretrainingDataOptions, options, "options", DatasetError)
+        self._partitions = corpus_options(num_partitions=num_partitions, validation_fraction=validation_fraction)
 
-    def expand(self, documents: PCollection) -> PCollection:
+    def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the examples."""
+        documents, vocabulary = _with_vocabulary(inputs, "documents", self._vocabulary)
         partitions = (
             documents
             | "ToBlocks" >> ToBlocks(self._partitions)
             | "GroupByPartition" >> GroupByPartition(self._partitions)
         )
-        vocabulary = _as_singleton(self._vocabulary, documents.pipeline)
+        vocabulary = _as_singleton(vocabulary, documents.pipeline)
         return partitions | "Examples" >> beam.FlatMap(_examples_of, vocabulary, self._options, self._partitions)
 
 
@@ -214,7 +231,10 @@ class CreateExamplesOfCorpus(beam.PTransform):
     ) -> None:
         super().__init__()
         self._corpus, self._vocabulary = corpus, vocabulary
-        self._options, self._work_items = as_options(options), work_items
+        self._options, self._work_items = (
+            from_mapping(PretrainingDataOptions, options, "options", DatasetError),
+            work_items,
+        )
 
     def expand(self, pipeline: PBegin) -> PCollection:
         """Return the examples."""
@@ -238,25 +258,6 @@ class CreateExamplesOfCorpus(beam.PTransform):
         )
 
 
-def as_options(options: PretrainingDataOptions | Mapping[str, Any] | None) -> PretrainingDataOptions:
-    """Return options of examples from a mapping of some of them.
-
-    Raises:
-        DatasetError: an option is unknown, or has an invalid value.
-    """
-    if isinstance(options, PretrainingDataOptions):
-        return options
-    known = {field.name for field in dataclasses.fields(PretrainingDataOptions)}
-    if unknown := sorted((options or {}).keys() - known):
-        raise DatasetError(
-            f"unknown option {unknown[0]} of pretraining examples; choose from {', '.join(sorted(known))}"
-        )
-    try:
-        return convert(dict(options or {}), PretrainingDataOptions, "options")
-    except JsonError as error:
-        raise DatasetError(f"invalid options of pretraining examples: {error}") from error
-
-
 def _all_work_items(_: None, reader: CorpusReader, options: PretrainingDataOptions) -> Iterator[WorkItem]:
     for shard in reader.read_manifest().shards:
         yield WorkItem(shard, tuple(range(num_copies(shard.split, options))))
@@ -270,7 +271,6 @@ def _examples_of_item(
     return PretrainingExamples(load, item.corpus_shard.place, item.copies, tokenizer, options, item.corpus_shard.bytes)
 
 
-@beam.typehints.with_input_types(PretrainingExamples)
 @beam.typehints.with_output_types(str)
 class WriteShards(beam.PTransform):
     """Write pretraining examples as shards, with `vocab.txt` and `dataset.json`, which `beambert pretrain` reads.
@@ -290,7 +290,7 @@ class WriteShards(beam.PTransform):
 
     Args:
         output: a new or empty directory, on any Beam filesystem.
-        vocabulary: the vocabulary of the examples, as for `CreatePretrainingExamples`.
+        vocabulary: the vocabulary of the examples, as for `CreatePretrainingExamples`; the mapping has "examples".
         format: "tfrecord" or another `--format`; None keeps that of the options of the examples.
         corpus: directory of the corpus that the documents come from, with which the report also describes the text and
             its removed parts, and the overlap of the validation split with the training text; "" for none.
@@ -307,7 +307,7 @@ class WriteShards(beam.PTransform):
     def __init__(
         self,
         output: str,
-        vocabulary: AnyVocabulary,
+        vocabulary: AnyVocabulary | None = None,
         format: str | None = None,
         *,
         corpus: str | CorpusReader = "",
@@ -325,10 +325,11 @@ class WriteShards(beam.PTransform):
         if format == "array_record":
             array_record_files.require_package()
 
-    def expand(self, examples: PCollection) -> PCollection:
+    def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the path of `dataset.json`."""
+        examples, vocabulary = _with_vocabulary(inputs, "examples", self._vocabulary)
         pipeline = examples.pipeline
-        vocabulary = _as_singleton(self._vocabulary, pipeline)
+        vocabulary = _as_singleton(vocabulary, pipeline)
         if not self._work:
             examples = examples | "NewOutput" >> RequireNewOutput(self._output)
         written = examples | "Files" >> WriteShardFiles(self._output, vocabulary, self._options, self._work)
@@ -364,6 +365,7 @@ class WrittenCopy(NamedTuple):
     options: str
 
 
+@beam.typehints.with_input_types(PretrainingExamples)
 @beam.ptransform_fn
 def WriteShardFiles(
     examples: PCollection, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = ""

@@ -5,6 +5,7 @@ the results are shuffled to the partition of the document concerned. There are a
 least 64, so a range is about as large as a partition.
 """
 
+import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ import numpy as np
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import deduplication
 from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block
 from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, in_order
@@ -23,30 +25,30 @@ from beambert.pipelines.corpus.options import CorpusOptions, Partition, partitio
 from beambert.pipelines.corpus.partitions import PARTITION_BYTES
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.tokenizer.normalization import CHARACTER_RULES
 
 _warn = logging.getLogger("beambert").warning
 # As for `beambert corpus`: enough for several workers, and about 1 GiB of text in partitions of 64 MiB.
 NUM_PARTITIONS = 16
-VALIDATION_FRACTION = 0.02
 DEFAULTS = CorpusOptions(
-    do_lower_case=True,
-    vocab_size=0,
-    vocab_file="",
-    num_unused=0,
-    alphabet_limit=1000,
-    min_count=1,
-    compare_vocab="",
-    language_sampling_exponent=1.0,
-    character_rules=CHARACTER_RULES,
-    read=ReadOptions(),
-    language="en",
-    segmenter="rules",
-    truncation_noise=0.0,
-    num_partitions=NUM_PARTITIONS,
-    validation_fraction=VALIDATION_FRACTION,
+    do_lower_case=True, vocab_size=0, character_rules=CHARACTER_RULES, num_partitions=NUM_PARTITIONS
 )
+
+
+def corpus_options(**options: Any) -> CorpusOptions:
+    """Return the options of a corpus of a transform.
+
+    Args:
+        **options: fields of `CorpusOptions`; the others are those of `DEFAULTS`.
+
+    Raises:
+        SourceError: a value is invalid.
+    """
+    given = dataclasses.replace(DEFAULTS, **options)
+    # Equal rules are recorded as equal.
+    return dataclasses.replace(given, **dataclasses.asdict(WordRules.of(given)))
+
+
 # A partition: its blocks, and the results of deduplication for its documents.
 Grouped = dict[str, Iterable[Any]]
 _BLOCKS, _NEAR_DUPLICATES, _REPEATED_PARAGRAPHS = "blocks", "near_duplicates", "repeated_paragraphs"

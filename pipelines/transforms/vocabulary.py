@@ -35,12 +35,10 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.transforms.partitions import (
-    DEFAULTS,
-    NUM_PARTITIONS,
-    VALIDATION_FRACTION,
     GroupByPartition,
     Grouped,
     ToBlocks,
+    corpus_options,
     deduplicate_partition,
 )
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
@@ -327,37 +325,18 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     Args:
         size: number of tokens.
-        do_lower_case, strip_accents, tokenize_chinese_chars: rules as for `beambert.tokenizer.Tokenizer`.
-        num_partitions: number of partitions. Where they have more than 100,000 distinct words each, the vocabulary
-            depends on it.
-        validation_fraction: fraction of the documents to learn nothing from, as of `CreatePretrainingExamples`.
-        num_unused, alphabet_limit, min_count: as the flags of `beambert corpus`.
+        **options: fields of `CorpusOptions` that concern words and partitions: do_lower_case, strip_accents,
+            tokenize_chinese_chars, num_unused, alphabet_limit, min_count, and num_partitions and validation_fraction,
+            which must be those of `CreatePretrainingExamples`. Where partitions have more than 100,000 distinct words
+            each, the vocabulary depends on their number.
+
+    Raises:
+        SourceError: a value is invalid.
     """
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        do_lower_case: bool = True,
-        strip_accents: bool | None = None,
-        tokenize_chinese_chars: bool = True,
-        num_partitions: int = NUM_PARTITIONS,
-        validation_fraction: float = VALIDATION_FRACTION,
-        num_unused: int = 0,
-        alphabet_limit: int = 1000,
-        min_count: int = 1,
-    ) -> None:
+    def __init__(self, size: int, **options: Any) -> None:
         super().__init__()
-        self._options = dataclasses.replace(
-            DEFAULTS,
-            vocab_size=size,
-            **dataclasses.asdict(WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)),
-            num_partitions=num_partitions,
-            validation_fraction=validation_fraction,
-            num_unused=num_unused,
-            alphabet_limit=alphabet_limit,
-            min_count=min_count,
-        )
+        self._options = corpus_options(vocab_size=size, **options)
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""

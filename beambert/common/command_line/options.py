@@ -168,20 +168,22 @@ def from_args(cls: Callable[..., T], args: argparse.Namespace, **values: Any) ->
     return cls(**values)
 
 
-def from_mapping(cls: Any, fields: Mapping[str, Any] | None, where: str, error: type[Exception]) -> Any:
+def from_mapping(cls: type[T], fields: T | Mapping[str, Any] | None, where: str, error: type[Exception]) -> T:
     """Return options from a mapping, as Beam YAML has them.
 
     Args:
         cls: a dataclass.
-        fields: values by field; None for the defaults.
+        fields: values by field; None for the defaults. An instance of the class is returned as it is.
         where: name of the mapping, for messages.
         error: class of the error.
 
     Raises:
         error: it is no mapping, a field is unknown, or its value is invalid.
     """
+    if isinstance(fields, cls):
+        return fields
     if isinstance(fields, Mapping):
-        known = [option.name for option in options_of(cls)]
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         if unknown := [name for name in fields if name not in known]:
             raise error(f"{where}.{unknown[0]} is unknown; choose from {', '.join(known)}")
     try:

@@ -57,7 +57,6 @@ from beambert.pipelines.transforms import (
     TruncateSentences,
     WriteCorpus,
     WriteShards,
-    beam_yaml,
     corpora,
     documents,
     examples,
@@ -171,7 +170,7 @@ def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
 
 def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
     with beam.Pipeline() as pipeline:
-        documents = documents_of(pipeline, texts) | DeduplicateDocuments(near=True)
+        documents = documents_of(pipeline, texts) | DeduplicateDocuments(near_duplicates=True)
         partitions = {"num_partitions": 3, "validation_fraction": 0.1}
         vocabulary = documents | LearnWordPieceVocabulary(80, **partitions)
         examples = documents | CreatePretrainingExamples(vocabulary, OPTIONS, **partitions)
@@ -624,12 +623,12 @@ def test_shards_with_another_vocabulary_than_the_examples_are_an_error(texts, bu
         ({"ragged": True, "compression": "gzip"}, {"ragged": False}, ("tfrecord", "gzip", False)),
     ],
 )
-def test_beam_yaml_keeps_the_options_of_the_examples(built, tmp_path, options, config, expected):
+def test_the_options_of_the_examples_are_kept(built, tmp_path, options, config, expected):
     vocabulary = str(built / "vocab.txt")
     options = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 1, **options}
     with beam.Pipeline() as pipeline:
-        examples = pipeline | ReadCorpus(str(built)) | beam_yaml.CreatePretrainingExamples(options, vocabulary, 1)
-        _ = examples | beam_yaml.WriteShards(str(tmp_path / "data"), vocabulary, **config)
+        examples = pipeline | ReadCorpus(str(built)) | CreatePretrainingExamples(vocabulary, options, 1)
+        _ = examples | WriteShards(str(tmp_path / "data"), vocabulary, **config)
     manifest = dataset.load(tmp_path / "data")
     assert (manifest.file_format, manifest.compression, manifest.ragged) == expected
     assert ("input_word_ids" in manifest.features.values()) == ("feature_names" in options)
