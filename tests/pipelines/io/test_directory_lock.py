@@ -154,8 +154,8 @@ def test_the_corrupt_lock_of_a_killed_process_is_replaced(tmp_path, how):
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for directory, reason in (
-        (tmp_path / "file", "a file of this name is in the way"),
-        (tmp_path / "file/a", "a part of the path is a file"),
+        (tmp_path / "file", "file exists"),
+        (tmp_path / "file/a", "not a directory"),
         (tmp_path / "d" / ("x" * 300), "file name too long"),
     ):
         with pytest.raises(OutputError, match=rf"^--output X cannot be written \({reason}\); [^;\n]+$"):
