@@ -22,6 +22,7 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from apache_beam.runners.runner import create_runner
 
 from beambert.common.command_line.flags import WholeNumber, shortened
+from beambert.common.optional_packages import raising_module
 from beambert.pipelines.errors import AccessError, DatasetError, EngineError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
@@ -200,16 +201,12 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
         The error with a remedy. None for an error of beambert's own code: one of a worker, whose text contains a
         traceback, or one of this process.
     """
-    trace, innermost = error.__traceback__, ""
-    while trace is not None:
-        innermost = trace.tb_frame.f_globals.get("__name__") or ""
-        trace = trace.tb_next
     # The text of a gRPC error is a page long; its details contain the message.
     details = getattr(error, "details", None)
     text = str(details() if callable(details) else error).strip() or type(error).__name__
     if is_of_beam(text):
         text = text.splitlines()[-1]
-    elif _TRACEBACK in text or innermost.startswith("beambert."):
+    elif _TRACEBACK in text or raising_module(error).startswith("beambert."):
         return None
     runner, reason = options.view_as(StandardOptions).runner, " ".join(text.split())
     if len(reason) > _MAX_REASON_CHARACTERS:
