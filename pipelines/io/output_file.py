@@ -56,7 +56,11 @@ def check_output_file(
     """
     inputs = [(input_flag, source) for input_flag, source in inputs if source]
     if "://" in path:
-        _check_url(flag, path, inputs, overwrite, exists)
+        for input_flag, source in inputs:
+            if source == path:
+                raise OutputFileError(f"{flag} {path} is the same file as {input_flag} {source}; give another {flag}")
+        if not overwrite and exists(path):
+            raise _exists(flag, path, overwrite)
         return
     if not path:
         raise OutputFileError(f"{flag} is empty; give a file")
@@ -167,57 +171,26 @@ class OutputFile:
             if self._overwrite:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copymode(self._final, self.path)
-                self.path.replace(self._final)
-            else:
-                self._link()
+            elif os.path.lexists(self._final):
+                raise OutputFileError(
+                    f"{self._flag} {self._name} was created by another process while the command ran; the result is in "
+                    f"{self.path}"
+                )
+            self.path.replace(self._final)
         except FileNotFoundError as error:
+            missing = self.path if self._final.parent.is_dir() else self._final.parent
             raise OutputFileError(
-                f"{self._flag} {self._name}: {_missing_path(self._final.parent, self.path)} was removed while the "
-                "command ran; run the same command again"
+                f"{self._flag} {self._name}: {missing} was removed while the command ran; run the same command again"
             ) from error
         except OSError as error:
             self.discard()
             raise OutputFileError(file_errors.write_line(f"{self._flag} {self._name}", error)) from error
-
-    def _link(self) -> None:
-        """Rename without replacing; raise OutputFileError if another process has created the file."""
-        try:
-            os.link(self.path, self._final)
-        except FileExistsError as error:
-            raise self._exists_error() from error
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            # The filesystem has no hard links.
-            if os.path.lexists(self._final):
-                raise self._exists_error() from error
-            self.path.rename(self._final)
-        else:
-            self.path.unlink()
-
-    def _exists_error(self) -> OutputFileError:
-        parent = Path(self._name).parent
-        # The path as typed, unless a symbolic link leads to another directory.
-        path = parent / self.path.name if parent.resolve() == self._final.parent else self.path
-        return OutputFileError(
-            f"{self._flag} {self._name} was created by another process while the command ran; the result is in {path}"
-        )
 
 
 def is_stream(path: str) -> bool:
     """Return whether a path is a device, a pipe or a stream of this process rather than a regular file."""
     status = _status(path)
     return _is_stream(path) or (status is not None and not stat.S_ISREG(status.st_mode))
-
-
-def _check_url(
-    flag: str, path: str, inputs: Iterable[InputPath], overwrite: bool | None, exists: Callable[[str], bool]
-) -> None:
-    for input_flag, source in inputs:
-        if source == path:
-            raise OutputFileError(f"{flag} {path} is the same file as {input_flag} {source}; give another {flag}")
-    if not overwrite and exists(path):
-        raise _exists(flag, path, overwrite)
 
 
 def _exists(flag: str, path: str, overwrite: bool | None) -> OutputFileError:
@@ -284,7 +257,3 @@ def _files_of(source: Path) -> Iterator[Path]:
 
 def _shown(source: str) -> str:
     return "(stdin)" if source == "-" else source
-
-
-def _missing_path(folder: Path, temporary: Path) -> Path:
-    return temporary if folder.is_dir() else folder
