@@ -102,7 +102,8 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             code = main(None)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
-            raise
+            if code <= _SIGNALED:
+                raise
         except KeyboardInterrupt:
             # A second Ctrl-C, while the first one was handled.
             os.write(2, _MESSAGE)

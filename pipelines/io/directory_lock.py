@@ -11,16 +11,14 @@ import errno
 import fcntl
 import json
 import os
-import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from beambert.common import file_errors
-from beambert.common.signals import cleanup_on_signals
 from beambert.common.typed_json import JsonError, decode, shortened
 from beambert.pipelines.errors import OutputError
 from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock, require_no_links
@@ -140,19 +138,6 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-@contextlib.contextmanager
-def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
-    """Release a lock in an object store when the body ends, and on SIGTERM, before it ends the process.
-
-    A command's own SIGTERM handler stays in effect.
-    """
-    try:
-        with cleanup_on_signals(release, (signal.SIGTERM,)):
-            yield
-    finally:
-        release()
 
 
 def lock_content() -> str:

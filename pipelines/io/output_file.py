@@ -17,7 +17,7 @@ from types import TracebackType
 from beambert.common import file_errors
 from beambert.common.atomic_files import synchronize
 from beambert.common.command_line.path_flags import STREAM_FOLDERS
-from beambert.common.signals import cleanup_on_signals
+from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import OutputFileError
 
 # (flag, path) of an input: a file, a directory with all its files, the prefix of a checkpoint, a URL, or - for stdin.
@@ -142,7 +142,7 @@ class OutputFile:
             raise OutputFileError(file_errors.write_line(f"{flag} {path}", error)) from error
 
     def __enter__(self) -> "OutputFile":
-        self._signals.enter_context(cleanup_on_signals(self.discard))
+        self._signals.enter_context(ended_by_signals())
         return self
 
     def __exit__(

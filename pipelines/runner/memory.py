@@ -62,7 +62,7 @@ def _group_limits(root: Path, membership: Path) -> list[int]:
     folder = root / name.lstrip("/")
     # A limit applies to all groups below. Inside a container, only the root group may be visible.
     for group in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root))):
-        # The root group of a machine has no limit, and "max" is none.
+        # The files are missing for the root group of a machine, and "max" means no limit.
         with contextlib.suppress(OSError, ValueError):
             maximum, in_use = (int((group / file).read_text()) for file in ("memory.max", "memory.current"))
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

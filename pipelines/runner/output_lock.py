@@ -11,9 +11,10 @@ from pathlib import Path
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.atomic_files import delete_files, read_bytes, storage_errors, write_text
-from beambert.pipelines.io.directory_lock import in_use_error, lock_content, lock_directory, released_on_sigterm
+from beambert.pipelines.io.directory_lock import in_use_error, lock_content, lock_directory
 from beambert.pipelines.io.output_directory import LOCK_NAME
 from beambert.pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
@@ -58,15 +59,17 @@ def lock_output(output: str) -> Iterator[None]:
         DatasetError, OutputError: The directory is not writable.
     """
     folder = absolute(output)
-    path = f"{folder}/{FILE_NAME}"
     if "://" not in folder:
-        lock = lock_directory(f"--output {output}", Path(folder), "another --output")
-    elif folder.startswith("gs://"):
-        lock = released_on_sigterm(_lock_generation(output, path))
-    else:
-        lock = released_on_sigterm(_lock_object(output, path))
-    with lock:
-        yield
+        with lock_directory(f"--output {output}", Path(folder), "another --output"):
+            yield
+        return
+    lock = _lock_generation if folder.startswith("gs://") else _lock_object
+    with ended_by_signals():
+        release = lock(output, f"{folder}/{FILE_NAME}")
+        try:
+            yield
+        finally:
+            release()
 
 
 def _lock_generation(output: str, path: str) -> Callable[[], None]:

@@ -78,9 +78,9 @@ def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) 
 
 @dataclasses.dataclass
 class _RunnerErrors:
-    """The errors that the local runner would print itself: an interrupt, and the failures of its threads."""
+    """The errors that the local runner would print itself: that of a signal, and the failures of its threads."""
 
-    interrupted: bool = False
+    signaled: KeyboardInterrupt | SystemExit | None = None
     thread_failures: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -89,9 +89,11 @@ def _quiet_runner() -> Iterator[_RunnerErrors]:
     """Suppress the tracebacks of the local runner while the body runs; its exception contains the same text."""
     errors = _RunnerErrors()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        errors.interrupted = True
-        signal.default_int_handler(number, frame)
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        # A supervisor that signals a process and its group must not interrupt the clean-up.
+        if number == signal.SIGINT or not errors.signaled:
+            errors.signaled = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+            raise errors.signaled
 
     def thread_failed(arguments: threading.ExceptHookArgs) -> None:
         errors.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
@@ -105,7 +107,7 @@ def _quiet_runner() -> Iterator[_RunnerErrors]:
     logger.disabled = True
     for name in _RUNNER_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with handled_signals((signal.SIGINT,), interrupt):
+    with handled_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), interrupt):
         try:
             yield errors
             # Not after a failure: the runner's threads end later, each with an error of its own.
@@ -162,11 +164,11 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         try:
             workers.run(run_pipeline) if workers else run_pipeline()
             # The runner drops an exception that is raised while it closes its workers.
-            if errors.interrupted:
-                raise KeyboardInterrupt
+            if errors.signaled:
+                raise errors.signaled
         except Exception as error:
-            if errors.interrupted:
-                raise KeyboardInterrupt from error
+            if errors.signaled:
+                raise errors.signaled from error
             if isinstance(error, WorkerDeath):
                 raise DatasetError(str(error)) from error
             user_error = _as_user_error(error, output)
