@@ -6,6 +6,7 @@ FnApiRunner, and its worker processes receive the pipeline options, which Beam d
 
 import builtins
 import dataclasses
+import errno
 import logging
 import os
 import re
@@ -35,10 +36,6 @@ _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, V
 # An exception of a worker: the last line of its traceback, followed by the step's name.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
 _RUNNER_LOGGERS = ("apache_beam", "grpc")
-# Messages for a missing file: of the operating system, of Beam's rename and of `atomic_files.read_bytes`.
-_MISSING = re.compile(
-    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
-)
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:
@@ -184,23 +181,19 @@ def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> E
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
             return _USER_ERRORS[name](message)
-        missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
-        if missing:
-            path = next(filter(None, missing.groups()))
-            hint = ", or is not on a filesystem that all workers share" if on_cluster else ""
-            return DatasetError(f"{path} was removed while the command ran{hint}; run the same command again")
-        if line := _file_error(name, message, output):
+        if line := _file_error(name, message, output, on_cluster):
             return DatasetError(line)
     return error
 
 
-def _file_error(name: str, message: str, output: str) -> str | None:
+def _file_error(name: str, message: str, output: str, on_cluster: bool) -> str | None:
     """Return a one-line message for a file system error of a worker, or None for another error.
 
     Args:
         name: Name of the exception's class.
         message: Text of the exception.
         output: The output directory.
+        on_cluster: Whether workers may be on other machines.
     """
     kind = getattr(builtins, name, None)
     if (
@@ -209,7 +202,11 @@ def _file_error(name: str, message: str, output: str) -> str | None:
         and not (isinstance(kind, type) and issubclass(kind, OSError))
     ):
         return None
-    number = file_errors.errno_in(message)
+    number, path = file_errors.errno_in(message), file_errors.path_in(OSError(message))
+    if number == errno.ENOENT and path:
+        path = file_errors.without_temporary_suffix(path)
+        hint = ", or is not on a filesystem that all workers share" if on_cluster else ""
+        return f"{path} was removed while the command ran{hint}; run the same command again"
     if number is not None and file_errors.cannot_write(number):
         return file_errors.write_line(f"--output {output}", number)
     return file_errors.line_of(OSError(message), f"--output {output}")
