@@ -84,7 +84,7 @@ def cloud() -> Iterator[Cloud]:
     server = ThreadingHTTPServer(("localhost", 0), Handler)
     server.daemon_threads = True
     here.url = f"http://localhost:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield here
     server.shutdown()
 
@@ -243,10 +243,8 @@ def test_credentials_that_are_refused(monkeypatch, cloud, key):
     [
         (None, "was not found"),
         ("no JSON", "is not a valid json file"),
-        ("{}", "does not have a valid type"),
         ('{"type": "service_account"}', "failed to load service account credentials"),
         ("[" * 100_000, "maximum recursion"),
-        ("\x00\xff", "valid json"),
     ],
 )
 def test_missing_or_invalid_key_file_is_an_error(monkeypatch, tmp_path, content, says):
