@@ -86,26 +86,26 @@ def _check_google(paths: dict[str, tuple[str, str]], required: bool) -> None:
     from google.cloud import storage
 
     seconds = _SECONDS_ON_GOOGLE if _is_on_google() else _SECONDS
-    first, found = next(iter(paths)), None
+    first, identity = next(iter(paths)), None
     try:
-        found, _ = _run_within(seconds, google.auth.default)
+        identity, _ = _run_within(seconds, google.auth.default)
     except TimeoutError:
         pass
     except Exception as error:
         if not isinstance(error, DefaultCredentialsError) or "were not found. To set up" not in str(error):
             raise AccessError(f"{first}: invalid Google credentials ({_reason(error)}); {_CREDENTIALS}") from error
-    if found is None and required:
+    if identity is None and required:
         raise AccessError(f"{first}: Google credentials are missing; {_CREDENTIALS}")
     # Any project: without one, the client would look it up.
-    client = storage.Client(project="none", credentials=found or AnonymousCredentials())
+    client = storage.Client(project="none", credentials=identity or AnonymousCredentials())
     for label, (flag, path) in paths.items():
         try:
             _run_within(seconds, functools.partial(_request, client, flag, path))
         except Exception as error:
-            cause = "" if found else "Google credentials are missing, and "
-            remedy = f"{_CHECK}, or {_LOGIN}" if found else _CREDENTIALS
+            cause = "" if identity else "Google credentials are missing, and "
+            remedy = f"{_CHECK}, or {_LOGIN}" if identity else _CREDENTIALS
             raise AccessError(f"{label}: {cause}the bucket cannot be used ({_reason(error)}); {remedy}") from error
-    if found is None:
+    if identity is None:
         _disable_beam_credentials()
 
 

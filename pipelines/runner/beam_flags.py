@@ -185,7 +185,7 @@ def _require_job_server(endpoint: str, seconds: int) -> None:
             ) from error
 
 
-def is_of_beam(text: str) -> bool:
+def is_beam_traceback(text: str) -> bool:
     """Return whether a text has a traceback without code of beambert, such as that of a job server in this process."""
     return _TRACEBACK in text and "beambert/" not in text
 
@@ -204,7 +204,7 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
     # The text of a gRPC error is a page long; its details contain the message.
     details = getattr(error, "details", None)
     text = str(details() if callable(details) else error).strip() or type(error).__name__
-    if is_of_beam(text):
+    if is_beam_traceback(text):
         text = text.splitlines()[-1]
     elif _TRACEBACK in text or raising_module(error).startswith("beambert."):
         return None

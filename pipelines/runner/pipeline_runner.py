@@ -176,7 +176,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
 def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
     """Return the user error that a worker's traceback contains, or the error itself."""
-    if on_cluster and beam_flags.is_of_beam(str(error)):
+    if on_cluster and beam_flags.is_beam_traceback(str(error)):
         return error
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
