@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -73,7 +73,7 @@ def check_output_file(
         return
     if status is not None:
         for input_flag, source in inputs:
-            if _is_input_file(status, source):
+            if _is_input_file(status, path, source):
                 relation = "is the same file as" if _is_same(status, source) else "is a file of"
                 raise OutputFileError(
                     f"{flag} {path} {relation} {input_flag} {_shown(source)}, which would be replaced; give another "
@@ -237,22 +237,17 @@ def _is_same(output: os.stat_result, source: str) -> bool:
     return status is not None and os.path.samestat(output, status)
 
 
-def _is_input_file(output: os.stat_result, source: str) -> bool:
-    """Return whether the output is an input, or one of its files."""
+def _is_input_file(output: os.stat_result, path: str, source: str) -> bool:
+    """Return whether the output is an input, a file in its directory, or a file beside a checkpoint."""
     if _is_same(output, source):
         return True
     if source == "-" or "://" in source:
         return False
-    return any(os.path.samestat(output, file.stat()) for file in _files_of(Path(source)) if file.exists())
-
-
-def _files_of(source: Path) -> Iterator[Path]:
-    """Yield the files of an input: those of a directory, or those in the directory of a checkpoint."""
-    if source.is_dir():
-        for folder, _, names in os.walk(source):
-            yield from (Path(folder, name) for name in names)
-    elif ".ckpt" in source.name or Path(f"{source}.index").exists():
-        yield from (file for file in source.parent.glob("*") if file.is_file())
+    final, real_source = Path(os.path.realpath(path)), Path(os.path.realpath(source))
+    if real_source.is_dir():
+        return final.is_relative_to(real_source)
+    is_checkpoint = ".ckpt" in real_source.name or Path(f"{real_source}.index").exists()
+    return is_checkpoint and final.parent == real_source.parent
 
 
 def _shown(source: str) -> str:
