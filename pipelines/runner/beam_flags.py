@@ -74,7 +74,7 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
     parser = _Parser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for options in PipelineOptions.__subclasses__():
         options._add_argparse_args(parser)
-    parser._option_string_actions["--direct_num_workers"].type = _WORKERS
+    parser.add_argument("--direct_num_workers", type=_WORKERS)
     try:
         unknown = parser.parse_known_args(flags)[1]
     except DatasetError:

@@ -77,15 +77,6 @@ def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile
     assert not list(tmp_path.iterdir())
 
 
-def test_directory_created_for_the_lock_is_removed_if_empty(tmp_path):
-    with pytest.raises(KeyError), lock_output(str(tmp_path / "out")):
-        raise KeyError
-    assert not (tmp_path / "out").exists()
-    with lock_output(str(tmp_path / "out")):
-        (tmp_path / "out/file").write_text("")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["file"]
-
-
 def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkeypatch):
     def no_locks(file, operation):
         raise OSError(38, "Function not implemented")
