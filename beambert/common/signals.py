@@ -24,9 +24,7 @@ _STOP = 0
 
 
 @contextmanager
-def handled_signals(
-    numbers: Collection[int], handler: Handler, *, unless_handled: bool = False
-) -> Iterator[tuple[int, ...]]:
+def handled_signals(numbers: Collection[int], handler: Handler, *, unless_handled: bool = False) -> Iterator[None]:
     """Install a signal handler for the duration of the body.
 
     Ignored signals stay ignored, such as SIGHUP under nohup. Outside the main thread, where Python handles no signals,
@@ -36,9 +34,6 @@ def handled_signals(
         numbers: signal numbers.
         handler: function of the signal number and the interrupted frame.
         unless_handled: whether to skip signals that have another handler.
-
-    Yields:
-        The numbers of the signals that the handler handles.
     """
     previous = {}
     if threading.current_thread() is threading.main_thread():
@@ -47,7 +42,7 @@ def handled_signals(
             if present in _UNHANDLED if unless_handled else present is not signal.SIG_IGN:
                 previous[number] = signal.signal(number, handler)
     try:
-        yield tuple(previous)
+        yield
     finally:
         for number, before in previous.items():
             # Handlers that the body has installed permanently are kept; handlers from C cannot be restored.
