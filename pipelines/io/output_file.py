@@ -172,9 +172,12 @@ class OutputFile:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copymode(self._final, self.path)
             elif os.path.lexists(self._final):
+                typed = Path(self._name).with_name(self.path.name)
+                # The path as typed, unless a symbolic link leads to another directory.
+                result = typed if typed.exists() else self.path
                 raise OutputFileError(
                     f"{self._flag} {self._name} was created by another process while the command ran; the result is in "
-                    f"{self.path}"
+                    f"{result}"
                 )
             self.path.replace(self._final)
         except FileNotFoundError as error:
