@@ -71,6 +71,18 @@ def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(for
         require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
 
 
+@pytest.mark.parametrize("files", [[], [f"started.json.{'0' * 32}.tmp"]])
+def test_a_job_that_was_killed_before_its_first_file_can_be_repeated(files, tmp_path):
+    (tmp_path / "unfinished").mkdir()
+    for name in files:
+        (tmp_path / "unfinished" / name).touch()
+    require_own_output(str(tmp_path), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+    (tmp_path / "unfinished" / "essay.txt").touch()
+    if not files:
+        with pytest.raises(OutputError, match="contains unfinished, which beambert corpus did not write"):
+            require_own_output(str(tmp_path), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+
+
 def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile(tmp_path):
     with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
         write_vocabulary(None, None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
