@@ -228,21 +228,20 @@ def _require_engine(command: Command) -> None:
     if not command.beam_flags:
         return
     from beambert.pipelines.runner import beam_flags as engine_flags
-    from beambert.pipelines.runner import engine_access
 
     try:
         options = engine_flags.options_of(command.beam_flags)
     except ValueError as error:
         command.parser.error(str(error))
-    engine_access.require_engine(options, command.beam_flags)
+    engine_flags.require_engine(options, command.beam_flags)
 
 
 def _require_access(command: Command) -> None:
     """Check that the buckets that a command names can be reached, where it names any."""
     if any("://" in place for _, place in command.path_arguments):
-        from beambert.pipelines.io import cloud_access
+        from beambert.pipelines.io import access
 
-        cloud_access.require_access(command.path_arguments, command.beam_flags)
+        access.require_access(command.path_arguments, command.beam_flags)
 
 
 def _require_supported_paths(command: Command) -> None:

@@ -10,70 +10,40 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 AGAIN = "run the same command again"
 _SPACE = f"free some space and {AGAIN}"
 _WRITABLE = "choose a directory that can be written, or change its permissions"
-_READABLE = "change its permissions, or give another file"
-
-
-class _Kind(NamedTuple):
-    """The reason and the remedies of an error number.
-
-    Attributes:
-        words: reason.
-        to_write: remedy after a write error; "" where writing cannot raise the error.
-        to_read: remedy after a read error; "" where reading cannot raise the error.
-    """
-
-    words: str
-    to_write: str
-    to_read: str
-
-
-_KINDS = {
-    errno.ENOSPC: _Kind("no space left on device", _SPACE, ""),
-    errno.EDQUOT: _Kind("disk quota exceeded", _SPACE, ""),
-    errno.EFBIG: _Kind("file too large", f"raise the limit on the size of a file (ulimit -f) and {AGAIN}", ""),
-    errno.EROFS: _Kind("read-only file system", _WRITABLE, ""),
-    errno.EACCES: _Kind("permission denied", _WRITABLE, _READABLE),
-    errno.EPERM: _Kind("operation not permitted", _WRITABLE, _READABLE),
-    errno.EIO: _Kind("input/output error", f"check the disk or the mount and {AGAIN}", f"check the disk and {AGAIN}"),
-    errno.ESTALE: _Kind("stale file handle", f"mount its file system again and {AGAIN}", f"mount it again and {AGAIN}"),
-    errno.EMFILE: _Kind("too many open files", *2 * (f"raise the limit on open files (ulimit -n) and {AGAIN}",)),
-    errno.ENFILE: _Kind("too many open files in system", *2 * (f"end other programs and {AGAIN}",)),
-    errno.ENAMETOOLONG: _Kind("file name too long", *2 * ("give a shorter path",)),
-    errno.ELOOP: _Kind("too many levels of symbolic links", *2 * ("give a path without a loop of links",)),
-    errno.ENOTDIR: _Kind("a part of the path is a file", *2 * ("check the path",)),
-    errno.EISDIR: _Kind("it is a directory", *2 * ("give a file",)),
-    errno.EEXIST: _Kind("a file of this name is in the way", *2 * ("remove it, or give another path",)),
-    errno.ENOTEMPTY: _Kind("directory not empty", *2 * ("give a new or empty directory",)),
-    errno.EBUSY: _Kind("device or resource busy", *2 * (f"end the program that uses it and {AGAIN}",)),
-    errno.ETXTBSY: _Kind("text file busy", *2 * (f"end the program that uses it and {AGAIN}",)),
-    errno.ENXIO: _Kind("no such device or address", *2 * ("give another file",)),
-    errno.ENODEV: _Kind("no such device", *2 * ("give another file",)),
-    errno.EBADF: _Kind("bad file descriptor", *2 * (f"{AGAIN} with the stream open",)),
-    errno.ENOMEM: _Kind("cannot allocate memory", *2 * (f"free some memory and {AGAIN}",)),
+# Remedies after a write error that says that a file cannot be written.
+_TO_WRITE = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: f"raise the limit on the size of a file (ulimit -f) and {AGAIN}",
+    errno.EROFS: _WRITABLE,
+    errno.EACCES: _WRITABLE,
+    errno.EPERM: _WRITABLE,
 }
+_READABLE = "change its permissions, or give another file"
 _MISSING = f"check the path, and if it was removed while the command ran, {AGAIN}"
+# Remedies after a read error, and after other write errors.
+_REMEDIES = {
+    errno.EACCES: _READABLE,
+    errno.EPERM: _READABLE,
+    errno.ENOENT: _MISSING,
+    errno.EMFILE: f"raise the limit on open files (ulimit -n) and {AGAIN}",
+}
+_OTHER = f"check the path and the disk, and {AGAIN}"
 
 # Formats of the number in messages of Python, Rust (safetensors), Arrow and HDF5.
 _NUMBER = re.compile(r"\[errno (\d{1,4})\]|\(os error (\d{1,4})\)|\berrno = (\d{1,4})", re.IGNORECASE)
-_NUMBERS_BY_WORDS = {
-    os.strerror(number).lower(): number for number in (*_KINDS, errno.ENOENT) if number not in (errno.ENOMEM,)
-}
-# Text of an OSError of Python or Arrow; the reason ends at the file name or the surrounding sentence.
-_PYTHON_TEXT = re.compile(
-    r"\[errno (?P<number>\d{1,4})\] (?:[\w-]++(?:[ /][\w-]++)*+)?"
-    r"(?:: (?P<quote>['\"])(?P<path>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P=quote))?"
-    r"(?: -> (?:'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\"))?",
-    re.IGNORECASE,
-)
+# The start and end of such a message, beside the words of the operating system.
+_NUMBER_TEXT = re.compile(r"\[errno \d{1,4}\] | \(os error \d{1,4}\)", re.IGNORECASE)
+# Numbers that some libraries report only by the words of the operating system.
+_IN_WORDS = (*_TO_WRITE, *_REMEDIES, errno.EIO, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+_NUMBERS_BY_WORDS = {os.strerror(number).lower(): number for number in _IN_WORDS}
 _WORDS = re.compile("|".join(map(re.escape, sorted(_NUMBERS_BY_WORDS, key=len, reverse=True))), re.IGNORECASE)
 # A path in a library's message: quoted, or an absolute path that ends before a colon or semicolon.
-_QUOTED_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'")
-_BARE_PATH = re.compile(r"(?:^|[\s(])(/[^\n;:]++)[;:]")
+_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'|(?:^|[\s(])(/[^\n;:]++)[;:]")
 
 # Temporary names of files and directories of beambert.
 _TEMPORARY = re.compile(
@@ -85,24 +55,10 @@ _TENSORFLOW_NAME = re.compile(r"(?:_temp|(?:\.data-\d{5}-of-\d{5})?\.tempstate\d
 
 
 class FileError(OSError):
-    """A file system error whose text is one line: file, reason and remedy.
-
-    Attributes:
-        errno: error number.
-        strerror: reason.
-        filename: final name of the file.
-    """
-
-    def __init__(self, number: int, words: str, filename: str, text: str) -> None:
-        super().__init__(number, words, filename)
-        self._text = text
+    """An error while a file was written, with its final name; the text is one line: file, reason and remedy."""
 
     def __str__(self) -> str:
-        return self._text
-
-    def __reduce__(self) -> tuple[type["FileError"], tuple[int | None, str | None, str, str]]:
-        """Return the state for pickling, with which worker processes send the error."""
-        return type(self), (self.errno, self.strerror, self.filename, self._text)
+        return write_line(self.filename, self.errno or 0)
 
 
 def errno_of(error: BaseException) -> int | None:
@@ -127,7 +83,7 @@ def errno_in(text: str) -> int | None:
 
 def cannot_write(number: int | None) -> bool:
     """Return whether an error number means that a file cannot be written."""
-    return number in (errno.EACCES, errno.EPERM) or (number in _KINDS and not _KINDS[number].to_read)
+    return number in _TO_WRITE
 
 
 def reason_of(error: BaseException | int) -> str:
@@ -137,29 +93,16 @@ def reason_of(error: BaseException | int) -> str:
         error: an exception, or an error number.
     """
     number = error if isinstance(error, int) else errno_of(error)
-    if number in _KINDS:
-        return _KINDS[number].words
-    if number == errno.ENOENT:
-        return "no such file or directory"
-    if number is not None and isinstance(error, int | OSError):
+    if number is not None:
         return os.strerror(number).lower()
-    line = without_numbers((str(error).strip().splitlines() or [type(error).__name__])[0])
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     # TensorFlow adds its operation and device before and after the reason.
     return re.sub(r"^\{\{.{0,300}?\}\} ?| \[Op:\w+\]$", "", line)
 
 
 def without_numbers(text: str) -> str:
-    """Return a message with texts such as "[Errno 13] Permission denied: 'FILE'" replaced by the reason.
-
-    The file name is kept unless the rest of the message contains it.
-    """
-
-    def words(match: re.Match[str]) -> str:
-        path = without_temporary_suffix(match["path"] or "")
-        rest = text[: match.start()] + text[match.end() :]
-        return reason_of(int(match["number"])) + (f": {path}" if path and path not in rest else "")
-
-    return re.sub(r" \(os error \d+\)", "", _PYTHON_TEXT.sub(words, text))
+    """Return a message without error numbers, such as "[Errno 13]"."""
+    return _NUMBER_TEXT.sub("", text)
 
 
 def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
@@ -170,12 +113,8 @@ def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
         writing: whether a file was written rather than read.
     """
     number = error if isinstance(error, int) else errno_of(error)
-    if number == errno.ENOENT:
-        return _MISSING
-    kind = _KINDS.get(number) if number is not None else None
-    if kind is None:
-        return f"check the path and your access to it, and {AGAIN}"
-    return kind.to_write if writing or not kind.to_read else kind.to_read
+    remedies = {**_REMEDIES, **_TO_WRITE} if writing else {**_TO_WRITE, **_REMEDIES}
+    return remedies.get(number or 0, _OTHER)
 
 
 def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
@@ -211,21 +150,16 @@ def line_of(error: BaseException, default: str = "") -> str | None:
     Returns:
         The line, or None for another error.
     """
-    if isinstance(error, FileError):
-        return str(error)
     number = errno_of(error)
     if number is None:
         return None
-    path = path_in(error) or default
-    if not path:
-        return f"a file cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+    path = path_in(error) or default or "a file"
+    if isinstance(error, FileError) or (cannot_write(number) and number not in _REMEDIES):
+        return write_line(path, number)
     if number == errno.ENOENT:
         return read_line(path, number)
-    if number in _KINDS and not _KINDS[number].to_read:
-        return write_line(path, number)
-    return (
-        f"{without_temporary_suffix(path)} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
-    )
+    path = without_temporary_suffix(path)
+    return f"{path} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
 
 
 def path_in(error: BaseException) -> str:
@@ -233,12 +167,8 @@ def path_in(error: BaseException) -> str:
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return os.fsdecode(error.filename)
     # A message may contain several paths; the first one is that of the operation.
-    text = str(error)
-    for pattern in (_QUOTED_PATH, _BARE_PATH):
-        for match in pattern.finditer(text):
-            if os.sep in match[1]:
-                return match[1]
-    return ""
+    paths = (match[1] or match[2] for match in _PATH.finditer(str(error)))
+    return next((path for path in paths if path and os.sep in path), "")
 
 
 def without_temporary_suffix(path: str | os.PathLike[str]) -> str:
@@ -274,4 +204,4 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         # Errors of beambert, such as a ValueError with a message for the user, are raised unchanged.
         if number in (None, errno.ENOENT) or (isinstance(error, ValueError) and not isinstance(error, OSError)):
             raise
-        raise FileError(number, reason_of(number), without_temporary_suffix(path), write_line(path, number)) from error
+        raise FileError(number, reason_of(number), without_temporary_suffix(path)) from error

@@ -2,8 +2,8 @@
 
 import importlib.metadata
 import importlib.util
-import re
 import sys
+import traceback
 
 # Extras of setup.py for packages that a command needs only with some of its flags. The extras of the command install
 # all others.
@@ -22,8 +22,6 @@ _EXTRAS = {
     "tf2onnx": "onnx",
     "wikiextractor": "wikiextractor",
 }
-# Error of `from google.cloud import storage` where the module of the namespace package is not installed.
-_FROM_NAMESPACE = re.compile(r"cannot import name '(\w+)' from '([\w.]+)' \(unknown location\)")
 
 
 def version() -> str:
@@ -63,18 +61,15 @@ def import_failure(error: ImportError, extras: str) -> str | None:
     Returns:
         The line, or None for a module of beambert, which is an internal error.
     """
-    match = _FROM_NAMESPACE.match(str(error))
-    module = f"{match[2]}.{match[1]}" if match else error.name or _importer(error)
+    module = error.name or raising_module(error)
     package = module.partition(".")[0]
     if package in ("", "__main__", "beambert"):
         return None
     if package in sys.stdlib_module_names:
         return f"module {module} is missing from {sys.executable}; use a complete installation of Python"
     extra = _EXTRAS.get(package, extras)
-    if match or isinstance(error, ModuleNotFoundError):
-        # A package without one of its modules is of another version.
-        flag = "--upgrade " if module != package != "google" else ""
-        return f"package {module} is not installed; pip install {flag}'beambert[{extra}]'"
+    if isinstance(error, ModuleNotFoundError):
+        return f"package {module} is not installed; pip install 'beambert[{extra}]'"
     root: BaseException = error
     while (cause := root.__cause__ or root.__context__) is not None:
         root = cause
@@ -85,13 +80,7 @@ def import_failure(error: ImportError, extras: str) -> str | None:
     )
 
 
-def _importer(error: ImportError) -> str:
-    """Return the module that contains the failed import."""
-    name = ""
-    trace = error.__traceback__
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__") or ""
-        if module.partition(".")[0] != "importlib":
-            name = module
-        trace = trace.tb_next
-    return name
+def raising_module(error: BaseException) -> str:
+    """Return the name of the module that raised an exception, or whose import failed."""
+    modules = [frame.f_globals.get("__name__") or "" for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((name for name in reversed(modules) if name.partition(".")[0] != "importlib"), "")

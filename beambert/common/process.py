@@ -102,7 +102,12 @@ def ends_process(main: Callable[[list[str] | None], int]) -> Callable[..., int]:
             code = main(None)
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
-            raise
+            if code <= _SIGNALED:
+                raise
+        except KeyboardInterrupt:
+            # A second Ctrl-C, while the first one was handled.
+            os.write(2, _MESSAGE)
+            code = _INTERRUPTED
         finally:
             if signal.getsignal(signal.SIGINT) in (_end, signal.default_int_handler):
                 signal.signal(signal.SIGINT, leave_at_once)

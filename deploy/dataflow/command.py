@@ -9,7 +9,7 @@ from beambert.common.command_line.path_flags import LOCAL_PATH
 from beambert.deploy.dataflow import flags
 from beambert.deploy.dataflow.config import DataflowConfig
 from beambert.pipelines.errors import SubmitError
-from beambert.pipelines.io import cloud_access
+from beambert.pipelines.io import access
 
 if TYPE_CHECKING:
     from beambert.common.command_line.command import Command
@@ -168,7 +168,7 @@ def run(config: DataflowConfig, command: "Command") -> int:
     if not config.dry_run:
         paths += [("--temp_location", config.temp_location)]
         paths += [("--staging_location", config.staging_location)] if config.staging_location else []
-    cloud_access.require_access(paths, command.beam_flags, credentials=not (config.no_auth or config.dry_run))
+    access.require_access(paths, command.beam_flags, credentials=not (config.no_auth or config.dry_run))
     # Imports Apache Beam, which takes seconds, so the flags are validated first.
     from beambert.deploy.dataflow import jobs
 

@@ -81,7 +81,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     """
     from apache_beam.io.filesystems import FileSystems
 
-    from beambert.common.signals import cleanup_on_signals
+    from beambert.common.signals import ended_by_signals
     from beambert.pipelines.commands.input_check import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
     from beambert.pipelines.io.atomic_files import read_bytes
@@ -118,7 +118,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     work = f"{temporary}/work" if is_embedded else ""
     try:
         stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
-        with cleanup_on_signals(lambda: delete_folder(temporary)), report_progress(stage):
+        with ended_by_signals(), report_progress(stage):
             pipeline_runner.run(
                 lambda pipeline: build_vocabulary(pipeline, splits, corpus, output, report, work),
                 beam_options,

@@ -3,6 +3,7 @@
 `beambert.common.atomic_files` does the same for local files without Beam, and flushes them to disk.
 """
 
+import errno
 import fnmatch
 import hashlib
 import os
@@ -102,7 +103,7 @@ def read_bytes(path: str) -> bytes:
     """
     with storage_errors(path):
         if not FileSystems.exists(path):
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             return file.read()
 

@@ -11,33 +11,29 @@ import errno
 import fcntl
 import json
 import os
-import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypedDict
 
 from beambert.common import file_errors
-from beambert.common.signals import clean_up_all, cleanup_on_signals, end_by_signal, watched_signals
 from beambert.common.typed_json import JsonError, decode, shortened
 from beambert.pipelines.errors import OutputError
 from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock, require_no_links
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _MAX_LOCK_BYTES = 10_000
-# Time to wait for a directory that other processes create and remove, and for a holder that has not yet written its
-# name into the lock.
-_PATIENCE_SECONDS = 1.0
+# Attempts to lock a file that other processes create and remove at the same time.
+_MAX_ATTEMPTS = 1000
 
 
-@contextlib.contextmanager
-def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
+def lock_directory(label: str, directory: Path, choose: str) -> contextlib.AbstractContextManager[None]:
     """Lock a local directory, created if missing, while the body runs.
 
-    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. Directories created for it are
-    removed too if they are empty. The lock of a killed process is replaced.
+    The lock file is removed at the end of the body. Directories created for it are removed too if they are empty. The
+    file of a process that was ended by a signal stays, and the next process replaces it.
 
     Args:
         label: The flag with its value, for messages, such as "--output DIR".
@@ -48,18 +44,100 @@ def lock_directory(label: str, directory: Path, choose: str) -> Iterator[None]:
         OutputError: Another process holds the lock, or the directory is not writable or contains a symbolic link.
     """
     require_no_links(label, directory)
-    with released_on_sigterm(hold_file(label, directory / LOCK_NAME, choose)):
-        yield
+    return _hold(label, directory / LOCK_NAME, choose)
 
 
-@contextlib.contextmanager
-def lock_destination(label: str, destination: Path, choose: str) -> Iterator[None]:
+def lock_destination(label: str, destination: Path, choose: str) -> contextlib.AbstractContextManager[None]:
     """Lock a directory that a rename creates, while the body runs, with a hidden lock file beside it.
 
     Args and Raises are those of `lock_directory`.
     """
-    with released_on_sigterm(hold_file(label, destination.with_name(f".{destination.name}.lock"), choose)):
-        yield
+    return _hold(label, destination.with_name(f".{destination.name}.lock"), choose)
+
+
+@contextlib.contextmanager
+def _hold(label: str, path: Path, choose: str) -> Iterator[None]:
+    """Hold the lock of a file while the body runs."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        try:
+            descriptor = _open_locked(label, path, choose)
+        except OSError as error:
+            raise OutputError(file_errors.write_line(label, error)) from error
+        try:
+            yield
+        finally:
+            # Remove before unlocking: afterwards the file may be another process's lock. It already is one if the
+            # directory was moved.
+            with contextlib.suppress(OSError):
+                if _is_same(descriptor, path):
+                    path.unlink()
+            os.close(descriptor)
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _open_locked(label: str, path: Path, choose: str) -> int:
+    """Create, lock and write a lock file and return its descriptor. Raise OutputError or OSError."""
+    for _ in range(_MAX_ATTEMPTS):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:
+            # Another process has removed the empty directory that it had created.
+            continue
+        except OSError as error:
+            if error.errno in (errno.EISDIR, errno.ELOOP):
+                raise no_lock_error(label, path) from error
+            raise
+        try:
+            _lock(label, path, choose, descriptor)
+            # The previous holder may have removed the file between the opening and the locking.
+            if _is_same(descriptor, path):
+                _write_content(descriptor, path)
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise in_use_error(label, b"", f"wait for it, or choose {choose}")
+
+
+def _lock(label: str, path: Path, choose: str, descriptor: int) -> None:
+    """Lock an open file. Raise OutputError if another process holds it, or if it is not a lock file."""
+    content = os.read(descriptor, _MAX_LOCK_BYTES)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.EWOULDBLOCK:
+            raise in_use_error(label, content, f"wait for it, or choose {choose}") from error
+        if error.errno not in _NO_LOCKS:
+            raise
+        if content:
+            raise in_use_error(label, content, f"if that process has ended, delete {path}") from error
+    if not is_lock(content):
+        raise no_lock_error(label, path)
+
+
+def _write_content(descriptor: int, path: Path) -> None:
+    try:
+        os.ftruncate(descriptor, 0)
+        content, written = lock_content().encode("utf-8"), 0
+        # On a full disk, the first call writes a part, and the next one raises the error.
+        while written < len(content):
+            written += os.pwrite(descriptor, content[written:], written)
+    except OSError:
+        path.unlink()
+        raise
+
+
+def _is_same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def lock_content() -> str:
@@ -103,161 +181,3 @@ def no_lock_error(label: str, path: Path | str) -> OutputError:
         f"{label} contains {Path(path).name}, which is not a lock of beambert; give a new directory, or, if it is a "
         f"corrupt lock, delete {path}"
     )
-
-
-def hold_file(label: str, path: Path, choose: str) -> Callable[[], None]:
-    """Lock a file, created if missing with its directory.
-
-    Args:
-        label, choose: As for `lock_directory`.
-        path: The lock file.
-
-    Returns:
-        A function that removes the file, releases the lock, and removes the created directories that are empty. It
-        does nothing when called again, or in a forked child.
-
-    Raises:
-        OutputError: Another process holds the lock, or the file is not writable.
-    """
-    created: list[Path] = []
-    try:
-        descriptor = _lock(label, path, choose, created)
-        try:
-            os.ftruncate(descriptor, 0)
-            content, written = lock_content().encode("utf-8"), 0
-            # On a full disk, the first call writes a part, and the next one raises the error.
-            while written < len(content):
-                written += os.pwrite(descriptor, content[written:], written)
-        except OSError:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            os.close(descriptor)
-            raise
-    except OSError as error:
-        _remove_empty(created)
-        raise OutputError(file_errors.write_line(label, error)) from error
-    except BaseException:
-        _remove_empty(created)
-        raise
-    owner, released = os.getpid(), False
-
-    def release() -> None:
-        nonlocal released
-        if released or os.getpid() != owner:
-            return
-        released = True
-        # Remove before unlocking: afterwards the file may be another process's lock. It already is one if the
-        # directory was moved.
-        with contextlib.suppress(OSError):
-            if _is_same(descriptor, path):
-                path.unlink()
-        os.close(descriptor)
-        _remove_empty(created)
-
-    return release
-
-
-@contextlib.contextmanager
-def released_on_sigterm(release: Callable[[], None]) -> Iterator[None]:
-    """Release a lock when the body ends, and on SIGTERM, before it ends the process.
-
-    A command's own SIGTERM handler stays in effect.
-    """
-    try:
-        with (
-            cleanup_on_signals(release, (signal.SIGTERM,)) as handled,
-            watched_signals(_end_long_call) if handled else contextlib.nullcontext(),
-        ):
-            yield
-    finally:
-        release()
-
-
-def _lock(label: str, path: Path, choose: str, created: list[Path]) -> int:
-    """Open and lock a file and return its descriptor, which unlocks it when closed. Raise OutputError or OSError.
-
-    Created directories are added to `created`.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            _create_directories(path.parent, created)
-            descriptor, new = _open_lock_file(path)
-        except FileNotFoundError:
-            # Another process has removed the empty directory that it had created.
-            if time.monotonic() > deadline:
-                raise
-            continue
-        except OSError as error:
-            if error.errno in (errno.EISDIR, errno.ELOOP):
-                raise no_lock_error(label, path) from error
-            raise
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _NO_LOCKS and new:
-                return descriptor
-            content = os.read(descriptor, _MAX_LOCK_BYTES)
-            os.close(descriptor)
-            if error.errno == errno.EWOULDBLOCK and not content and time.monotonic() < deadline:
-                # The lock is new, and its holder has not written its name yet.
-                time.sleep(0.02)
-                continue
-            if error.errno in _NO_LOCKS:
-                raise in_use_error(label, content, f"if that process has ended, delete {path}") from error
-            if error.errno == errno.EWOULDBLOCK:
-                raise in_use_error(label, content, f"wait for it, or choose {choose}") from error
-            raise
-        # The previous holder may have removed the file between the opening and the locking.
-        if _is_same(descriptor, path):
-            if is_lock(os.read(descriptor, _MAX_LOCK_BYTES)):
-                return descriptor
-            os.close(descriptor)
-            raise no_lock_error(label, path)
-        os.close(descriptor)
-
-
-def _open_lock_file(path: Path) -> tuple[int, bool]:
-    """Open a file for reading and writing; return the descriptor, and whether the file is new."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), True
-    except FileExistsError:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), False
-
-
-def _create_directories(folder: Path, created: list[Path]) -> None:
-    """Create a directory and its missing parents; add them to `created`, the innermost first."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            path.mkdir()
-            created.insert(0, path)
-    # Raises if the path is a file.
-    if missing and not missing[0].is_dir():
-        missing[0].mkdir()
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove directories, the innermost first, up to the first that is not empty."""
-    with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
-
-
-def _is_same(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _end_long_call(number: int) -> None:
-    """End the process on SIGTERM if its main thread is in a long C call, during which no handler runs."""
-    if number == signal.SIGTERM and signal.getsignal(number) is end_by_signal:
-        time.sleep(_PATIENCE_SECONDS)
-        if signal.getsignal(number) is end_by_signal:
-            clean_up_all()
-            os._exit(128 + number)

@@ -42,14 +42,15 @@ _KINDS = (
 _ENTRIES_BY_MANIFEST = {CORPUS_MANIFEST: CORPUS_ENTRIES, DATASET_MANIFEST: DATASET_ENTRIES}
 # Of `beambert.pipelines.io.directory_lock.lock_content`.
 _LOCK_START = re.compile(rb'\{"host": "[^"\n]*", "process": \d+')
-_WORK_FOLDER = re.compile(r"[0-9a-f]{24}")
+# A job's work directory, and the file that marks it or its temporary name.
+_WORK_ENTRY = re.compile(rf"[0-9a-f]{{24}}|{re.escape(WORK_FILE_NAME)}(\.[0-9a-f]{{32}}\.tmp)?")
 _MAX_NAMES = 4
 _REMEDY = "give a new or empty directory"
 
 
 def is_work_entry(name: str) -> bool:
     """Return whether a data job creates an entry of this name in the directory `WORK_NAME`."""
-    return name == WORK_FILE_NAME or _WORK_FOLDER.fullmatch(name) is not None
+    return _WORK_ENTRY.fullmatch(name) is not None
 
 
 def entries_of(directory: Path) -> set[str]:
@@ -63,7 +64,9 @@ def entries_of(directory: Path) -> set[str]:
     try:
         names = {path.name for path in directory.iterdir()}
         if WORK_NAME in names and (directory / WORK_NAME).is_dir():
-            names |= {f"{WORK_NAME}/{path.name}" for path in (directory / WORK_NAME).iterdir()}
+            in_work = {f"{WORK_NAME}/{path.name}" for path in (directory / WORK_NAME).iterdir()}
+            # A job that was killed before its first file leaves the directory empty.
+            names = names | in_work if in_work else names - {WORK_NAME}
     except FileNotFoundError:
         return set()
     except NotADirectoryError as error:

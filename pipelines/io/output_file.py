@@ -10,14 +10,14 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
 from beambert.common import file_errors
 from beambert.common.atomic_files import synchronize
 from beambert.common.command_line.path_flags import STREAM_FOLDERS
-from beambert.common.signals import cleanup_on_signals
+from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import OutputFileError
 
 # (flag, path) of an input: a file, a directory with all its files, the prefix of a checkpoint, a URL, or - for stdin.
@@ -56,7 +56,11 @@ def check_output_file(
     """
     inputs = [(input_flag, source) for input_flag, source in inputs if source]
     if "://" in path:
-        _check_url(flag, path, inputs, overwrite, exists)
+        for input_flag, source in inputs:
+            if source == path:
+                raise OutputFileError(f"{flag} {path} is the same file as {input_flag} {source}; give another {flag}")
+        if not overwrite and exists(path):
+            raise _exists(flag, path, overwrite)
         return
     if not path:
         raise OutputFileError(f"{flag} is empty; give a file")
@@ -138,7 +142,7 @@ class OutputFile:
             raise OutputFileError(file_errors.write_line(f"{flag} {path}", error)) from error
 
     def __enter__(self) -> "OutputFile":
-        self._signals.enter_context(cleanup_on_signals(self.discard))
+        self._signals.enter_context(ended_by_signals())
         return self
 
     def __exit__(
@@ -169,55 +173,41 @@ class OutputFile:
                     shutil.copymode(self._final, self.path)
                 self.path.replace(self._final)
             else:
-                self._link()
+                self._rename_to_new()
         except FileNotFoundError as error:
+            missing = self.path if self._final.parent.is_dir() else self._final.parent
             raise OutputFileError(
-                f"{self._flag} {self._name}: {_missing_path(self._final.parent, self.path)} was removed while the "
-                "command ran; run the same command again"
+                f"{self._flag} {self._name}: {missing} was removed while the command ran; run the same command again"
             ) from error
         except OSError as error:
             self.discard()
             raise OutputFileError(file_errors.write_line(f"{self._flag} {self._name}", error)) from error
 
-    def _link(self) -> None:
-        """Rename without replacing; raise OutputFileError if another process has created the file."""
+    def _rename_to_new(self) -> None:
+        """Rename without replacing a file that another process has created, also at the same moment."""
         try:
-            os.link(self.path, self._final)
-        except FileExistsError as error:
-            raise self._exists_error() from error
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            # The filesystem has no hard links.
+            # A filesystem without hard links raises another error.
+            with contextlib.suppress(PermissionError, NotImplementedError):
+                os.link(self.path, self._final)
+                self.path.unlink()
+                return
             if os.path.lexists(self._final):
-                raise self._exists_error() from error
+                raise FileExistsError
             self.path.rename(self._final)
-        else:
-            self.path.unlink()
-
-    def _exists_error(self) -> OutputFileError:
-        parent = Path(self._name).parent
-        # The path as typed, unless a symbolic link leads to another directory.
-        path = parent / self.path.name if parent.resolve() == self._final.parent else self.path
-        return OutputFileError(
-            f"{self._flag} {self._name} was created by another process while the command ran; the result is in {path}"
-        )
+        except FileExistsError as error:
+            typed = Path(self._name).with_name(self.path.name)
+            # The path as typed, unless a symbolic link leads to another directory.
+            result = typed if typed.exists() else self.path
+            raise OutputFileError(
+                f"{self._flag} {self._name} was created by another process while the command ran; the result is in "
+                f"{result}"
+            ) from error
 
 
 def is_stream(path: str) -> bool:
     """Return whether a path is a device, a pipe or a stream of this process rather than a regular file."""
     status = _status(path)
     return _is_stream(path) or (status is not None and not stat.S_ISREG(status.st_mode))
-
-
-def _check_url(
-    flag: str, path: str, inputs: Iterable[InputPath], overwrite: bool | None, exists: Callable[[str], bool]
-) -> None:
-    for input_flag, source in inputs:
-        if source == path:
-            raise OutputFileError(f"{flag} {path} is the same file as {input_flag} {source}; give another {flag}")
-    if not overwrite and exists(path):
-        raise _exists(flag, path, overwrite)
 
 
 def _exists(flag: str, path: str, overwrite: bool | None) -> OutputFileError:
@@ -265,26 +255,20 @@ def _is_same(output: os.stat_result, source: str) -> bool:
 
 
 def _is_input_file(output: os.stat_result, source: str) -> bool:
-    """Return whether the output is an input, or one of its files."""
+    """Return whether the output is an input, a file in its directory, or a file beside a checkpoint."""
     if _is_same(output, source):
         return True
     if source == "-" or "://" in source:
         return False
-    return any(os.path.samestat(output, file.stat()) for file in _files_of(Path(source)) if file.exists())
-
-
-def _files_of(source: Path) -> Iterator[Path]:
-    """Yield the files of an input: those of a directory, or those in the directory of a checkpoint."""
-    if source.is_dir():
-        for folder, _, names in os.walk(source):
-            yield from (Path(folder, name) for name in names)
-    elif ".ckpt" in source.name or Path(f"{source}.index").exists():
-        yield from (file for file in source.parent.glob("*") if file.is_file())
+    folder = Path(source)
+    if folder.is_dir():
+        files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        return any(os.path.samestat(output, file.stat()) for file in files if file.exists())
+    is_checkpoint = ".ckpt" in folder.name or Path(f"{source}.index").exists()
+    return is_checkpoint and any(
+        os.path.samestat(output, file.stat()) for file in folder.parent.glob("*") if file.is_file()
+    )
 
 
 def _shown(source: str) -> str:
     return "(stdin)" if source == "-" else source
-
-
-def _missing_path(folder: Path, temporary: Path) -> Path:
-    return temporary if folder.is_dir() else folder

@@ -123,17 +123,19 @@ def _monitor(job: _Job) -> None:
     """Report the progress of a job until it is done. Raise SubmitError if it does not succeed."""
     state, start, wait, last_counts, failed = "", time.monotonic(), _FIRST_SECONDS, time.monotonic(), 0
     errors: list[str] = []
-    messages = _Messages(job)
+    seen: set[str] = set()
     while True:
         try:
             current = job.client.get_job(job.id).current_state.name
             if current != state:
                 state = current
-                print(f"Job {job.id}: {_state_name(state)}", flush=True)
-            errors += messages.print_new()
+                name = state.removeprefix("JOB_STATE_").replace("_", " ").lower()
+                print(f"Job {job.id}: {name}", flush=True)
+            errors += _print_messages(job, seen)
             if state in _FINAL_STATES or time.monotonic() - last_counts > _SECONDS_BETWEEN_COUNTS:
                 last_counts = time.monotonic()
-                _print_counts(job)
+                if counts := describe_metrics(job.client.get_job_metrics(job.id).metrics):
+                    print(f"Job {job.id}: {counts}", flush=True)
             failed = 0
         except (GoogleAPICallError, GoogleAuthError, OSError) as error:
             failed += 1
@@ -155,14 +157,13 @@ def _monitor(job: _Job) -> None:
     while not errors and time.monotonic() < deadline:
         time.sleep(_FIRST_SECONDS)
         with suppress(GoogleAPICallError, GoogleAuthError, OSError):
-            errors += messages.print_new()
+            errors += _print_messages(job, seen)
     raise SubmitError(f"job {job.id} failed (log: {job.url}); error:\n{_reason(errors)}")
 
 
 def _reason(errors: list[str]) -> str:
     """Return the end of the most useful error: one with a traceback, else the last."""
-    candidates = [error for error in errors if "Traceback" in error] or errors or ["no message"]
-    return _last_line(candidates[-1])
+    return _last_line(([error for error in errors if "Traceback" in error] or errors or ["no message"])[-1])
 
 
 def _last_line(text: str) -> str:
@@ -171,44 +172,25 @@ def _last_line(text: str) -> str:
     return "\n".join(lines[-1:] if "Traceback" in text else lines)
 
 
-def _state_name(state: str) -> str:
-    return state.removeprefix("JOB_STATE_").replace("_", " ").lower()
+def _print_messages(job: _Job, seen: set[str]) -> list[str]:
+    """Print the warnings and errors of the service that are not in `seen`, and return the errors.
 
-
-class _Messages:
-    """Print the messages of the service about a job, each once."""
-
-    def __init__(self, job: _Job) -> None:
-        self._job = job
-        self._latest: Any = None
-        self._seen: set[str] = set()
-
-    def print_new(self) -> list[str]:
-        """Print new warnings and errors; return the errors."""
-        errors = []
-        page = None
-        while True:
-            messages, page = self._job.client.list_messages(self._job.id, start_time=self._latest, page_token=page)
-            for message in messages:
-                if message.id in self._seen:
-                    continue
-                new = message.message_text not in self._seen
-                # The service repeats the message of a bundle at each of its four attempts.
-                self._seen |= {message.id, message.message_text}
-                self._latest = max(filter(None, (self._latest, message.time)), default=None)
-                kind = message.message_importance.name.removeprefix("JOB_MESSAGE_")
-                if kind == "ERROR":
-                    errors.append(message.message_text)
-                if new and kind in ("ERROR", "WARNING"):
-                    print(f"Dataflow: {kind.lower()}: {_last_line(message.message_text)}", file=sys.stderr, flush=True)
-            if not page:
-                return errors
-
-
-def _print_counts(job: _Job) -> None:
-    text = describe_metrics(job.client.get_job_metrics(job.id).metrics)
-    if text:
-        print(f"Job {job.id}: {text}", flush=True)
+    The service repeats the message of a bundle at each of its four attempts.
+    """
+    errors = []
+    page = None
+    while True:
+        messages, page = job.client.list_messages(job.id, page_token=page)
+        for message in messages:
+            text, kind = message.message_text, message.message_importance.name.removeprefix("JOB_MESSAGE_")
+            if text in seen or kind not in ("ERROR", "WARNING"):
+                continue
+            seen.add(text)
+            if kind == "ERROR":
+                errors.append(text)
+            print(f"Dataflow: {kind.lower()}: {_last_line(text)}", file=sys.stderr, flush=True)
+        if not page:
+            return errors
 
 
 def describe_metrics(metrics: Any) -> str:

@@ -13,9 +13,8 @@ from beambert.pipelines.io.atomic_files import list_files
 from beambert.pipelines.io.live_counts import LiveCounts, collect_counts
 
 _SECONDS_BETWEEN_POLLS = 0.5
-# A listing costs one or more requests; one of many files takes minutes.
+# A listing costs one or more requests.
 _SECONDS_BETWEEN_LISTINGS = 5.0
-_MAX_LISTING_FRACTION = 0.1
 _UNITS = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
 
 
@@ -52,18 +51,15 @@ def report_progress(stage: Stage, pattern: str = "") -> Iterator[None]:
     """
     with ExitStack() as stack:
         if pattern:
-            measure, shortest = _written_shards(stage, pattern), _SECONDS_BETWEEN_LISTINGS
+            measure, seconds = _written_shards(stage, pattern), _SECONDS_BETWEEN_LISTINGS
         else:
-            measure, shortest = _counted_work(stage, stack.enter_context(collect_counts())), _SECONDS_BETWEEN_POLLS
+            measure, seconds = _counted_work(stage, stack.enter_context(collect_counts())), _SECONDS_BETWEEN_POLLS
         progress = stack.enter_context(Progress(1.0))
         stop = threading.Event()
 
         def poll() -> None:
-            seconds = 0.0
-            while not stop.wait(pause(shortest, seconds)):
-                start = time.monotonic()
+            while not stop.wait(seconds):
                 progress.update(*measure())
-                seconds = time.monotonic() - start
 
         thread = threading.Thread(target=poll, daemon=True)
         thread.start()
@@ -73,11 +69,6 @@ def report_progress(stage: Stage, pattern: str = "") -> Iterator[None]:
             stop.set()
             thread.join()
         progress.update(1.0, measure()[1])
-
-
-def pause(shortest: float, seconds: float) -> float:
-    """Return the seconds until the next measurement, after one that took `seconds`."""
-    return max(shortest, seconds * (1 - _MAX_LISTING_FRACTION) / _MAX_LISTING_FRACTION)
 
 
 def _counted_work(stage: Stage, counts: LiveCounts) -> Callable[[], _Measurement]:

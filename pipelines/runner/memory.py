@@ -5,6 +5,7 @@ bytes. Memory does not grow with the corpus. The factors were measured on Englis
 (docs/benchmarks/data.md, tests/pipelines/runner/test_memory.py).
 """
 
+import contextlib
 import math
 import os
 import sys
@@ -52,33 +53,21 @@ def available_memory() -> int:
 
 
 def _group_limits(root: Path, membership: Path) -> list[int]:
-    """Return the limits of this process's control groups (version 1 or 2), less the memory in use."""
+    """Return the limits of this process's control groups (version 2), less the memory in use."""
     try:
-        groups = [line.split(":", 2) for line in membership.read_text().splitlines()]
-    except OSError:
+        name = next(line.rpartition(":")[2] for line in membership.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
         return []
     limits = []
-    for _, controllers, name in groups:
-        if controllers not in ("", "memory"):
-            continue
-        top, limit, used, cache = (
-            (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            if controllers
-            else (root, "memory.max", "memory.current", "inactive_file")
-        )
-        folder = top / name.lstrip("/")
-        # A limit applies to all groups below. Inside a container, only the root group may be visible.
-        for group in (folder, *folder.parents):
-            if group != top and top not in group.parents:
-                break
-            try:
-                maximum, in_use = (group / limit).read_text().strip(), int((group / used).read_text())
-                statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                if maximum != "max":
-                    # The kernel frees cached files when memory is needed.
-                    limits.append(max(int(maximum) - in_use + int(statistics.get(cache, 0)), 0))
-            except (OSError, ValueError):
-                continue
+    folder = root / name.lstrip("/")
+    # A limit applies to all groups below. Inside a container, only the root group may be visible.
+    for group in (folder, *(parent for parent in folder.parents if parent.is_relative_to(root))):
+        # The files are missing for the root group of a machine, and "max" means no limit.
+        with contextlib.suppress(OSError, ValueError):
+            maximum, in_use = (int((group / file).read_text()) for file in ("memory.max", "memory.current"))
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            # The kernel frees cached files when memory is needed.
+            limits.append(max(maximum - in_use + int(statistics.get("inactive_file", 0)), 0))
     return limits
 
 

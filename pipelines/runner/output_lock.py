@@ -4,7 +4,6 @@ A local directory is locked as by every command (`beambert.pipelines.io.director
 file in the output is the lock. It outlives a killed process, and must then be removed by hand.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,15 +11,15 @@ from pathlib import Path
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.io.atomic_files import delete_matching, read_bytes, storage_errors, write_text
-from beambert.pipelines.io.directory_lock import hold_file, in_use_error, lock_content, released_on_sigterm
-from beambert.pipelines.io.output_directory import LOCK_NAME, require_no_links
+from beambert.pipelines.io.atomic_files import delete_files, read_bytes, storage_errors, write_text
+from beambert.pipelines.io.directory_lock import in_use_error, lock_content, lock_directory
+from beambert.pipelines.io.output_directory import LOCK_NAME
 from beambert.pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
 FILE_NAME = LOCK_NAME
-# Attempts to lock an output whose lock disappears at each attempt, because other processes take and release it.
-_MAX_ATTEMPTS = 10
+_REMEDY = "if that process has ended, delete {}"
 
 
 @contextmanager
@@ -52,23 +51,25 @@ def claim_output(output: str, command: str, manifests: Collection[str], writes: 
 def lock_output(output: str) -> Iterator[None]:
     """Lock an output directory, created if missing, while the body runs.
 
-    The lock file is removed at the end, after an error, on Ctrl-C and on SIGTERM. If the process is killed, the next
-    job replaces a local lock.
+    The lock file is removed at the end of the body, and in an object store on SIGTERM too. If the process is killed,
+    the next job replaces a local lock.
 
     Raises:
         OutputError: Another process holds the lock, or a local directory contains a symbolic link.
         DatasetError, OutputError: The directory is not writable.
     """
     folder = absolute(output)
-    if folder.startswith("gs://"):
-        release = _lock_generation(output, f"{folder}/{FILE_NAME}")
-    elif "://" in folder:
-        release = _lock_object(output, f"{folder}/{FILE_NAME}")
-    else:
-        require_no_links(f"--output {output}", Path(folder))
-        release = hold_file(f"--output {output}", Path(folder) / FILE_NAME, "another --output")
-    with released_on_sigterm(release):
-        yield
+    if "://" not in folder:
+        with lock_directory(f"--output {output}", Path(folder), "another --output"):
+            yield
+        return
+    lock = _lock_generation if folder.startswith("gs://") else _lock_object
+    with ended_by_signals():
+        release = lock(output, f"{folder}/{FILE_NAME}")
+        try:
+            yield
+        finally:
+            release()
 
 
 def _lock_generation(output: str, path: str) -> Callable[[], None]:
@@ -84,43 +85,29 @@ def _lock_generation(output: str, path: str) -> Callable[[], None]:
     from google.api_core.exceptions import NotFound, PreconditionFailed
 
     own_content = lock_content().encode("utf-8")
-    remedy = f"if that process has ended, delete {path}"
+    content = own_content
     # Beam's own client, so that options and credentials are the same as for all other requests.
     client = FileSystems.get_filesystem(path)._gcsIO().client
     bucket, name = parse_gcs_path(path)
-    for _ in range(_MAX_ATTEMPTS):
-        lock = client.bucket(bucket).blob(name)
+    lock = client.bucket(bucket).blob(name)
+    with _write_errors(output), storage_errors(path):
         try:
-            with storage_errors(path):
-                try:
-                    lock.upload_from_string(own_content, content_type="application/json", if_generation_match=0)
-                    generation = lock.generation
-                    break
-                except PreconditionFailed:
-                    content = b""
-                    # The holder may release the lock between these requests.
-                    with suppress(NotFound, PreconditionFailed):
-                        blob = client.bucket(bucket).get_blob(name)
-                        if blob is not None:
-                            content = blob.download_as_bytes(if_generation_match=blob.generation)
-        except (OSError, ValueError, BeamIOError) as error:
-            raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
-        if content == own_content:
-            # The first request succeeded, but its response was lost and the client library repeated it.
-            generation = blob.generation
-            break
-        if content:
-            raise in_use_error(f"--output {output}", content, remedy)
-    else:
-        raise in_use_error(f"--output {output}", b"", remedy)
-    released = threading.Event()
+            lock.upload_from_string(own_content, content_type="application/json", if_generation_match=0)
+        except PreconditionFailed:
+            content = b""
+            # The holder may release the lock between these requests.
+            with suppress(NotFound):
+                content = lock.download_as_bytes()
+                lock.reload()
+    # Equal if the first request succeeded, but its response was lost and the client library repeated it.
+    if content != own_content:
+        raise in_use_error(f"--output {output}", content, _REMEDY.format(path))
+    generation = lock.generation
 
     def release() -> None:
-        if not released.is_set():
-            released.set()
-            # If a user removed this lock and another process took it, that lock must stay.
-            with storage_errors(path), suppress(NotFound, PreconditionFailed):
-                client.bucket(bucket).blob(name).delete(if_generation_match=generation)
+        # If a user removed this lock and another process took it, that lock must stay.
+        with storage_errors(path), suppress(NotFound, PreconditionFailed):
+            client.bucket(bucket).blob(name).delete(if_generation_match=generation)
 
     return release
 
@@ -130,23 +117,22 @@ def _lock_object(output: str, path: str) -> Callable[[], None]:
 
     Of two processes that start at the same time, the last writer gets the lock.
     """
-    own_content = lock_content()
-    remedy = f"if that process has ended, delete {path}"
+    own_content, content = lock_content().encode("utf-8"), b""
     with suppress(FileNotFoundError):
-        raise in_use_error(f"--output {output}", read_bytes(path), remedy)
+        content = read_bytes(path)
+    if not content:
+        with _write_errors(output):
+            write_text(path, own_content.decode())
+        content = read_bytes(path)
+    if content != own_content:
+        raise in_use_error(f"--output {output}", content, _REMEDY.format(path))
+    return lambda: delete_files([path])
+
+
+@contextmanager
+def _write_errors(output: str) -> Iterator[None]:
+    """Raise errors of a filesystem as DatasetError."""
     try:
-        write_text(path, own_content)
+        yield
     except (OSError, ValueError, BeamIOError) as error:
         raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error
-    content = read_bytes(path)
-    if content != own_content.encode("utf-8"):
-        # Another process has overwritten the lock.
-        raise in_use_error(f"--output {output}", content, remedy)
-    released = threading.Event()
-
-    def release() -> None:
-        if not released.is_set():
-            released.set()
-            delete_matching(path)
-
-    return release

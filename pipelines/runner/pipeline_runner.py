@@ -6,6 +6,7 @@ FnApiRunner, and its worker processes receive the pipeline options, which Beam d
 
 import builtins
 import dataclasses
+import errno
 import logging
 import os
 import re
@@ -35,10 +36,6 @@ _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, V
 # An exception of a worker: the last line of its traceback, followed by the step's name.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
 _RUNNER_LOGGERS = ("apache_beam", "grpc")
-# Messages for a missing file: of the operating system, of Beam's rename and of `atomic_files.read_bytes`.
-_MISSING = re.compile(
-    r"No such file or directory: '([^']+)'|\('([^']+)', '[^']+'\): (?:OSError\()?FileNotFoundError|^((?:/|\w+://)[^']+)$"
-)
 
 
 def pipeline_options(flags: list[str]) -> PipelineOptions:
@@ -78,9 +75,9 @@ def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) 
 
 @dataclasses.dataclass
 class _RunnerErrors:
-    """The errors that the local runner would print itself: an interrupt, and the failures of its threads."""
+    """The errors that the local runner would print itself: that of a signal, and the failures of its threads."""
 
-    interrupted: bool = False
+    signaled: KeyboardInterrupt | SystemExit | None = None
     thread_failures: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -89,9 +86,11 @@ def _quiet_runner() -> Iterator[_RunnerErrors]:
     """Suppress the tracebacks of the local runner while the body runs; its exception contains the same text."""
     errors = _RunnerErrors()
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        errors.interrupted = True
-        signal.default_int_handler(number, frame)
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        # A supervisor that signals a process and its group must not interrupt the clean-up.
+        if number == signal.SIGINT or not errors.signaled:
+            errors.signaled = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
+            raise errors.signaled
 
     def thread_failed(arguments: threading.ExceptHookArgs) -> None:
         errors.thread_failures.append(f"{arguments.exc_type.__name__}: {arguments.exc_value}\n")
@@ -105,7 +104,7 @@ def _quiet_runner() -> Iterator[_RunnerErrors]:
     logger.disabled = True
     for name in _RUNNER_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    with handled_signals((signal.SIGINT,), interrupt):
+    with handled_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), interrupt):
         try:
             yield errors
             # Not after a failure: the runner's threads end later, each with an error of its own.
@@ -162,11 +161,11 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         try:
             workers.run(run_pipeline) if workers else run_pipeline()
             # The runner drops an exception that is raised while it closes its workers.
-            if errors.interrupted:
-                raise KeyboardInterrupt
+            if errors.signaled:
+                raise errors.signaled
         except Exception as error:
-            if errors.interrupted:
-                raise KeyboardInterrupt from error
+            if errors.signaled:
+                raise errors.signaled from error
             if isinstance(error, WorkerDeath):
                 raise DatasetError(str(error)) from error
             user_error = _as_user_error(error, output)
@@ -177,26 +176,24 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
 def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
     """Return the user error that a worker's traceback contains, or the error itself."""
+    if on_cluster and beam_flags.is_beam_traceback(str(error)):
+        return error
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:
             return _USER_ERRORS[name](message)
-        missing = _MISSING.search(message) if "FileNotFoundError" in f"{name} {message}" else None
-        if missing:
-            path = next(filter(None, missing.groups()))
-            hint = ", or is not on a filesystem that all workers share" if on_cluster else ""
-            return DatasetError(f"{path} was removed while the command ran{hint}; run the same command again")
-        if line := _file_error(name, message, output):
+        if line := _file_error(name, message, output, on_cluster):
             return DatasetError(line)
     return error
 
 
-def _file_error(name: str, message: str, output: str) -> str | None:
+def _file_error(name: str, message: str, output: str, on_cluster: bool) -> str | None:
     """Return a one-line message for a file system error of a worker, or None for another error.
 
     Args:
         name: Name of the exception's class.
         message: Text of the exception.
         output: The output directory.
+        on_cluster: Whether workers may be on other machines.
     """
     kind = getattr(builtins, name, None)
     if (
@@ -205,7 +202,11 @@ def _file_error(name: str, message: str, output: str) -> str | None:
         and not (isinstance(kind, type) and issubclass(kind, OSError))
     ):
         return None
-    number = file_errors.errno_in(message)
+    number, path = file_errors.errno_in(message), file_errors.path_in(OSError(message))
+    if number == errno.ENOENT and path:
+        path = file_errors.without_temporary_suffix(path)
+        hint = ", or is not on a filesystem that all workers share" if on_cluster else ""
+        return f"{path} was removed while the command ran{hint}; run the same command again"
     if number is not None and file_errors.cannot_write(number):
         return file_errors.write_line(f"--output {output}", number)
     return file_errors.line_of(OSError(message), f"--output {output}")

@@ -20,6 +20,6 @@ def test_the_page_lists_every_variable():
     others += [(ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".github/workflows/ci.yml")]
     names = {name for text in [*sources, *others] for name in _OURS.findall(text)} - _INTERNAL
     names |= {name for text in sources for match in _READ.findall(text) for name in match if name}
-    assert names >= {"BEAMBERT_CACHE", "TF_CONFIG", "NO_GCE_CHECK"}
+    assert names >= {"BEAMBERT_CACHE", "TF_CONFIG"}
     assert sorted(names - listed) == []
     assert sorted(name for name in listed - names if name.startswith("BEAMBERT_")) == []

@@ -71,6 +71,8 @@ def run_program(body: str) -> subprocess.CompletedProcess:
         ("sys.exit(2)", 2),
         ("sys.exit('words')", 1),
         ("raise RuntimeError('fault')", 1),
+        # A second Ctrl-C while the first one is handled.
+        ("raise KeyboardInterrupt", 130),
     ],
 )
 def test_a_process_ends_with_its_code_after_exit_functions_and_without_finalization(body, code):
@@ -95,6 +97,7 @@ sys.exit(main())
     assert done.returncode == code
     assert done.stdout == "printed\nexit function\n"
     assert ("RuntimeError: fault" in done.stderr) == ("fault" in body)
+    assert (done.stderr == f"beambert: {ONE_LINE}") == ("Keyboard" in body)
 
 
 def test_an_interrupt_within_a_destructor_is_not_lost():

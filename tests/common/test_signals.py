@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from beambert.common.signals import cleanup_on_signals, handled_signals, interrupted_by_signals, watched_signals
+from beambert.common.signals import ended_by_signals, handled_signals, interrupted_by_signals, watched_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -40,14 +40,14 @@ def test_ignored_signals_and_other_handlers_are_left_alone():
 
     seen = []
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with handled_signals((signal.SIGTERM, signal.SIGHUP), lambda number, frame: seen.append(number)) as handled:
+    with handled_signals((signal.SIGTERM, signal.SIGHUP), lambda number, frame: seen.append(number)):
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGTERM)
-    assert (handled, seen) == ((signal.SIGTERM,), [signal.SIGTERM])
+    assert seen == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     signal.signal(signal.SIGHUP, other)
-    with handled_signals((signal.SIGTERM, signal.SIGHUP), lambda *_: None, unless_handled=True) as handled:
-        assert handled == (signal.SIGTERM,)
+    with handled_signals((signal.SIGTERM, signal.SIGHUP), lambda *_: None, unless_handled=True):
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         # A handler that the body installs permanently is kept.
         signal.signal(signal.SIGTERM, other)
     assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is other
@@ -55,16 +55,16 @@ def test_ignored_signals_and_other_handlers_are_left_alone():
 
 @pytest.mark.usefixtures("own_handlers")
 def test_outside_the_main_thread_nothing_changes():
-    handled = []
+    handlers = []
 
     def body():
-        with handled_signals((signal.SIGTERM,), lambda *_: None) as numbers, watched_signals(handled.append):
-            handled.append(numbers)
+        with handled_signals((signal.SIGTERM,), lambda *_: None), watched_signals(handlers.append):
+            handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert handled == [()]
+    assert handlers == [signal.SIG_DFL]
 
 
 @pytest.mark.usefixtures("own_handlers")
@@ -78,17 +78,18 @@ def test_a_watcher_sees_every_signal_in_order():
 
 
 @pytest.mark.usefixtures("own_handlers")
-def test_nested_cleanups_are_called_the_last_first_and_the_signal_ends_the_process():
-    reading, writing = os.pipe()
-    if (child := os.fork()) == 0:
-        with (
-            cleanup_on_signals(lambda: os.write(writing, b"outer"), (signal.SIGTERM,)) as outer,
-            cleanup_on_signals(lambda: os.write(writing, b"inner ")) as inner,
-        ):
-            os.write(writing, f"{len(outer)} {len(inner)} ".encode())
-            os.kill(os.getpid(), signal.SIGTERM)
-        os._exit(0)
-    os.close(writing)
-    assert os.waitpid(child, 0)[1] == signal.SIGTERM
-    assert os.read(reading, 100) == b"1 1 inner outer"
-    os.close(reading)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_process_after_the_clean_up_even_if_it_is_repeated(number):
+    cleaned = []
+
+    def work():
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            os.kill(os.getpid(), number)
+            cleaned.append(number)
+
+    with pytest.raises(SystemExit) as ended, ended_by_signals(), ended_by_signals():
+        work()
+    assert (ended.value.code, cleaned) == (128 + number, [number])
+    assert signal.getsignal(number) is signal.SIG_DFL

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from beambert.pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error, released_on_sigterm
+from beambert.common.signals import ended_by_signals
+from beambert.pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error
 from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock
 from beambert.trainers.buckets import objects
 from beambert.trainers.buckets.objects import ChangedError
@@ -35,9 +36,12 @@ def lock_output(label: str, url: str, show: Callable[[str], None]) -> Iterator[N
     """
     path = f"{url}/{LOCK_NAME}"
     content = lock_content().encode()
-    lock = _Lock(path, content, _acquired(label, path, content, show))
-    with released_on_sigterm(lock.release):
-        yield
+    with ended_by_signals():
+        lock = _Lock(path, content, _acquired(label, path, content, show))
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class _Lock:

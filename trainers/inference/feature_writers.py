@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from beambert.common import file_errors
-from beambert.common.signals import cleanup_on_signals
+from beambert.common.signals import ended_by_signals
 from beambert.pipelines.io.output_file import OutputFile
 from beambert.trainers.errors import TrainingError
 
@@ -111,7 +111,7 @@ class FeatureWriter:
         self.tokens += len(features.input_ids)
 
     def __enter__(self) -> "FeatureWriter":
-        self._signals.enter_context(cleanup_on_signals(self._remove))
+        self._signals.enter_context(ended_by_signals())
         return self
 
     def __exit__(
@@ -119,12 +119,6 @@ class FeatureWriter:
     ) -> None:
         with self._signals:
             self._end(kind)
-
-    def _remove(self) -> None:
-        """Remove the temporary files."""
-        self._output.discard()
-        if folder := getattr(self._writer, "folder", None):
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _end(self, kind: type[BaseException] | None) -> None:
         """Rename the temporary file to its final name, or remove it after an exception."""

@@ -322,7 +322,7 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(BundleError, match=r"^b\.index: no such file or directory$"):
         tensor_bundle.read(tmp_path / "b")
     (tmp_path / "b.index").mkdir()
-    with pytest.raises(BundleError, match=r"^b\.index: it is a directory$"):
+    with pytest.raises(BundleError, match=r"^b\.index: is a directory$"):
         tensor_bundle.read(tmp_path / "b")
     with (tmp_path / "c.index").open("wb") as file:
         file.truncate(100_000_001)

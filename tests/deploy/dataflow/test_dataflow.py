@@ -328,16 +328,6 @@ def test_projects_of_every_kind_are_taken(value):
     assert dataflow_flags.project(value) == value
 
 
-def test_without_credentials_it_says_so_at_once(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    flags = ["--project=my-project", "--region=us-central1", "--temp_location=gs://bucket/t"]
-    argv = ["corpus", "--input", "gs://bucket/i", "--output", "gs://bucket/o"]
-    assert cli.main(["submit", "dataflow", *flags, *argv]) == 1
-    assert "gcloud auth application-default login" in capsys.readouterr().err
-
-
 def test_machines_have_the_memory_of_a_partition():
     bucket = 64 << 20
     assert choose_machine_type(None, bucket) == "n2-standard-4"

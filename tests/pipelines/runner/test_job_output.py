@@ -71,19 +71,22 @@ def test_what_workers_write_after_their_directory_was_deleted_is_not_foreign(for
         require_own_output(str(output), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
 
 
+@pytest.mark.parametrize("files", [[], [f"started.json.{'0' * 32}.tmp"]])
+def test_a_job_that_was_killed_before_its_first_file_can_be_repeated(files, tmp_path):
+    (tmp_path / "unfinished").mkdir()
+    for name in files:
+        (tmp_path / "unfinished" / name).touch()
+    require_own_output(str(tmp_path), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+    (tmp_path / "unfinished" / "essay.txt").touch()
+    if not files:
+        with pytest.raises(OutputError, match="contains unfinished, which beambert corpus did not write"):
+            require_own_output(str(tmp_path), "corpus", ["corpus.json"], ["corpus", "vocab.txt"])
+
+
 def test_a_vocabulary_is_not_written_into_a_directory_that_was_deleted_meanwhile(tmp_path):
     with pytest.raises(DatasetError, match="removed while the command ran; run the same command again"):
         write_vocabulary(None, [], str(tmp_path / "vocab.txt"), str(tmp_path / "unfinished" / "job.json"))
     assert not list(tmp_path.iterdir())
-
-
-def test_directory_created_for_the_lock_is_removed_if_empty(tmp_path):
-    with pytest.raises(KeyError), lock_output(str(tmp_path / "out")):
-        raise KeyError
-    assert not (tmp_path / "out").exists()
-    with lock_output(str(tmp_path / "out")):
-        (tmp_path / "out/file").write_text("")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["file"]
 
 
 def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkeypatch):

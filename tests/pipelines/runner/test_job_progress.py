@@ -8,7 +8,7 @@ from apache_beam.io.filesystem import BeamIOError
 from beambert.pipelines.io.atomic_files import list_files
 from beambert.pipelines.io.live_counts import READING, WRITING, WorkCounter
 from beambert.pipelines.runner import job_progress
-from beambert.pipelines.runner.job_progress import Stage, pause, report_progress, sizes
+from beambert.pipelines.runner.job_progress import Stage, report_progress, sizes
 
 STAGE = Stage("Corpus", 4000, "documents", write_cost=1.0, shards=["a.parquet", "b.parquet"])
 
@@ -99,8 +99,3 @@ def test_a_cluster_is_measured_by_its_files(recorded, tmp_path, monkeypatch):
         assert recorded.wait() == (0.5, ["Corpus 1 of 2 shards"])
         while len(listings) < 4:
             assert recorded.wait() == (0.5, ["Corpus 1 of 2 shards"])
-
-
-def test_a_listing_takes_at_most_a_tenth_of_the_time():
-    assert pause(5.0, 0.5) == 5
-    assert pause(0.5, 20) == pytest.approx(180)

@@ -63,29 +63,25 @@ def test_too_little_memory_is_an_error_before_the_job(monkeypatch, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_limit_of_a_parent_control_group_applies(tmp_path, version):
+def test_limit_of_a_parent_control_group_applies(tmp_path):
     root = tmp_path / "cgroup"
-    top = root / "memory" if version == 1 else root
-    limit, used, cache = (
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        if version == 1
-        else ("memory.max", "memory.current", "inactive_file")
-    )
 
     def group(folder: Path, most: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / limit).write_text(f"{most}\n")
-        (folder / used).write_text("3000\n")
-        (folder / "memory.stat").write_text(f"anon 2000\n{cache} 1000\n")
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text("3000\n")
+        (folder / "memory.stat").write_text("anon 2000\ninactive_file 1000\n")
 
-    group(top / "a", "9000")
-    group(top / "a/b", "max" if version == 2 else str(2**63 - 4096))
+    group(root / "a", "9000")
+    group(root / "a/b", "max")
     membership = tmp_path / "self"
-    membership.write_text("5:cpu:/x\n4:memory:/a/b\n0::/\n" if version == 1 else "0::/a/b\n")
-    assert min(memory._group_limits(root, membership)) == 7000
+    membership.write_text("0::/a/b\n")
+    assert memory._group_limits(root, membership) == [7000]
     # Inside a container, only its own group is visible, as the root.
-    membership.write_text("4:memory:/elsewhere\n" if version == 1 else "0::/elsewhere\n")
-    group(top, "5000")
-    assert min(memory._group_limits(root, membership)) == 3000
+    membership.write_text("0::/elsewhere\n")
+    group(root, "5000")
+    assert memory._group_limits(root, membership) == [3000]
     assert memory._group_limits(tmp_path / "none", membership) == []
+    # Version 1 has other files.
+    membership.write_text("5:cpu:/x\n4:memory:/a/b\n")
+    assert memory._group_limits(root, membership) == []

@@ -3,21 +3,25 @@
 import logging
 import signal
 
+import pytest
+
 from beambert import cli
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.runner import pipeline_runner
 from tests.forked import Running
 
 
-def test_ctrl_c_ends_a_build_with_one_line(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_build_and_releases_its_output(number, tmp_path):
     flags = ["--input_format", "language_reference", "--vocab_size", "500", "--dupe_factor", "1000"]
     process = Running("build", *flags, "--output", tmp_path)
     process.wait_for(lambda: list(tmp_path.glob("shards/*")))
-    process.kill(signal.SIGINT)
+    process.kill(number)
     result = process.result()
     lines = [line for line in result.stderr.splitlines() if " of " not in line]
-    assert result.returncode == 130
-    assert lines == ["beambert build: interrupted; run the same command again to resume"]
+    assert result.returncode == 128 + number
+    interrupted = "beambert build: interrupted; run the same command again to resume"
+    assert lines == ([interrupted] if number == signal.SIGINT else [])
     assert (tmp_path / "corpus.json").exists()
     assert not (tmp_path / "dataset.json").exists()
     assert not (tmp_path / "build.lock").exists()

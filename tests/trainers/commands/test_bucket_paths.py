@@ -240,7 +240,10 @@ def test_a_missing_package_is_a_one_line_error(monkeypatch, capsys):
     [
         (["pretrain", "--data", f"{URL}/dat", "--output", "x"], f"{URL}/dat does not exist; check the path"),
         (["pretrain", "--data", f"{URL}/notes", "--output", "x"], f"{URL}/notes is not a dataset"),
-        (["pretrain", "--data", "gs://nowhere/data", "--output", "x"], "bucket nowhere does not exist"),
+        (
+            ["pretrain", "--data", "gs://nowhere/data", "--output", "x"],
+            "--data gs://nowhere/data: the bucket cannot be used (",
+        ),
         (["pretrain", "--data", f"{URL}/data", "--output", f"{URL}"], f"{URL} is not a path in a bucket"),
         (["pretrain", "--data", f"{URL}/data", "--output", f"{URL}/data"], f"--output {URL}/data"),
         (["predict", f"{URL}/a/../b", "text"], f"{URL}/a/../b has a part that is not a file name"),
