@@ -186,14 +186,16 @@ class OutputFile:
     def _rename_to_new(self) -> None:
         """Rename without replacing a file that another process has created, also at the same moment."""
         try:
-            # A filesystem without hard links raises another error.
-            with contextlib.suppress(PermissionError, NotImplementedError):
+            try:
                 os.link(self.path, self._final)
+            except (FileExistsError, FileNotFoundError):
+                raise
+            except OSError:  # The filesystem has no hard links.
+                if os.path.lexists(self._final):
+                    raise FileExistsError from None
+                self.path.rename(self._final)
+            else:
                 self.path.unlink()
-                return
-            if os.path.lexists(self._final):
-                raise FileExistsError
-            self.path.rename(self._final)
         except FileExistsError as error:
             typed = Path(self._name).with_name(self.path.name)
             # The path as typed, unless a symbolic link leads to another directory.

@@ -54,8 +54,8 @@ from beambert.tokenizer.vocabulary import Vocabulary
 
 _warn = logging.getLogger("beambert").warning
 
-# A vocabulary, its path, or the result of `LearnWordPieceVocabulary`.
-AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection"
+# A vocabulary, its path, or the result of `LearnWordPieceVocabulary`; None for a named input.
+AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection | None"
 
 
 def _as_reader(corpus: str | CorpusReader, pipeline: beam.Pipeline) -> Any:
@@ -77,7 +77,7 @@ def _as_singleton(vocabulary: AnyVocabulary, pipeline: beam.Pipeline) -> Any:
 
 
 def _with_vocabulary(
-    inputs: PCollection | Mapping[str, PCollection], name: str, vocabulary: AnyVocabulary | None
+    inputs: PCollection | Mapping[str, PCollection], name: str, vocabulary: AnyVocabulary
 ) -> tuple[PCollection, Any]:
     """Return the main input and the vocabulary.
 
@@ -128,7 +128,7 @@ class CreatePretrainingExamples(beam.PTransform):
 
     def __init__(
         self,
-        vocabulary: AnyVocabulary | None = None,
+        vocabulary: AnyVocabulary = None,
         options: PretrainingDataOptions | Mapping[str, Any] | None = None,
         num_partitions: int = NUM_PARTITIONS,
         *,
@@ -307,7 +307,7 @@ class WriteShards(beam.PTransform):
     def __init__(
         self,
         output: str,
-        vocabulary: AnyVocabulary | None = None,
+        vocabulary: AnyVocabulary = None,
         format: str | None = None,
         *,
         corpus: str | CorpusReader = "",
