@@ -1,6 +1,6 @@
 """Compose job 1: files -> documents -> sentences -> partitions -> Parquet shards, word counts and a vocabulary.
 
-The rules are in `sources/`, `cleaning/`, `corpus/segmentation.py` and the package `tokenizer`. The steps are in
+The rules are in `sources/`, `cleaning/`, `segmentation/` and the package `tokenizer`. The steps are in
 `reading.py`, `deduplication_transforms.py` and `write_shards.py` of `corpus/`, and in `vocabulary/`. Counts come from
 the written data, never from Beam's counters, which count retried work twice.
 """

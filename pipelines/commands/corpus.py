@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from beambert.common.command_line.flags import fraction, num_partitions, number
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
-from beambert.pipelines.corpus.segmentation import SEGMENTERS
 from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.formats.input_format import BAD_RECORD_ACTIONS, WIKITEXT_EXTRACTORS
+from beambert.pipelines.segmentation.segmenters import SEGMENTERS
 
 if TYPE_CHECKING:
     from beambert.pipelines.commands.corpus_config import CorpusConfig

@@ -14,7 +14,6 @@ from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.commands import cleaning_flags, vocabulary_flags
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.corpus.reading import Input
 from beambert.pipelines.errors import SourceError
@@ -24,6 +23,7 @@ from beambert.pipelines.formats.input_format import DEFAULT_TEXT_FIELD, WIKITEXT
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.io.atomic_files import storage_errors
 from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
 from beambert.pipelines.sources.files import match_files
 from beambert.pipelines.vocabulary.vocabulary_options import LANGUAGE_REMEDY
 

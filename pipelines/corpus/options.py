@@ -16,7 +16,7 @@ class CorpusOptions(VocabularyOptions):
     Attributes:
         read: Options for reading input files.
         language: ISO 639 code of the language, for sentence segmentation.
-        segmenter: Sentence segmenter, a key of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
+        segmenter: Sentence segmenter, a key of `beambert.pipelines.segmentation.segmenters.SEGMENTERS`.
         truncation_noise: Fraction of sentences to truncate at a random word.
         num_partitions: Number of shards of the train split. Each partition is sampled and shuffled in memory.
         validation_fraction: Fraction of documents in the validation split.

@@ -12,12 +12,12 @@ from apache_beam.metrics import Metrics
 from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.corpus import document_steps as steps
-from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.reading import FileSplit, Input, read_documents, split_inputs
-from beambert.pipelines.corpus.segmentation import SEGMENTERS
 from beambert.pipelines.documents import Document, Removed
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
+from beambert.pipelines.segmentation.segmenters import SEGMENTERS
 from beambert.pipelines.sources.files import match_files
 
 _NAMESPACE = "beambert"

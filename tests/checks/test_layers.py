@@ -38,6 +38,7 @@ pipelines.finish_dataset
 pipelines.reporting
 pipelines.examples
 pipelines.corpus
+pipelines.segmentation
 pipelines.cleaning pipelines.vocabulary
 pipelines.dataset pipelines.sources
 pipelines.formats

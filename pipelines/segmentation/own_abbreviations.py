@@ -3,9 +3,9 @@
 from apache_beam.io.filesystem import BeamIOError
 
 from beambert.pipelines.cleaning.rules import fold_whitespace, normalize_nfc
-from beambert.pipelines.corpus.boundary_repair import MAX_ABBREVIATION_CHARACTERS
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.segmentation.boundary_repair import MAX_ABBREVIATION_CHARACTERS
 
 _FORM = "give UTF-8 text with one abbreviation a line, such as bzgl."
 
