@@ -194,38 +194,30 @@ def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
     Raises:
         SourceError: A directory cannot be listed.
     """
-    # Each directory with the real paths of the directories on its path, which a link may lead back to.
-    directories: list[tuple[str, tuple[str, ...]]] = [(top, (os.path.realpath(top),))]
-    while directories:
-        parent, ancestors = directories.pop()
-        try:
-            with os.scandir(parent or ".") as listing:
-                entries = list(listing)
-        except (FileNotFoundError, NotADirectoryError):
-            # A directory may be deleted while its parent is listed.
-            continue
-        except OSError as error:
-            raise SourceError(
-                f"files of the directory {parent}, which cannot be listed ({error.strerror}); set its permissions, or "
-                "give a pattern that matches no files below it"
-            ) from error
-        for entry in entries:
-            path = os.path.join(parent, entry.name)  # noqa: PTH118
-            if not _is_directory_entry(entry):
-                yield path
-            elif is_entered(path):
-                real = os.path.realpath(path) if entry.is_symlink() else os.path.join(ancestors[-1], entry.name)  # noqa: PTH118
-                contains_link = entry.is_symlink() and f"{ancestors[-1]}/".startswith(f"{real.rstrip('/')}/")
-                if real not in ancestors and not contains_link:
-                    directories.append((path, (*ancestors, real)))
+    # For each directory to list, the real paths of the directories on its path, which a link may lead back to.
+    real_paths: dict[str, list[str]] = {top or ".": [os.path.realpath(top)]}
+    skipped = 0 if top else len("./")
+    for parent, directories, files in os.walk(top or ".", onerror=_report_unlistable, followlinks=True):
+        yield from (os.path.join(parent, name)[skipped:] for name in files)  # noqa: PTH118
+        above = real_paths.pop(parent)
+        entered = []
+        for name in directories:
+            path = os.path.join(parent, name)  # noqa: PTH118
+            real = os.path.realpath(path)
+            contains_link = f"{above[-1]}/".startswith(f"{real.rstrip('/')}/")
+            if is_entered(path[skipped:]) and real not in above and not contains_link:
+                real_paths[path] = [*above, real]
+                entered.append(name)
+        directories[:] = entered
 
 
-def _is_directory_entry(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory or a link to one; a link that cannot be followed is a file."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+def _report_unlistable(error: OSError) -> None:
+    """Raise SourceError for a directory that cannot be listed, unless it was deleted while its parent was listed."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise SourceError(
+            f"files of the directory {error.filename}, which cannot be listed ({error.strerror}); set its permissions, "
+            "or give a pattern that matches no files below it"
+        ) from error
 
 
 def _local_metadata(path: str) -> FileMetadata | None:
