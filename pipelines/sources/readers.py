@@ -115,7 +115,7 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
         path: Path of the file.
         size: Its size in bytes, as stored.
         options: Options of reading.
-        min_bytes: Minimum size of a range of lines, for large inputs.
+        min_bytes: Minimum size of a range, for large inputs.
     """
     input_format = _format_by_name(path, options)
     if input_format and input_format.read_range:
@@ -123,9 +123,10 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
     elif (input_format and not input_format.read_lines) or path.lower().endswith((".gz", ".xz")):
         step = 0
     else:
-        step = max(_by_suffix(_LINE_RANGE_BYTES, path), min_bytes)
+        step = _by_suffix(_LINE_RANGE_BYTES, path)
     if not step:
         return [(path, 0, None)]
+    step = max(step, min_bytes)
     return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 

@@ -377,6 +377,9 @@ def test_files_of_lines_are_split_by_name_and_size():
         ("A.JSONL.BZ2", "jsonl", 2 << 20),
         ("a.jsonl.bz2", "auto", 2 << 20),
         ("a.jsonl.zst", "auto", 4 << 20),
+        ("a.parquet", "auto", 16 << 20),
+        ("A.parquet", "parquet", 16 << 20),
+        ("a.xml", "wikipedia", 16 << 20),
     ):
         splits = split_file(name, size, ReadOptions(input_format))
         assert [start for _, start, _ in splits] == list(range(0, size, step)), name
@@ -386,7 +389,6 @@ def test_files_of_lines_are_split_by_name_and_size():
     for name, input_format in (
         ("a.csv", "auto"),
         ("a.tsv.bz2", "auto"),
-        ("a.parquet", "auto"),
         ("a.jsonl.gz", "auto"),
         ("a.txt.xz", "sentences"),
         ("a.csv", "csv"),
