@@ -30,6 +30,7 @@ from beambert.pipelines.transforms.documents import (
     TruncateSentences,
 )
 from beambert.pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.rows import RowsToDocuments
 
 __all__ = [
     "CleanDocuments",
@@ -45,6 +46,7 @@ __all__ = [
     "ReadDocuments",
     "RejectContaminated",
     "RejectDocuments",
+    "RowsToDocuments",
     "SegmentSentences",
     "SourceError",
     "TruncateSentences",
