@@ -60,12 +60,18 @@ class Codec(NamedTuple):
     error: type[Exception]
 
 
-def _read_bz2(file: BinaryIO) -> Iterator[bytes]:
+def read_bz2(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the output of the stream at the position of a file in blocks, and leave the file at the end of the stream.
+
+    Raises:
+        EOFError: The stream is truncated.
+        OSError: It is corrupt.
+    """
     decompressor = bz2.BZ2Decompressor()
     while not decompressor.eof:
         data = file.read(CHUNK_BYTES) if decompressor.needs_input else b""
         if decompressor.needs_input and not data:
-            raise EOFError
+            raise EOFError("the file ends within it")
         yield decompressor.decompress(data, _BZ2_OUTPUT_BYTES)
     file.seek(-len(decompressor.unused_data), os.SEEK_CUR)
 
@@ -92,7 +98,7 @@ def _read_zst(file: BinaryIO) -> Iterator[bytes]:
 
 # Codecs by suffix. Streams of bzip2 without text are left out: Arrow, which reads whole files, rejects them.
 CODECS = {
-    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, _read_bz2, OSError),
+    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, read_bz2, OSError),
     ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), 4, _SKIPPABLE, _read_zst, zstandard.ZstdError),
 }
 
