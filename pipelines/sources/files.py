@@ -18,6 +18,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 
 from beambert.common.quantities import counted
 from beambert.common.terminal import printable
+from beambert.common.unicode_text import replace_surrogates
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader
 from beambert.pipelines.formats.lines import Chunk
@@ -83,7 +84,8 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
         if not any(metadata.size_in_bytes for metadata in matches):
             raise SourceError(f"{flag} {pattern} matches only empty files; give files with text")
         for metadata in matches:
-            if not _is_utf8(metadata.path):
+            # Manifests require names that are UTF-8.
+            if replace_surrogates(metadata.path) != metadata.path:
                 raise SourceError(
                     f"{flag} {pattern} matches {ascii(metadata.path)[1:-1]}, a name that is not valid UTF-8; "
                     "rename the file, or give a pattern that does not match it"
@@ -240,15 +242,6 @@ def _local_metadata(path: str) -> FileMetadata | None:
             f"{path}, which cannot be read ({error.strerror}); set the permissions of its directory, or give a "
             "pattern that does not match it"
         ) from error
-
-
-def _is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8, which manifests require of file names."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_directory(pattern: str, matches: list[FileMetadata]) -> bool:

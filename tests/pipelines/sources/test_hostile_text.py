@@ -12,10 +12,10 @@ import pytest
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import ngrams, rules, tag_density
 from beambert.pipelines.cleaning.document_rules import rejection_reason
-from beambert.pipelines.segmentation import segmenters
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import get_format
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.segmentation import segmenters
 from beambert.tokenizer.learner import learn_vocabulary
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
