@@ -12,8 +12,8 @@ from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
+from beambert.pipelines.cleaning.residual_markup import HTML_TAGS, has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.cleaning.tag_density import HTML_TAGS, has_html
 from beambert.pipelines.corpus.records import Record
 from beambert.pipelines.documents import Document, Removed, identity
 from beambert.pipelines.errors import SourceError

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.cleaning import ngrams, rules, tag_density
+from beambert.pipelines.cleaning import ngrams, residual_markup, rules
 from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import get_format
@@ -99,7 +99,7 @@ def test_cleaning_of_one_long_paragraph(size):
     def clean(text: str) -> None:
         paragraphs = rules.clean_paragraphs([text], options, Counter(), [], Counter())
         rejection_reason(paragraphs, options)
-        tag_density.has_html([text])
+        residual_markup.has_html([text])
         ngrams.plain_word_hashes(text)
 
     assert not _slow(clean, size)
