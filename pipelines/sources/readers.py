@@ -134,7 +134,7 @@ def _has_frames(path: str) -> bool:
     if codec is None:
         return not path.lower().endswith((".gz", ".xz"))
     with open_stored(path, 2 * CHUNK_BYTES) as file:
-        return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES, CHUNK_BYTES) is not None
+        return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES) is not None
 
 
 def _possible_formats(options: ReadOptions) -> Iterator[InputFormat]:
@@ -173,7 +173,7 @@ def open_lines(path: str, encoding: str, start: int, stop: int | None) -> Iterat
     try:
         with open_stored(path, 2 * CHUNK_BYTES) as file:
             if codec is None:
-                yield lines_of_chunks(plain_chunks(file, start, stop, CHUNK_BYTES), path, encoding, start)
+                yield lines_of_chunks(plain_chunks(file, start, stop), path, encoding, start)
             else:
                 frames = FrameReader(file, codec)
                 yield lines_of_chunks(frames.chunks(start, stop), path, encoding, start, lambda: frames.frame)

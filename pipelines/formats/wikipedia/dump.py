@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from beambert.pipelines.documents import Document
-from beambert.pipelines.formats.frames import find_frame, plain_chunks, read_bz2, read_head
+from beambert.pipelines.formats.frames import CHUNK_BYTES, find_frame, plain_chunks, read_bz2, read_head
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.formats.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
-_CHUNK_BYTES = 256 << 10
 # Read size for a decompressor, small because at a truncation it drops the data of the current read.
 _SMALL_CHUNK_BYTES = 4 << 10
 # The start of a stream with data, or of an empty stream.
@@ -45,7 +44,7 @@ def _stream_chunks(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterato
     try:
         while data := stream.read1(_SMALL_CHUNK_BYTES):
             gathered += data
-            if len(gathered) >= _CHUNK_BYTES:
+            if len(gathered) >= CHUNK_BYTES:
                 yield bytes(gathered), True
                 gathered.clear()
     except (OSError, EOFError, lzma.LZMAError) as error:
@@ -71,7 +70,7 @@ def read_range(file: BinaryIO, path: str, options: ReadOptions, start: int, stop
     if _is_bz2(path):
         yield from read_pages(_bz2_chunks(file, path, start, stop), site, path, options.wikitext_extractor)
     else:
-        chunks = plain_chunks(file, start, stop, _CHUNK_BYTES)
+        chunks = plain_chunks(file, start, stop)
         yield from read_pages(chunks, site, path, options.wikitext_extractor)
 
 
@@ -111,7 +110,7 @@ def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
 
 def _find_stream(file: BinaryIO, start: int, stop: int | None) -> int | None:
     """Return the first offset in [start, stop) with the bytes of a stream's start, or None."""
-    return find_frame(file, _STREAM, _STREAM_BYTES, start, stop, _CHUNK_BYTES)
+    return find_frame(file, _STREAM, _STREAM_BYTES, start, stop)
 
 
 # A stream of a multistream dump has about 0.25 MB.

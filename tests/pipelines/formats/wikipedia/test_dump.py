@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from beambert import cli
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import recognize
+from beambert.pipelines.formats import frames, recognize
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import dump as reader
 from beambert.pipelines.formats.wikipedia import dump_pages
@@ -267,7 +267,7 @@ def test_each_page_is_read_once_for_any_splits(stored, data):
 
 def test_marks_across_chunks_are_found(stored, monkeypatch):
     path, size, whole = stored
-    monkeypatch.setattr(reader, "_CHUNK_BYTES", 37)
+    monkeypatch.setattr(frames, "CHUNK_BYTES", 37)
     assert short(parts_of(path, list(range(size // 23, size, size // 23)))) == whole
 
 
