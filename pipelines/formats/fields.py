@@ -74,17 +74,19 @@ def source_id(value: object) -> str:
     return _as_text(str(value) if is_integer else value)[:_ID_CHARACTERS]
 
 
+_TYPE_NAMES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+}
+
+
 def type_name(value: object) -> str:
     """Return the JSON type of a value with an article, such as "a number", or "null"."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    return "a list" if isinstance(value, list) else "an object"
+    return _TYPE_NAMES.get(type(value), "an object")
 
 
 class FieldReader:

@@ -28,17 +28,8 @@ def _is_text(kind: pyarrow.DataType) -> bool:
 
 
 def _is_list(kind: pyarrow.DataType) -> bool:
-    types = pyarrow.types
-    return any(
-        is_list(kind)
-        for is_list in (
-            types.is_list,
-            types.is_large_list,
-            types.is_fixed_size_list,
-            types.is_list_view,
-            types.is_large_list_view,
-        )
-    )
+    # Only Arrow's five types of lists have this attribute.
+    return hasattr(kind, "value_field")
 
 
 def _rows(batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
