@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 _PANDOC = "extract its text first, such as with pandoc --to plain FILE --output FILE.txt"
 _TAR = Kind("a tar archive", "unpack it first (tar -x -f FILE) and give its files")
-_ZIP = Kind("a zip archive or an Office, OpenDocument or EPUB file", f"unpack it first (unzip FILE), or {_PANDOC}")
+_ZIP = Kind("a zip archive or office document", "unpack it first (unzip FILE), or extract its text with pandoc")
 _BINARY = Kind("binary data, not text", "leave it out of --input, or export its text first")
 
 # Kinds by their first bytes.

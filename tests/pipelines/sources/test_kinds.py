@@ -70,7 +70,7 @@ def parquet_bytes() -> bytes:
 # {name: (content, kind in the message, remedy)}
 BINARY = {
     "a": (zip_bytes("x.txt"), "a zip archive", "unzip"),
-    "a.docx": (zip_bytes("[Content_Types].xml", "word/document.xml"), "a zip archive or an Office", "pandoc"),
+    "a.docx": (zip_bytes("[Content_Types].xml", "word/document.xml"), "a zip archive or office document", "pandoc"),
     "a.tar": (tar_bytes("w"), "a tar archive", "tar -x"),
     "a.tar.gz": (tar_bytes("w:gz"), "a tar archive", "tar -x"),
     "a.tar.xz": (tar_bytes("w:xz"), "a tar archive", "tar -x"),
