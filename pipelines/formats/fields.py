@@ -5,6 +5,7 @@ A bad record stops the job (`--on_bad_record stop`), or is skipped, counted and 
 
 import datetime
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from beambert.common.unicode_text import replace_surrogates
@@ -25,6 +26,12 @@ _MAX_NAMES = 20
 # Records without --id_field or --language_field after which the flag counts as mistyped.
 _MAX_RECORDS_WITHOUT_FIELD = 100
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
+_FLAGS = {
+    "text": "--text_field",
+    "id": "--id_field",
+    "language": "--language_field",
+    "skip": "--on_bad_record skip",
+}
 # Value of a field that a record does not have.
 MISSING = object()
 
@@ -100,7 +107,7 @@ class FieldReader:
             later ranges of a file.
         has_schema: Whether the file has a schema, in which null is the value of a row without text: no such row stops
             the job, and null in a list of sentences is no sentence.
-        flag: Template of the names of options in messages.
+        remedies: What messages name: the options of the fields, and the action "skip".
     """
 
     def __init__(
@@ -111,18 +118,18 @@ class FieldReader:
         title_field: str = "title",
         checks_fields: bool = True,
         has_schema: bool = False,
-        flag: str = "--{}_field",
+        remedies: Mapping[str, str] = _FLAGS,
     ) -> None:
         self._path = path
         self._options = options
         self._title_field = title_field
         self._language_field = options.language_field or "language"
         self._has_schema = has_schema
-        self._flag = flag.format
+        self._remedies = remedies
         self._records = 0
-        flags = {self._flag("id"): options.id_field, self._flag("language"): options.language_field}
+        requested = {remedies["id"]: options.id_field, remedies["language"]: options.language_field}
         # Requested fields that no record had so far, by flag.
-        self._unseen = {flag: name for flag, name in flags.items() if name and checks_fields}
+        self._unseen = {flag: name for flag, name in requested.items() if name and checks_fields}
         self._names: list[str] = []
 
     def document(self, record: object, location: str, number: int, raw: str = "") -> Document:
@@ -146,7 +153,7 @@ class FieldReader:
         text = find_field(record, field)
         if text is MISSING:
             problem = f"has no field {field!r} (fields: {self._listed(list(record))})"
-            remedy = f"set the field with {self._flag('text')}"
+            remedy = f"set the field with {self._remedies['text']}"
             return self.bad(MISSING_TEXT, problem, location, number, raw, identifier, remedy)
         if text is None:
             if self._has_schema:
@@ -184,7 +191,7 @@ class FieldReader:
         if self._options.language_field and not code and value not in (None, ""):
             raise SourceError(
                 f"{self._path}, {location}: field {self._language_field!r} is {str(value)[:40]!r}, not a language code "
-                f"such as en or pt-BR; set the field of the codes with {self._flag('language')}"
+                f"such as en or pt-BR; set the field of the codes with {self._remedies['language']}"
             )
         return code
 
@@ -205,9 +212,9 @@ class FieldReader:
         """
         if self._options.on_bad_record == "stop":
             separator = " " if problem.startswith(("has", "is")) else ": "
-            action = "--on_bad_record skip" if self._flag("").startswith("--") else "on_bad_record='skip'"
             raise SourceError(
-                f"{self._path}, {location}{separator}{problem}; {remedy}, or skip such records with {action}"
+                f"{self._path}, {location}{separator}{problem}; {remedy}, or skip such records with "
+                f"{self._remedies['skip']}"
             )
         return self._rejected(reason, number, raw, identifier)
 

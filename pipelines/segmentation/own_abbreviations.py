@@ -1,7 +1,5 @@
 """Read the abbreviations of a user, of `--abbreviations`."""
 
-from apache_beam.io.filesystem import BeamIOError
-
 from beambert.pipelines.cleaning.rules import fold_whitespace, normalize_nfc
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes
@@ -29,7 +27,7 @@ def read_abbreviations(path: str) -> str:
         raise SourceError(f"--abbreviations {path} is not UTF-8 text; {_FORM}") from error
     except FileNotFoundError as error:
         raise SourceError(f"--abbreviations {path} does not exist; check the path") from error
-    except (BeamIOError, OSError) as error:
+    except OSError as error:
         raise SourceError(f"--abbreviations {path} cannot be read ({error}); check the path") from error
     abbreviations = set()
     for number, line in enumerate(lines, start=1):

@@ -18,6 +18,7 @@ from beambert.pipelines.formats.fields import FieldReader, find_field
 from beambert.pipelines.formats.input_format import ReadOptions
 
 _NAME = "RowsToDocuments"
+_ARGUMENTS = {"text": "text", "id": "id", "language": "language", "skip": "on_bad_record='skip'"}
 
 
 @beam.typehints.with_output_types(Document)
@@ -85,7 +86,7 @@ class _ReadRow(beam.DoFn):
 
     def setup(self) -> None:
         """Start to check the first rows of a worker for the requested fields."""
-        self._fields = FieldReader(_NAME, self._options, title_field=self._title_field, flag="{}")
+        self._fields = FieldReader(_NAME, self._options, title_field=self._title_field, remedies=_ARGUMENTS)
 
     def process(self, row: Any) -> Iterator[Document]:
         """Yield the document of a row."""
