@@ -452,10 +452,10 @@ def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator
     joiner = Joiner(body)
     chapters = split_chapters(body) if options.document_unit == "chapter" else []
     if not chapters:
-        yield Document(_paragraphs(body, joiner), title=title, source=path, removed=removed)
+        yield Document(paragraphs=_paragraphs(body, joiner), title=title, source=path, removed=removed)
     for heading, chapter in chapters:
         name = f"{title}: {heading}" if title and heading else title or heading
-        yield Document(_paragraphs(chapter, joiner), title=name, source=path, removed=removed)
+        yield Document(paragraphs=_paragraphs(chapter, joiner), title=name, source=path, removed=removed)
         removed = Removed()
 
 

@@ -132,7 +132,7 @@ def _document(block: bytes, problem: str, site: Site, path: str, extract: Extrac
     title = _unescape(title_match[1].decode("utf-8", "replace")) if title_match else ""
 
     def rejected(reason: str) -> Document:
-        return Document([], title, path, rejected=reason, language=site.language)
+        return Document(paragraphs=[], title=title, source=path, rejected=reason, language=site.language)
 
     if problem:
         return rejected(problem)
@@ -157,7 +157,7 @@ def _document(block: bytes, problem: str, site: Site, path: str, extract: Extrac
     except ExtractionFailed as error:
         _warn("%s: the page %r cannot be extracted (%s)", path, title, error)
         return rejected(EXTRACTION_FAILED)
-    return Document(paragraphs, title, path, language=site.language)
+    return Document(paragraphs=paragraphs, title=title, source=path, language=site.language)
 
 
 def _blocks(chunks: Iterator[Chunk], path: str) -> Iterator[tuple[bytes, str]]:
