@@ -56,7 +56,7 @@ def _read_head(path: str) -> bytes:
     if path.lower().endswith((".gz", ".xz", ".zst")):
         with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
             return stream.peek(_HEAD_BYTES)
-    with open_stored(path, CHUNK_BYTES) as file:
+    with open_stored(path, 2 * _HEAD_BYTES) as file:
         return read_head(file, path, _HEAD_BYTES)
 
 
