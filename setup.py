@@ -71,7 +71,7 @@ setup(
     # `beambert submit tpu` installs on the machine.
     package_data={
         "beambert": ["py.typed"],
-        "beambert.pipelines.corpus": ["abbreviations.toml"],
+        "beambert.pipelines.segmentation": ["abbreviations.toml"],
         "beambert.reporting": ["templates/*"],
         "beambert.deploy.plan": ["prices.toml"],
         "beambert.deploy.tpu": ["*.lock"],

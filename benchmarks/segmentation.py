@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from beambert.pipelines.cleaning.rules import fold_whitespace
-from beambert.pipelines.corpus.segmentation import split_sentences, split_with_sentencex
+from beambert.pipelines.segmentation.segmenters import split_sentences, split_with_sentencex
 
 LENGTHS = (1, 5, 50, 0)  # 0: all sentences are one paragraph
 WITHOUT_BLANKS = ("zh", "ja")

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from beambert.pipelines.corpus.segmentation import split_sentences
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import wikiextractor_package
 from beambert.pipelines.formats.wikipedia.dump_pages import _unescape
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.formats.wikipedia.wikitext import to_paragraphs
+from beambert.pipelines.segmentation.segmenters import split_sentences
 from beambert.pipelines.sources.readers import read_file, split_file
 from benchmarks.wikipedia_prose import WORD, visible_paragraphs
 

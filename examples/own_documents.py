@@ -20,6 +20,7 @@ from beambert.pipelines.transforms import (
     Document,
     LearnWordPieceVocabulary,
     RejectDocuments,
+    RowsToDocuments,
     SegmentSentences,
     WriteShards,
 )
@@ -47,8 +48,7 @@ def main() -> None:
         rows = pipeline | beam.io.ReadFromParquet(args.input, columns=["text", "title"])
         documents = (
             rows
-            | beam.Filter(lambda row: row["text"] is not None)
-            | beam.Map(lambda row: Document(row["text"].split("\n"), row["title"] or "")).with_output_types(Document)
+            | RowsToDocuments(text="text", title="title", on_bad_record="skip")
             | beam.ParDo(RedactAddresses()).with_output_types(Document)
             | CleanDocuments()
             | SegmentSentences("en")

@@ -104,6 +104,32 @@ def test_beam_yaml_gives_the_bytes_of_build(corpus, tmp_path):
     assert digests(tmp_path / "data") == digests(tmp_path / "built")
 
 
+@pytest.mark.slow
+def test_rows_of_beam_yaml_become_documents(tmp_path):
+    pytest.importorskip("pandas", reason="Beam YAML needs pandas, of the extra [yaml]")
+    pytest.importorskip("jsonschema", reason="Beam YAML needs jsonschema, of the extra [yaml]")
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n")
+    rows = [
+        {"key": 1, "article": {"body": "The river rose.\nThe town slept."}},
+        {"key": 2, "article": {"body": "Rain."}},
+    ]
+    config = {"output": str(tmp_path / "corpus"), "vocab_file": str(tmp_path / "vocab.txt")}
+    steps = [
+        {"type": "Create", "config": {"elements": rows}},
+        {"type": "RowsToDocuments", "config": {"text": "article.body", "id": "key"}},
+        {"type": "SegmentSentences", "config": {"language": "en"}},
+        {"type": "WriteCorpus", "config": config},
+    ]
+    pipeline = {
+        "pipeline": {"type": "chain", "transforms": steps},
+        "providers": [{"include": str(ROOT / "examples/beambert_providers.yaml")}],
+    }
+    (tmp_path / "rows.yaml").write_text(json.dumps(pipeline))
+    run("-m", "apache_beam.yaml.main", "--yaml_pipeline_file", str(tmp_path / "rows.yaml"), "--runner", "FnApiRunner")
+    tables = [pyarrow.parquet.read_table(path) for path in (tmp_path / "corpus").glob("corpus/*.parquet")]
+    assert sum(table.num_rows for table in tables) == 2
+
+
 def test_the_provider_file_names_every_transform():
     """Check that each name exists, and that every public transform has a name."""
     import apache_beam as beam

@@ -1,6 +1,7 @@
 """Test that the Python blocks of the data guides run, and that their comments are the values."""
 
 import ast
+import datetime
 import re
 
 import apache_beam as beam
@@ -65,17 +66,22 @@ def test_a_beam_pipeline_of_ones_own(tmp_path, monkeypatch):
     for number in range(30):
         words = " ".join(f"{first}{second}" for first in "dkmprst"[number % 7] for second in ("ance", "ilo", "ure"))
         (tmp_path / "texts" / f"{number}.txt").write_text(f"The old dog {number} sleeps. It says {words}.")
-    pipeline, rule, step, sink = python_blocks("own-beam-pipeline")
+    pipeline, rows, rule, step, sink = python_blocks("own-beam-pipeline")
     names: dict[str, object] = {}
     exec(pipeline, names)
     assert dataset.load("data").num_examples("train") > 0
-    for block in (rule, step, sink):
+    for block in (rows, rule, step, sink):
         exec(block, names)
     texts = [names["Document"]([text, "-- Me"]) for text in ("ingredients: salt", "A poem.")]
     with beam.Pipeline() as cleaning:
         cleaned = names["clean"](cleaning | beam.Create(texts))
         results = cleaned | beam.Map(lambda document: (document.text, document.rejected))
         assert_that(results, equal_to([("ingredients: salt", "is_recipe"), ("A poem.", "")]))
+    with beam.Pipeline() as own_rows:
+        row = {"article": {"body": "A text.", "title": "A title"}, "published": datetime.date(2026, 11, 28), "score": 2}
+        documents = own_rows | beam.Create([row, {}]) | names["to_documents"]
+        texts = documents | beam.Map(lambda found: (found.paragraphs, found.title, found.source_id, found.weight))
+        assert_that(texts, equal_to([(["A text."], "A title", "2026-11-28", 2.0), (["{}"], "", "", 1.0)]))
     assert names["upper_titles"](names["Document"]([], "a title")).title == "A TITLE"
     with beam.Pipeline() as again:
         documents = again | names["ReadDocuments"]("texts/*.txt") | names["SegmentSentences"]("en")

@@ -23,7 +23,7 @@ _LIMIT = 5.0
 # Patterns that are used on bounded text only: the maximum number of characters, and the code that bounds the text.
 BOUNDED = {
     "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
-    "pipelines.corpus.sentence_boundaries._WORD_AND_PERIOD": (
+    "pipelines.segmentation.sentence_boundaries._WORD_AND_PERIOD": (
         12,
         "_ends_in_abbreviation cuts the text before",
     ),
@@ -47,7 +47,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     ),
     "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.
-    "pipelines.corpus.sentence_boundaries._pair_pattern": ("sub", list),
+    "pipelines.segmentation.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
     "pipelines.sources.files._expression": ("patterns of the user", list),
     "pipelines.formats.wikipedia.dump_pages._disambiguation": (

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
+from beambert.tokenizer.graph_tokenizer import GraphTokenizer
 from beambert.tokenizer.in_graph_tables import (
     CASED,
     CONTINUED,
@@ -33,7 +33,7 @@ from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
 
-class InGraphTokenizer(tf.Module):
+class InGraphTokenizer(GraphTokenizer):
     """Tokenize in a TensorFlow graph, with the same ids as `tokenizer.tokenizer.Tokenizer` for every UTF-8 text.
 
     Two rules depend on neighboring characters; both are implemented. Lower-casing makes a capital sigma (U+03A3) at the
@@ -60,11 +60,9 @@ class InGraphTokenizer(tf.Module):
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(vocabulary)
         self._rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         self._unk_id = vocabulary.unk_id
-        self._mask_id = vocabulary.mask_id
-        self._special_ids = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
         trie = build_trie(vocabulary.tokens)
         characters = character_kinds(character_rules(self._rules), trie.symbols)
         kinds = characters.kinds
@@ -133,19 +131,6 @@ class InGraphTokenizer(tf.Module):
             starts, ends = tf.gather(byte_of_character, first), tf.gather(byte_of_character, after)
             return ids, ids.with_flat_values(starts), ids.with_flat_values(ends)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Return the token ids of N texts, keeping "[MASK]" whole, as `Tokenizer(never_split=["[MASK]"])` does.
-
-        Args:
-            texts: string [N], UTF-8.
-
-        Returns:
-            int32 [N, (T)].
-        """
-        with tf.device("CPU:0"):
-            return tokenize_around_masks(self, self._mask_id, texts)
-
     def _kinds_of(self, characters: tf.RaggedTensor) -> tf.Tensor:
         """Return the kind of every character of all texts, each text followed by END_OF_TEXT: int32 [C]."""
         ends = tf.fill([characters.nrows(), 1], END_OF_TEXT)
@@ -181,35 +166,6 @@ class InGraphTokenizer(tf.Module):
         row_limits = tf.searchsorted(tokens, tf.where(symbols == END)[:, 0], out_type=tf.int64)
         sources = tf.where(symbols < FOREIGN, -1, tf.gather(sources, symbols_of_kinds.value_rowids()))
         return tf.RaggedTensor.from_row_limits(tf.gather(ids, tokens), row_limits, validate=False), is_token, sources
-
-    def encode(
-        self,
-        texts: tf.Tensor,
-        pairs: tf.Tensor | None = None,
-        max_seq_length: int | None = None,
-        *,
-        keep_masks: bool = False,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return N texts or text pairs as model inputs: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
-
-        Truncation, padding and segment ids are those of `Tokenizer.encode`.
-
-        Args:
-            texts: string [N], UTF-8.
-            pairs: string [N], or None for single texts.
-            max_seq_length: Number of positions S. None disables truncation and pads to the longest row of the batch.
-            keep_masks: Whether to keep "[MASK]" whole, as `with_masks` does.
-
-        Returns:
-            input_ids, input_mask, segment_ids: each int32 [N, S].
-
-        Raises:
-            ValueError: max_seq_length is less than 2, or less than 3 with pairs (even if all pairs are empty, which is
-                unknown when the graph is built).
-            tf.errors.InvalidArgumentError: The numbers of texts and pairs differ.
-        """
-        tokenize = self.with_masks if keep_masks else self
-        return encode_rows(tokenize, self._special_ids, texts, pairs, max_seq_length)
 
     def _lower_sigmas(self, kinds: tf.Tensor) -> tf.Tensor:
         """Return the kinds with capital sigmas made final where a cased letter precedes and none follows: int32 [C].

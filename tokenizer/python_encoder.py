@@ -6,7 +6,7 @@ chunks, without a Python object per token.
 """
 
 from array import array
-from itertools import islice
+from functools import lru_cache
 
 import numpy as np
 
@@ -25,27 +25,45 @@ Encoded = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 class PythonEncoder:
     """Encode texts for `beambert.tokenizer.tokenizer.Tokenizer`, optionally with offsets.
 
-    Not thread-safe. The cache holds at most `MAX_CHUNKS` chunks and as many words of up to `MAX_CHUNK_CHARACTERS`
-    characters, plus those of one batch. It does not affect results.
+    The caches hold the last `MAX_CHUNKS` chunks and as many words, of up to `MAX_CHUNK_CHARACTERS` characters.
     """
 
     def __init__(self, vocabulary: Vocabulary, rules: WordRules) -> None:
         self.ids = vocabulary.ids
         self.rules = rules
-        self.chunks = _Chunks(vocabulary, rules)
+        self._longest_token = max(map(len, vocabulary.tokens))
+        # A word occurs in several chunks, with different punctuation.
+        self._word = lru_cache(MAX_CHUNKS)(self._encode_word)
+        self._chunk = lru_cache(MAX_CHUNKS)(self._encode_chunk)
 
     def encode(self, texts: list[str], with_offsets: bool) -> Encoded:
         """Return ids (int32 [T]), row_splits (int64 [N + 1]) and offsets (int32 [T, 2], or None without offsets)."""
         if with_offsets:
             return self._encode_with_offsets(texts)
-        ids_of_chunk = self.chunks.__getitem__
         chunked = prepare_chunks(texts, self.rules.tokenize_chinese_chars)
-        encoded = [b"".join(map(ids_of_chunk, text.split())) for text in chunked]
-        self.chunks.shrink()
+        encoded = [
+            # Long chunks (links, text without spaces) rarely repeat.
+            b"".join(
+                self._chunk(chunk) if len(chunk) <= MAX_CHUNK_CHARACTERS else self._encode_chunk(chunk)
+                for chunk in text.split()
+            )
+            for text in chunked
+        ]
         row_splits = np.zeros(len(encoded) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=row_splits[1:])
         row_splits //= np.int32().itemsize
         return np.frombuffer(bytearray().join(encoded), np.int32), row_splits, None
+
+    def _encode_chunk(self, chunk: str) -> bytes:
+        """Return the bytes of the int32 ids of a part of a text without spaces."""
+        words = split_words(chunk, self.rules)
+        return b"".join(
+            self._word(word) if len(word) <= MAX_CHUNK_CHARACTERS else self._encode_word(word) for word in words
+        )
+
+    def _encode_word(self, word: str) -> bytes:
+        """Return the bytes of the int32 ids of a word."""
+        return array("i", [self.ids[token] for token in split_word(word, self.ids, self._longest_token)]).tobytes()
 
     def _encode_with_offsets(self, texts: list[str]) -> Encoded:
         ids: list[int] = []
@@ -66,47 +84,3 @@ class PythonEncoder:
             row_splits.append(len(ids))
         pairs = np.array(offsets, np.int32).reshape(-1, 2)
         return np.array(ids, np.int32), np.array(row_splits, np.int64), pairs
-
-
-class _Cache(dict[str, bytes]):
-    """A cache from a chunk or a word to the bytes of its int32 token ids."""
-
-    def shrink(self) -> None:
-        """Drop the most recent entries of a full cache; frequent ones are usually among the first."""
-        if len(self) > MAX_CHUNKS:
-            kept = dict(islice(self.items(), MAX_CHUNKS // 2))
-            self.clear()
-            self.update(kept)
-
-
-class _Words(_Cache):
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.ids = vocabulary.ids
-        self.longest_token = max(map(len, vocabulary.tokens))
-
-    def __missing__(self, word: str) -> bytes:
-        tokens = split_word(word, self.ids, self.longest_token)
-        encoded = array("i", [self.ids[token] for token in tokens]).tobytes()
-        if len(word) <= MAX_CHUNK_CHARACTERS:
-            self[word] = encoded
-        return encoded
-
-
-class _Chunks(_Cache):
-    def __init__(self, vocabulary: Vocabulary, rules: WordRules) -> None:
-        super().__init__()
-        self.rules = rules
-        # A word occurs in several chunks, with different punctuation.
-        self.words = _Words(vocabulary)
-
-    def __missing__(self, chunk: str) -> bytes:
-        encoded = b"".join(map(self.words.__getitem__, split_words(chunk, self.rules)))
-        # Long chunks (links, text without spaces) rarely repeat.
-        if len(chunk) <= MAX_CHUNK_CHARACTERS:
-            self[chunk] = encoded
-        return encoded
-
-    def shrink(self) -> None:
-        super().shrink()
-        self.words.shrink()

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer.in_graph_rows import encode_rows, tokenize_around_masks
+from beambert.tokenizer.graph_tokenizer import GraphTokenizer
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
 from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 
@@ -20,7 +20,7 @@ MAX_WORD_BYTES = 4 * MAX_WORD_CHARACTERS
 _SHOWN = 120
 
 
-class TensorFlowTextTokenizer(tf.Module):
+class TensorFlowTextTokenizer(GraphTokenizer):
     """Tokenize in a TensorFlow graph with `FastBertNormalizer` and `FastWordpieceTokenizer` of tensorflow_text.
 
     The methods are those of `InGraphTokenizer`. The ids equal those of `beambert.tokenizer.tokenizer.Tokenizer`, except
@@ -47,15 +47,13 @@ class TensorFlowTextTokenizer(tf.Module):
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(vocabulary)
         rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         if rules != WordRules(do_lower_case):
             raise VocabularyError(
                 f"--tokenizer tensorflow_text does not support the rules of the model ({rules.summary}): "
                 "FastBertNormalizer strips accents exactly if it lower-cases; use --tokenizer exact"
             )
-        self._mask_id = vocabulary.mask_id
-        self._special_ids = (vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id)
         self._normalizer = tensorflow_text.FastBertNormalizer(lower_case_nfd_strip_accents=do_lower_case)
         try:
             self._wordpiece = tensorflow_text.FastWordpieceTokenizer(
@@ -104,31 +102,6 @@ class TensorFlowTextTokenizer(tf.Module):
             next_group = tf.gather(group, first_byte + ends.flat_values - 1) + 1
             end = tf.gather(tf.boolean_mask(byte_sources, is_new), next_group)
             return ids, ids.with_flat_values(start), ids.with_flat_values(end)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-    def with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Return the token ids of N texts, keeping "[MASK]" whole.
-
-        Args:
-            texts: string [N], UTF-8.
-
-        Returns:
-            int32 [N, (T)].
-        """
-        with tf.device("CPU:0"):
-            return tokenize_around_masks(self, self._mask_id, texts)
-
-    def encode(
-        self,
-        texts: tf.Tensor,
-        pairs: tf.Tensor | None = None,
-        max_seq_length: int | None = None,
-        *,
-        keep_masks: bool = False,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return N texts or text pairs as model inputs; see `InGraphTokenizer.encode`."""
-        tokenize = self.with_masks if keep_masks else self
-        return encode_rows(tokenize, self._special_ids, texts, pairs, max_seq_length)
 
     def encode_batch(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of N texts as `Tokenizer.encode_batch` does: ids int32 [T], row splits int64 [N + 1]."""

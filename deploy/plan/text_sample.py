@@ -159,15 +159,16 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
     """Yield (documents, bytes of the file that they represent): all of a small file, splits of a large one."""
     if file.bytes <= _WHOLE_BYTES:
         yield read_file(file.path, options.read), file.bytes
+    elif options.read.input_format in ("auto", "parquet") and _is_parquet(file.path):
+        # Many splits of a file with large row groups are empty, so that a few splits are no sample.
+        rows = list(_first_rows(file, options))
+        yield iter(rows), file.bytes * len(rows) / max(1, _num_rows(file.path))
     elif (input_format := range_format(file.path, options.read)) and input_format.read_range:
         splits = split_file(file.path, file.bytes, options.read)
         for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]:
             _, start, stop = splits[number]
             stop = file.bytes if stop is None else stop
             yield read_file(file.path, options.read, start, stop), stop - start
-    elif options.read.input_format in ("auto", "parquet") and _is_parquet(file.path):
-        rows = list(_first_rows(file, options))
-        yield iter(rows), file.bytes * len(rows) / max(1, _num_rows(file.path))
     else:
         beginning, represented = _first_documents(file, options)
         if len(beginning) > 1:

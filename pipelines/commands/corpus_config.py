@@ -16,7 +16,6 @@ from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
 from beambert.pipelines.commands.vocabulary_flags import vocabulary_options
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files
@@ -24,6 +23,7 @@ from beambert.pipelines.formats.frames import COMPRESSED_SUFFIXES
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.io.atomic_files import storage_errors
 from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
 from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import match_files
 

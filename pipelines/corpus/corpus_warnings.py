@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from beambert.common.quantities import counted
+from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import SKIPPABLE
-from beambert.pipelines.cleaning.tag_density import HTML_TAGS
 from beambert.pipelines.corpus.counts import Loss
 from beambert.pipelines.formats.fields import BAD_RECORDS
 from beambert.pipelines.formats.wikipedia.dump_pages import TRUNCATED

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import CONTAMINATED, utf8_bytes
-from beambert.pipelines.cleaning.tag_density import HTML_TAGS
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.corpus.deduplicate import REPEATED_PARAGRAPH, DeduplicationResult
 from beambert.pipelines.dataset import SPLITS

@@ -14,11 +14,11 @@ from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
+from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.cleaning.tag_density import has_html
-from beambert.pipelines.corpus.segmentation import document_sentences, truncate_sentences
 from beambert.pipelines.documents import Document, Removed, identity
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.segmentation.segmenters import document_sentences, truncate_sentences
 
 SNIPPET_CHARACTERS = 200
 # Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
@@ -116,7 +116,7 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     Args:
         document: the document.
         language: ISO 639 code, for a document without a language of its own.
-        segmenter: one of `beambert.pipelines.corpus.segmentation.SEGMENTERS`.
+        segmenter: one of `beambert.pipelines.segmentation.segmenters.SEGMENTERS`.
         abbreviations: more abbreviations for the segmenter "rules", as of `split_sentences`.
     """
     if document.rejected or document.id:

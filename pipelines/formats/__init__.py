@@ -25,14 +25,12 @@ FORMATS = {
     "language_reference": "language_reference",
     "text": "text",
 }
-# Formats that are the second layout of another format.
-_LAYOUTS = {"wikiextractor_json": "wikiextractor"}
 
 
 @functools.cache
 def get_format(name: str) -> InputFormat:
-    """Return a format by its name, a key of `FORMATS` or the name of a layout."""
-    module = importlib.import_module(f"{__name__}.{FORMATS.get(name) or _LAYOUTS[name]}")
+    """Return a format by its name, a key of `FORMATS`."""
+    module = importlib.import_module(f"{__name__}.{FORMATS[name]}")
     input_format: InputFormat = getattr(module, name.upper())
     return input_format
 

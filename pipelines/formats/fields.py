@@ -1,9 +1,11 @@
-"""Convert records with fields (JSON, CSV, Parquet) to documents, and handle bad records.
+"""Convert records with fields (JSON, CSV, Parquet, rows of a pipeline) to documents, and handle bad records.
 
 A bad record stops the job (`--on_bad_record stop`), or is skipped, counted and listed (`skip`).
 """
 
+import datetime
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from beambert.common.unicode_text import replace_surrogates
@@ -24,7 +26,48 @@ _MAX_NAMES = 20
 # Records without --id_field or --language_field after which the flag counts as mistyped.
 _MAX_RECORDS_WITHOUT_FIELD = 100
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
-_REMEDY = "skip such records with --on_bad_record skip"
+_FLAGS = {
+    "text": "--text_field",
+    "id": "--id_field",
+    "language": "--language_field",
+    "skip": "--on_bad_record skip",
+}
+# Value of a field that a record does not have.
+MISSING = object()
+
+
+def find_field(record: object, name: str) -> Any:
+    """Return the value of a field of a record, or `MISSING`.
+
+    Args:
+        record: A parsed record, or a value within one.
+        name: Name of the field. "article.body" is the field "body" within "article", unless the record has a field of
+            the complete name. If "article" is a list, the result is the list of the values of its items. A field within
+            null is null.
+    """
+    if isinstance(record, list):
+        values = [find_field(item, name) for item in record]
+        if values and all(value is MISSING for value in values):
+            return MISSING
+        return [None if value is MISSING else value for value in values]
+    if not isinstance(record, dict):
+        return None if record is None else MISSING
+    if name in record:
+        return record[name]
+    outer, _, inner = name.partition(".")
+    return find_field(record[outer], inner) if inner and outer in record else MISSING
+
+
+def _field(record: object, name: str) -> Any:
+    """Return the value of a field that a record may lack, then None."""
+    value = find_field(record, name)
+    return None if value is MISSING else value
+
+
+def _as_text(value: object) -> str:
+    """Return a string as it is, a date with or without time in ISO 8601, and "" for any other value."""
+    text = value.isoformat() if isinstance(value, datetime.date) else value
+    return replace_surrogates(text) if isinstance(text, str) else ""
 
 
 def language_code(value: object) -> str:
@@ -32,63 +75,61 @@ def language_code(value: object) -> str:
     return value if isinstance(value, str) and _LANGUAGE_CODE.fullmatch(value) else ""
 
 
-def stated_language(value: object, options: ReadOptions, location: str) -> str:
-    """Return the language code in a field of a document, or "".
-
-    Args:
-        value: Value of the field.
-        options: Options of reading. An explicit `language_field` must contain language codes.
-        location: File and line, for messages.
-
-    Raises:
-        SourceError: `language_field` is given, and the value is not a language code.
-    """
-    code = language_code(value)
-    if options.language_field and not code and value not in (None, ""):
-        raise SourceError(
-            f"{location}: field {options.language_field!r} is {str(value)[:40]!r}, not a language code such as en or "
-            "pt-BR; set the field of the codes with --language_field"
-        )
-    return code
-
-
 def source_id(value: object) -> str:
-    """Return the value of `--id_field` as text if it is a string or an integer, else ""."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        return ""
-    return replace_surrogates(str(value))[:_ID_CHARACTERS]
+    """Return the value of `--id_field` as text if it is a string, an integer or a date, else ""."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    return _as_text(str(value) if is_integer else value)[:_ID_CHARACTERS]
+
+
+_TYPE_NAMES = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+}
 
 
 def type_name(value: object) -> str:
     """Return the JSON type of a value with an article, such as "a number", or "null"."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    return "a list" if isinstance(value, list) else "an object"
+    return _TYPE_NAMES.get(type(value), "an object")
 
 
 class FieldReader:
-    """Convert the records of one file to documents.
+    """Convert the records of one file, or of a collection, to documents.
 
     Args:
-        path: Path of the file, for messages.
+        path: Path of the file, or name of the collection, for messages.
         options: Names of the fields, and the action for bad records.
+        title_field: Name of the field with the title.
         checks_fields: Whether to check that the first records of the file have the requested fields; False for the
             later ranges of a file.
+        has_schema: Whether the file has a schema, in which null is the value of a row without text: no such row stops
+            the job, and null in a list of sentences is no sentence.
+        remedies: What messages name: the options of the fields, and the action "skip".
     """
 
-    def __init__(self, path: str, options: ReadOptions, checks_fields: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        options: ReadOptions,
+        *,
+        title_field: str = "title",
+        checks_fields: bool = True,
+        has_schema: bool = False,
+        remedies: Mapping[str, str] = _FLAGS,
+    ) -> None:
         self._path = path
         self._options = options
+        self._title_field = title_field
+        self._language_field = options.language_field or "language"
+        self._has_schema = has_schema
+        self._remedies = remedies
         self._records = 0
-        flags = {"--id_field": options.id_field, "--language_field": options.language_field} if checks_fields else {}
+        requested = {remedies["id"]: options.id_field, remedies["language"]: options.language_field}
         # Requested fields that no record had so far, by flag.
-        self._unseen = {flag: name for flag, name in flags.items() if name}
+        self._unseen = {flag: name for flag, name in requested.items() if name and checks_fields}
         self._names: list[str] = []
 
     def document(self, record: object, location: str, number: int, raw: str = "") -> Document:
@@ -101,20 +142,25 @@ class FieldReader:
             raw: The record as written, for the list of rejected records.
 
         Raises:
-            SourceError: The record is bad and `on_bad_record` is "stop", or no record has the field of `--id_field` or
-                `--language_field`.
+            SourceError: The record is bad and `on_bad_record` is "stop", its language is not a code, or no record has
+                the field of `--id_field` or `--language_field`.
         """
         if not isinstance(record, dict):
             return self.bad(BROKEN_RECORD, f"is {type_name(record)}, not an object", location, number, raw)
         self._check_requested_fields(record)
         field, id_field = self._options.text_field, self._options.id_field
-        identifier = source_id(record.get(id_field)) if id_field else ""
-        if field not in record:
+        identifier = source_id(_field(record, id_field)) if id_field else ""
+        text = find_field(record, field)
+        if text is MISSING:
             problem = f"has no field {field!r} (fields: {self._listed(list(record))})"
-            return self.bad(MISSING_TEXT, problem, location, number, raw, identifier, "set the field with --text_field")
-        text = record[field]
+            remedy = f"set the field with {self._remedies['text']}"
+            return self.bad(MISSING_TEXT, problem, location, number, raw, identifier, remedy)
         if text is None:
+            if self._has_schema:
+                return self._rejected(NULL_TEXT, number, raw, identifier)
             return self.bad(NULL_TEXT, f"field {field!r} is null", location, number, raw, identifier)
+        if isinstance(text, list) and self._has_schema:
+            text = [sentence for sentence in text if sentence is not None]
         if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
             paragraphs = [replace_surrogates(sentence) for sentence in text if sentence.strip()]
         elif isinstance(text, str):
@@ -124,18 +170,30 @@ class FieldReader:
             if isinstance(text, list):
                 problem += f" that contains {next(type_name(item) for item in text if not isinstance(item, str))}"
             return self.bad(NOT_TEXT, problem, location, number, raw, identifier)
-        title = record.get("title")
         return Document(
-            paragraphs,
-            title=replace_surrogates(title) if isinstance(title, str) else "",
+            paragraphs=paragraphs,
+            title=_as_text(_field(record, self._title_field)),
             source=self._path,
             segmented=isinstance(text, list),
-            language=stated_language(
-                record.get(self._options.language_field or "language"), self._options, f"{self._path}, {location}"
-            ),
+            language=self._stated_language(record, location),
             line=number,
             source_id=identifier,
         )
+
+    def _stated_language(self, record: dict[str, Any], location: str) -> str:
+        """Return the language code of a record, or "".
+
+        Raises:
+            SourceError: A field is requested, and its value is not a language code.
+        """
+        value = _field(record, self._language_field)
+        code = language_code(value)
+        if self._options.language_field and not code and value not in (None, ""):
+            raise SourceError(
+                f"{self._path}, {location}: field {self._language_field!r} is {str(value)[:40]!r}, not a language code "
+                f"such as en or pt-BR; set the field of the codes with {self._remedies['language']}"
+            )
+        return code
 
     def bad(
         self,
@@ -154,10 +212,20 @@ class FieldReader:
         """
         if self._options.on_bad_record == "stop":
             separator = " " if problem.startswith(("has", "is")) else ": "
-            raise SourceError(f"{self._path}, {location}{separator}{problem}; {remedy}, or {_REMEDY}")
+            raise SourceError(
+                f"{self._path}, {location}{separator}{problem}; {remedy}, or skip such records with "
+                f"{self._remedies['skip']}"
+            )
+        return self._rejected(reason, number, raw, identifier)
+
+    def _rejected(self, reason: str, number: int, raw: str, identifier: str) -> Document:
         snippet = replace_surrogates(raw[:_SNIPPET_CHARACTERS])
         return Document(
-            [snippet] if snippet else [], source=self._path, rejected=reason, line=number, source_id=identifier
+            paragraphs=[snippet] if snippet else [],
+            source=self._path,
+            rejected=reason,
+            line=number,
+            source_id=identifier,
         )
 
     @property
@@ -178,7 +246,7 @@ class FieldReader:
             return
         self._records += 1
         self._names = self._names or list(record)
-        self._unseen = {flag: name for flag, name in self._unseen.items() if name not in record}
+        self._unseen = {flag: name for flag, name in self._unseen.items() if find_field(record, name) is MISSING}
         if self._records == _MAX_RECORDS_WITHOUT_FIELD:
             self.finish()
 

@@ -60,12 +60,18 @@ class Codec(NamedTuple):
     error: type[Exception]
 
 
-def _read_bz2(file: BinaryIO) -> Iterator[bytes]:
+def read_bz2(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the output of the stream at the position of a file in blocks, and leave the file at the end of the stream.
+
+    Raises:
+        EOFError: The stream is truncated.
+        OSError: It is corrupt.
+    """
     decompressor = bz2.BZ2Decompressor()
     while not decompressor.eof:
         data = file.read(CHUNK_BYTES) if decompressor.needs_input else b""
         if decompressor.needs_input and not data:
-            raise EOFError
+            raise EOFError("the file ends within it")
         yield decompressor.decompress(data, _BZ2_OUTPUT_BYTES)
     file.seek(-len(decompressor.unused_data), os.SEEK_CUR)
 
@@ -92,7 +98,7 @@ def _read_zst(file: BinaryIO) -> Iterator[bytes]:
 
 # Codecs by suffix. Streams of bzip2 without text are left out: Arrow, which reads whole files, rejects them.
 CODECS = {
-    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, _read_bz2, OSError),
+    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, read_bz2, OSError),
     ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), 4, _SKIPPABLE, _read_zst, zstandard.ZstdError),
 }
 
@@ -143,9 +149,7 @@ def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes],
     return head
 
 
-def find_frame(
-    file: BinaryIO, magic: re.Pattern[bytes], magic_bytes: int, start: int, stop: int | None, chunk_bytes: int
-) -> int | None:
+def find_frame(file: BinaryIO, magic: re.Pattern[bytes], magic_bytes: int, start: int, stop: int | None) -> int | None:
     """Return the first offset in [start, stop) with the magic bytes of a frame, or None.
 
     Args:
@@ -153,11 +157,10 @@ def find_frame(
         magic: Pattern of the start of a frame.
         magic_bytes: Length of its matches.
         start, stop: Range of the search; None is the end of the file.
-        chunk_bytes: Bytes to read at once.
     """
     file.seek(start)
     position, window = start, b""
-    while (stop is None or position < stop) and (data := file.read(chunk_bytes)):
+    while (stop is None or position < stop) and (data := file.read(CHUNK_BYTES)):
         window += data
         match = magic.search(window)
         if match:
@@ -169,17 +172,17 @@ def find_frame(
     return None
 
 
-def plain_chunks(file: BinaryIO, start: int, stop: int | None, chunk_bytes: int) -> Iterator[Chunk]:
+def plain_chunks(file: BinaryIO, start: int, stop: int | None) -> Iterator[Chunk]:
     """Yield the bytes of a range of a file that is not compressed, then those after it."""
     file.seek(start)
     left = stop - start if stop is not None else None
     while left is None or left > 0:
-        data = file.read(chunk_bytes if left is None else min(chunk_bytes, left))
+        data = file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left))
         if not data:
             return
         left = None if left is None else left - len(data)
         yield data, True
-    while data := file.read(chunk_bytes):
+    while data := file.read(CHUNK_BYTES):
         yield data, False
 
 
@@ -224,13 +227,13 @@ class FrameReader:
     def _find_valid_frame(self, start: int, stop: int | None) -> int | None:
         """Return the first frame that begins in [start, stop), or None."""
         magic, magic_bytes = self._codec.magic, self._codec.magic_bytes
-        offset = find_frame(self._file, magic, magic_bytes, start, stop, CHUNK_BYTES)
+        offset = find_frame(self._file, magic, magic_bytes, start, stop)
         while offset is not None:
             try:
                 self._verify(offset)
             except FrameError:
                 # Bytes inside a frame may look like the start of one.
-                offset = find_frame(self._file, magic, magic_bytes, offset + 1, stop, CHUNK_BYTES)
+                offset = find_frame(self._file, magic, magic_bytes, offset + 1, stop)
             else:
                 return offset
         return None

@@ -23,7 +23,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
         lines = [line.strip() for line in topics[name].splitlines()]
         blocks = "\n".join("" if _UNDERLINE.match(line) else line for line in lines).split("\n\n")
         paragraphs = [" ".join(block.split()) for block in blocks]
-        yield Document([paragraph for paragraph in paragraphs if paragraph], title=name, source=path)
+        yield Document(paragraphs=[paragraph for paragraph in paragraphs if paragraph], title=name, source=path)
 
 
 LANGUAGE_REFERENCE = InputFormat(name="language_reference", read=read_documents, reads_files=False)

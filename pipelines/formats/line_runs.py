@@ -56,11 +56,11 @@ def read_runs(
             is_blank = not line.content.decode(options.encoding, "replace").strip()
         if is_blank or is_last:
             if first:
-                yield Document(sentences, source=path, segmented=True, line=first.number, byte=first.byte)
+                yield Document(paragraphs=sentences, source=path, segmented=True, line=first.number, byte=first.byte)
             sentences, first = [], None
             is_owned = line.in_range
     if first:
-        yield Document(sentences, source=path, segmented=True, line=first.number, byte=first.byte)
+        yield Document(paragraphs=sentences, source=path, segmented=True, line=first.number, byte=first.byte)
 
 
 def _ends_book(sentence: bytes) -> bool:

@@ -25,7 +25,7 @@ def read_text(
             blocks.append([])
     blocks = [block for block in blocks if block]
     paragraphs = blocks[0] if len(blocks) == 1 else [" ".join(block) for block in blocks]
-    yield Document(paragraphs, source=path)
+    yield Document(paragraphs=paragraphs, source=path)
 
 
 TEXT = InputFormat(name="text", read=read_text, recognize=lambda _stem, _head: True)

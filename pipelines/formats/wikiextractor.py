@@ -75,40 +75,38 @@ def read_lines(lines: Iterable[Line], path: str, options: ReadOptions, is_file_s
         SourceError: There is text outside of `<doc>`.
     """
     title = ""
-    first = Line(b"")
-    paragraphs: list[str] | None = None
+    # The line `<doc ...>` of the open document.
+    first: Line | None = None
+    paragraphs: list[str] = []
+
+    def document(first: Line) -> Document:
+        return Document(paragraphs=paragraphs, title=title, source=path, line=first.number, byte=first.byte)
+
     # The lines before the first `<doc>` of a later range continue a document of an earlier one.
     in_earlier_range = not is_file_start
     for line in lines:
         text = decode_line(line, path, options.encoding)
         is_start = text.startswith("<doc ")
-        if is_start and paragraphs is not None:
-            yield Document(paragraphs, title=title, source=path, line=first.number, byte=first.byte)
-            paragraphs = None
+        is_end = is_start or text.startswith("</doc>")
+        if is_end and first:
+            yield document(first)
+            first = None
         if not line.in_range and (is_start or in_earlier_range):
             return
         if is_start:
-            title = html.unescape(_title(text))
-            paragraphs = []
-            first = line
+            title, first, paragraphs = html.unescape(_title(text)), line, []
             in_earlier_range = False
-        elif in_earlier_range:
+        elif in_earlier_range or is_end or not text.strip():
             continue
-        elif text.startswith("</doc>"):
-            if paragraphs is not None:
-                yield Document(paragraphs, title=title, source=path, line=first.number, byte=first.byte)
-            paragraphs = None
-        elif text.strip():
-            if paragraphs is None:
-                raise SourceError(
-                    f"{path}, {line.location}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
-                    "set the correct --input_format"
-                )
-            paragraph = _clean(text)
-            if paragraph and (paragraphs or paragraph != title):
-                paragraphs.append(paragraph)
-    if paragraphs is not None:
-        yield Document(paragraphs, title=title, source=path, line=first.number, byte=first.byte)
+        elif first is None:
+            raise SourceError(
+                f"{path}, {line.location}: text outside of <doc ...> ... </doc>, not WikiExtractor's output; "
+                "set the correct --input_format"
+            )
+        elif (paragraph := _clean(text)) and (paragraphs or paragraph != title):
+            paragraphs.append(paragraph)
+    if first:
+        yield document(first)
 
 
 WIKIEXTRACTOR_JSON = InputFormat(name="wikiextractor_json", read_lines=read_json_lines, has_fields=True)

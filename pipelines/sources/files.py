@@ -18,6 +18,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 
 from beambert.common.quantities import counted
 from beambert.common.terminal import printable
+from beambert.common.unicode_text import replace_surrogates
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader
 from beambert.pipelines.formats.lines import Chunk
@@ -83,7 +84,8 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
         if not any(metadata.size_in_bytes for metadata in matches):
             raise SourceError(f"{flag} {pattern} matches only empty files; give files with text")
         for metadata in matches:
-            if not _is_utf8(metadata.path):
+            # Manifests require names that are UTF-8.
+            if replace_surrogates(metadata.path) != metadata.path:
                 raise SourceError(
                     f"{flag} {pattern} matches {ascii(metadata.path)[1:-1]}, a name that is not valid UTF-8; "
                     "rename the file, or give a pattern that does not match it"
@@ -194,38 +196,30 @@ def _files_below(top: str, is_entered: Callable[[str], bool]) -> Iterator[str]:
     Raises:
         SourceError: A directory cannot be listed.
     """
-    # Each directory with the real paths of the directories on its path, which a link may lead back to.
-    directories: list[tuple[str, tuple[str, ...]]] = [(top, (os.path.realpath(top),))]
-    while directories:
-        parent, ancestors = directories.pop()
-        try:
-            with os.scandir(parent or ".") as listing:
-                entries = list(listing)
-        except (FileNotFoundError, NotADirectoryError):
-            # A directory may be deleted while its parent is listed.
-            continue
-        except OSError as error:
-            raise SourceError(
-                f"files of the directory {parent}, which cannot be listed ({error.strerror}); set its permissions, or "
-                "give a pattern that matches no files below it"
-            ) from error
-        for entry in entries:
-            path = os.path.join(parent, entry.name)  # noqa: PTH118
-            if not _is_directory_entry(entry):
-                yield path
-            elif is_entered(path):
-                real = os.path.realpath(path) if entry.is_symlink() else os.path.join(ancestors[-1], entry.name)  # noqa: PTH118
-                contains_link = entry.is_symlink() and f"{ancestors[-1]}/".startswith(f"{real.rstrip('/')}/")
-                if real not in ancestors and not contains_link:
-                    directories.append((path, (*ancestors, real)))
+    # For each directory to list, the real paths of the directories on its path, which a link may lead back to.
+    real_paths: dict[str, list[str]] = {top or ".": [os.path.realpath(top)]}
+    skipped = 0 if top else len("./")
+    for parent, directories, files in os.walk(top or ".", onerror=_report_unlistable, followlinks=True):
+        yield from (os.path.join(parent, name)[skipped:] for name in files)  # noqa: PTH118
+        above = real_paths.pop(parent)
+        entered = []
+        for name in directories:
+            path = os.path.join(parent, name)  # noqa: PTH118
+            real = os.path.realpath(path)
+            contains_link = f"{above[-1]}/".startswith(f"{real.rstrip('/')}/")
+            if is_entered(path[skipped:]) and real not in above and not contains_link:
+                real_paths[path] = [*above, real]
+                entered.append(name)
+        directories[:] = entered
 
 
-def _is_directory_entry(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a directory or a link to one; a link that cannot be followed is a file."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
+def _report_unlistable(error: OSError) -> None:
+    """Raise SourceError for a directory that cannot be listed, unless it was deleted while its parent was listed."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise SourceError(
+            f"files of the directory {error.filename}, which cannot be listed ({error.strerror}); set its permissions, "
+            "or give a pattern that matches no files below it"
+        ) from error
 
 
 def _local_metadata(path: str) -> FileMetadata | None:
@@ -248,15 +242,6 @@ def _local_metadata(path: str) -> FileMetadata | None:
             f"{path}, which cannot be read ({error.strerror}); set the permissions of its directory, or give a "
             "pattern that does not match it"
         ) from error
-
-
-def _is_utf8(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8, which manifests require of file names."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_directory(pattern: str, matches: list[FileMetadata]) -> bool:

@@ -1,26 +1,24 @@
-"""Recognize files that are not text: archives, office documents, images, databases, web pages and XML.
+"""Recognize files that are not text: archives, documents, databases, other binary data, web pages and XML.
 
 The first bytes determine the kind, and the name only if the bytes are ambiguous. Ordinary text must never match,
 regardless of its first character.
 """
 
-import codecs
-import dataclasses
 import re
+from typing import NamedTuple
 
 from beambert.pipelines.formats.frames import stem_of
-from beambert.pipelines.formats.lines import wide_encoding
+from beambert.pipelines.formats.lines import start_of, wide_encoding
 
 _HEAD_BYTES = 4096
 _AS_TEXT = "or read it unchanged with --input_format text"
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of file, and the remedy for it.
 
     Attributes:
-        name: Its name with an article, such as "a zip archive".
+        name: Its name with an article, such as "a tar archive".
         remedy: An imperative sentence without a period.
         binary: Whether the file is never text; --input_format text reads other kinds.
     """
@@ -30,46 +28,34 @@ class Kind:
     binary: bool = True
 
 
-def _unreadable(name: str) -> Kind:
-    return Kind(name, "leave it out of --input")
-
-
 _PANDOC = "extract its text first, such as with pandoc --to plain FILE --output FILE.txt"
 _TAR = Kind("a tar archive", "unpack it first (tar -x -f FILE) and give its files")
+_ZIP = Kind("a zip archive or office document", "unpack it first (unzip FILE), or extract its text with pandoc")
 _BINARY = Kind("binary data, not text", "leave it out of --input, or export its text first")
 
 # Kinds by their first bytes.
-_MAGIC: tuple[tuple[bytes, Kind], ...] = (
-    (b"PAR1", Kind("a Parquet file", "read it with --input_format parquet")),
-    (b"%PDF-", Kind("a PDF document", "extract its text first, such as with pdftotext FILE FILE.txt")),
-    (b"%!PS-Adobe", Kind("a PostScript document", "extract its text first, such as with ps2ascii FILE FILE.txt")),
-    (b"{\\rtf", Kind("an RTF document", _PANDOC)),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Kind("an old Office document (doc, xls, ppt)", "save it as text first")),
-    (
-        b"SQLite format 3\0",
-        Kind("an SQLite database", "export the text first: sqlite3 -json FILE 'select ... from ...' > FILE.json"),
+_MAGIC = {
+    b"PAR1": Kind("a Parquet file", "read it with --input_format parquet"),
+    b"%PDF-": Kind("a PDF document", "extract its text first, such as with pdftotext FILE FILE.txt"),
+    b"%!PS-Adobe": Kind("a PostScript document", "extract its text first, such as with ps2ascii FILE FILE.txt"),
+    b"{\\rtf": Kind("an RTF document", _PANDOC),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": Kind("an old Office document (doc, xls, ppt)", "save it as text first"),
+    b"SQLite format 3\0": Kind(
+        "an SQLite database", "export the text first: sqlite3 -json FILE 'select ... from ...' > FILE.json"
     ),
-    (b"Rar!\x1a\x07", Kind("a RAR archive", "unpack it first (unrar x FILE) and give its files")),
-    (b"7z\xbc\xaf'\x1c", Kind("a 7z archive", "unpack it first (7z x FILE) and give its files")),
-    (b"\x89PNG\r\n", _unreadable("a PNG image")),
-    (b"\xff\xd8\xff", _unreadable("a JPEG image")),
-    (b"GIF87a", _unreadable("a GIF image")),
-    (b"GIF89a", _unreadable("a GIF image")),
-    (b"II*\0", _unreadable("a TIFF image")),
-    (b"MM\0*", _unreadable("a TIFF image")),
-    (b"OggS\0", _unreadable("an audio file")),
-    (b"\x7fELF", _unreadable("a program")),
-    (b"\x89HDF\r\n", Kind("an HDF5 file", "export its text to JSON Lines or Parquet first")),
-    (b"\x93NUMPY", _unreadable("a NumPy array")),
-    (b"Obj\x01", Kind("an Avro file", "export its text to JSON Lines or Parquet first")),
-    (b"ARROW1\0\0", Kind("an Arrow file", "write it as Parquet first (pyarrow.parquet.write_table)")),
-)
-_COMPRESSED: tuple[tuple[bytes, str, str], ...] = (
-    (b"\x1f\x8b", "gzip", ".gz"),
-    (b"BZh91AY&SY", "bzip2", ".bz2"),
-    (b"\x28\xb5\x2f\xfd", "zstandard", ".zst"),
-    (b"\xfd7zXZ\0", "xz", ".xz"),
-)
+    b"Rar!\x1a\x07": Kind("a RAR archive", "unpack it first (unrar x FILE) and give its files"),
+    b"7z\xbc\xaf'\x1c": Kind("a 7z archive", "unpack it first (7z x FILE) and give its files"),
+    b"PK\x03\x04": _ZIP,
+    b"PK\x05\x06": _ZIP,
+    b"ARROW1\0\0": Kind("an Arrow file", "write it as Parquet first (pyarrow.parquet.write_table)"),
+    **dict.fromkeys([b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"OggS\0", b"\x93NUMPY", b"Obj\x01"], _BINARY),
+}
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"BZh91AY&SY": ("bzip2", ".bz2"),
+    b"\x28\xb5\x2f\xfd": ("zstandard", ".zst"),
+    b"\xfd7zXZ\0": ("xz", ".xz"),
+}
 _TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 
 _WARC = Kind("a WARC file", "extract the text of its pages first, such as with trafilatura", binary=False)
@@ -104,18 +90,16 @@ def kind_of(name: str, head: bytes) -> Kind | None:
         head: Its first bytes, at least 512 if the file has them, decompressed if its name has a compression suffix.
     """
     head = head[:_HEAD_BYTES]
-    return _binary_kind(stem_of(name), head) or _markup_kind(stem_of(name), head)
+    return _binary_kind(stem_of(name), head) or _markup_kind(stem_of(name), start_of(head))
 
 
 def _binary_kind(stem: str, head: bytes) -> Kind | None:
-    for magic, kind in _MAGIC:
+    for magic, kind in _MAGIC.items():
         if head.startswith(magic):
             return kind
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _zip_kind(stem, head)
-    if _is_tar(head):
+    if head[257:262] == b"ustar":
         return _TAR
-    for magic, method, suffix in _COMPRESSED:
+    for magic, (method, suffix) in _COMPRESSED.items():
         if head.startswith(magic):
             if stem.endswith(_TAR_SUFFIXES):
                 return _TAR
@@ -123,41 +107,14 @@ def _binary_kind(stem: str, head: bytes) -> Kind | None:
     if encoding := wide_encoding(head):
         return Kind(encoding, f"convert it first: iconv -f {encoding.lower()} -t utf-8 FILE > FILE.txt")
     control = len(head) - len(head.translate(None, _CONTROL_BYTES))
-    if control < max(_LEAST_CONTROL_BYTES, _CONTROL_SHARE * len(head)):
-        return None
-    return _BINARY
+    return _BINARY if control >= max(_LEAST_CONTROL_BYTES, _CONTROL_SHARE * len(head)) else None
 
 
-def _zip_kind(stem: str, head: bytes) -> Kind:
-    if stem.endswith(".docx") or b"word/" in head:
-        return Kind("a Word document", _PANDOC)
-    if stem.endswith(".epub") or b"application/epub+zip" in head:
-        return Kind("an EPUB book", _PANDOC)
-    if stem.endswith((".odt", ".ods", ".odp")) or b"application/vnd.oasis." in head:
-        return Kind("an OpenDocument file", _PANDOC)
-    if stem.endswith((".xlsx", ".pptx")) or b"xl/" in head or b"ppt/" in head:
-        return Kind("an Office document (xlsx, pptx)", "save it as CSV or text first")
-    return Kind("a zip archive", "unpack it first (unzip FILE) and give its files")
-
-
-def _is_tar(head: bytes) -> bool:
-    """Return whether the first 512 bytes are a tar header, by its magic or, in the oldest format, by its checksum."""
-    if head[257:262] == b"ustar":
-        return True
-    digits = head[148:156].strip(b" \0")
-    if len(head) < 512 or not digits or digits.translate(None, b"01234567"):
-        return False
-    return int(digits, 8) == sum(head[:148]) + sum(head[156:512]) + 8 * ord(" ")
-
-
-def _markup_kind(stem: str, head: bytes) -> Kind | None:
-    start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+def _markup_kind(stem: str, start: bytes) -> Kind | None:
     if start.startswith((b"WARC/1.0\r\n", b"WARC/1.1\r\n")):
         return _WARC
     if not start.startswith(b"<"):
         return None
     if _HTML_START.match(start) or stem.endswith(_HTML_SUFFIXES):
         return _HTML
-    if _XML_START.match(start) or stem.endswith(".xml"):
-        return _XML
-    return None
+    return _XML if _XML_START.match(start) or stem.endswith(".xml") else None

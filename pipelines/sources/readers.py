@@ -2,24 +2,33 @@
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import FORMATS, get_format, reads_files, recognize
-from beambert.pipelines.formats.frames import read_head, stem_of
+from beambert.pipelines.formats import FORMATS, get_format, recognize
+from beambert.pipelines.formats.frames import (
+    CHUNK_BYTES,
+    FrameError,
+    FrameReader,
+    codec_of,
+    find_frame,
+    plain_chunks,
+    read_head,
+    stem_of,
+)
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
+from beambert.pipelines.formats.lines import Line, lines_of_chunks
 from beambert.pipelines.formats.text import TEXT, read_text
-from beambert.pipelines.sources.files import open_decompressed, open_stored
+from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored
 from beambert.pipelines.sources.kinds import kind_of
-from beambert.pipelines.sources.ranges import has_frames, open_lines
 
 # Size of a range of lines in bytes, by the compression of the file.
 _LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
 # Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
 _HEAD_BYTES = 4096
-# The head of a Wikipedia dump may be that long.
-_LONG_HEAD_BYTES = 64 << 10
-_RANGE_BUFFER_BYTES = 512 << 10
+# A compressed file is split if its second frame is in these first bytes; the tools that write frames make smaller ones.
+_MAX_FRAME_BYTES = 16 << 20
 
 
 def recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
@@ -42,27 +51,16 @@ def recognize_format(path: str, head: bytes, options: ReadOptions) -> InputForma
     return (input_format.layout and input_format.layout(head)) or input_format
 
 
-def _byte_range_format(path: str, options: ReadOptions) -> InputFormat | None:
-    """Return the format with which ranges of the bytes of a file are read, or None.
-
-    The rest of the file may be corrupt.
-
-    Raises:
-        SourceError: The file cannot be opened or decompressed.
-    """
-    names = FORMATS if options.input_format == "auto" else [options.input_format]
-    for input_format in map(get_format, names):
-        if input_format.read_range and _by_suffix(input_format.range_bytes, path):
-            if options.input_format != "auto":
-                return input_format
-            with open_stored(path, _RANGE_BUFFER_BYTES) as file:
-                head = read_head(file, path, _LONG_HEAD_BYTES)
-            if input_format.recognize and input_format.recognize(stem_of(path), head):
-                return input_format
-    return None
+def _read_head(path: str) -> bytes:
+    """Return the first bytes of a file, decompressed. The rest of a file may be corrupt."""
+    if path.lower().endswith((".gz", ".xz", ".zst")):
+        with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
+            return stream.peek(_HEAD_BYTES)
+    with open_stored(path, 2 * _HEAD_BYTES) as file:
+        return read_head(file, path, _HEAD_BYTES)
 
 
-def _open_format(path: str, options: ReadOptions) -> InputFormat:
+def _format_of_file(path: str, options: ReadOptions) -> InputFormat:
     """Return the format of a file, which is opened only if its content decides.
 
     Raises:
@@ -72,12 +70,7 @@ def _open_format(path: str, options: ReadOptions) -> InputFormat:
         requested = get_format(options.input_format)
         if requested.reports_other_kinds or not requested.reads_files:
             return requested
-    return _byte_range_format(path, options) or _format_of_head(path, options)
-
-
-def _format_of_head(path: str, options: ReadOptions) -> InputFormat:
-    with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
-        return recognize_format(path, stream.peek(_HEAD_BYTES), options)
+    return recognize_format(path, _read_head(path), options)
 
 
 def check_file(path: str, options: ReadOptions) -> bool:
@@ -86,7 +79,7 @@ def check_file(path: str, options: ReadOptions) -> bool:
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    return _open_format(path, options).has_fields
+    return _format_of_file(path, options).has_fields
 
 
 def is_one_document(path: str, options: ReadOptions) -> bool:
@@ -95,7 +88,7 @@ def is_one_document(path: str, options: ReadOptions) -> bool:
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    return _open_format(path, options) is TEXT
+    return _format_of_file(path, options) is TEXT
 
 
 def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
@@ -115,7 +108,7 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
         path: Path of the file.
         size: Its size in bytes, as stored.
         options: Options of reading.
-        min_bytes: Minimum size of a range of lines, for large inputs.
+        min_bytes: Minimum size of a range, for large inputs.
     """
     input_format = _format_by_name(path, options)
     if input_format and input_format.read_range:
@@ -123,9 +116,10 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
     elif (input_format and not input_format.read_lines) or path.lower().endswith((".gz", ".xz")):
         step = 0
     else:
-        step = max(_by_suffix(_LINE_RANGE_BYTES, path), min_bytes)
+        step = _by_suffix(_LINE_RANGE_BYTES, path)
     if not step:
         return [(path, 0, None)]
+    step = max(step, min_bytes)
     return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
@@ -134,18 +128,57 @@ def _by_suffix(sizes: Mapping[str, int], path: str) -> int:
     return next((size for suffix, size in sizes.items() if path.lower().endswith(suffix)), 0)
 
 
+def _has_frames(path: str) -> bool:
+    """Return whether lines can be read from any position: plain, or compressed with the second frame near its start."""
+    codec = codec_of(path)
+    if codec is None:
+        return not path.lower().endswith((".gz", ".xz"))
+    with open_stored(path, 2 * CHUNK_BYTES) as file:
+        return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES) is not None
+
+
+def _possible_formats(options: ReadOptions) -> Iterator[InputFormat]:
+    return map(get_format, FORMATS if options.input_format == "auto" else [options.input_format])
+
+
+def _has_byte_ranges(input_format: InputFormat, path: str) -> bool:
+    return input_format.read_range is not None and _by_suffix(input_format.range_bytes, path) > 0
+
+
 def range_format(path: str, options: ReadOptions) -> InputFormat | None:
     """Return the format with which ranges of a file are read; None if the file is read as a whole.
 
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    if input_format := _byte_range_format(path, options):
+    input_format = _format_of_file(path, options)
+    if _has_byte_ranges(input_format, path) or (input_format.read_lines and _has_frames(path)):
         return input_format
-    if not reads_files(options.input_format) or not has_frames(path):
-        return None
-    input_format = _format_of_head(path, options)
-    return input_format if input_format.read_lines else None
+    return None
+
+
+@contextmanager
+def open_lines(path: str, encoding: str, start: int, stop: int | None) -> Iterator[Iterator[Line]]:
+    """Open a file and return the lines of a range, then those after it.
+
+    Args:
+        path: A path on any Beam filesystem.
+        encoding: Encoding of the file.
+        start, stop: Byte range of the file as stored; None is the end of the file.
+
+    Raises:
+        SourceError: The file cannot be read, is corrupt, or is UTF-16 or UTF-32.
+    """
+    codec = codec_of(path)
+    try:
+        with open_stored(path, 2 * CHUNK_BYTES) as file:
+            if codec is None:
+                yield lines_of_chunks(plain_chunks(file, start, stop), path, encoding, start)
+            else:
+                frames = FrameReader(file, codec)
+                yield lines_of_chunks(frames.chunks(start, stop), path, encoding, start, lambda: frames.frame)
+    except FrameError as error:
+        raise not_complete(path, error) from error
 
 
 def read_file(
@@ -168,11 +201,17 @@ def read_file(
     Raises:
         SourceError: The file is missing, corrupt, wrongly encoded or not of its format.
     """
-    input_format = range_format(path, options) if start or stop is not None else None
-    if input_format and input_format.read_range:
-        with open_stored(path, _RANGE_BUFFER_BYTES) as file:
+    is_range = start > 0 or stop is not None
+    if is_range:
+        input_format = range_format(path, options)
+    elif any(_has_byte_ranges(each, path) for each in _possible_formats(options)):
+        input_format = _format_of_file(path, options)
+    else:
+        input_format = None
+    if input_format and input_format.read_range and _has_byte_ranges(input_format, path):
+        with open_stored(path, 2 * CHUNK_BYTES) as file:
             yield from input_format.read_range(file, path, options, start, stop)
-    elif input_format and input_format.read_lines:
+    elif is_range and input_format and input_format.read_lines:
         with open_lines(path, options.encoding, start, stop) as lines:
             yield from input_format.read_lines(lines, path, options, start == 0)
     elif start == 0:
@@ -180,15 +219,10 @@ def read_file(
 
 
 def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> Iterator[Document]:
-    if not reads_files(options.input_format):
-        yield from get_format(options.input_format).read_documents(io.BufferedReader(io.BytesIO()), path, options)
-        return
-    input_format = _byte_range_format(path, options)
-    if input_format and input_format.read_range:
-        with open_stored(path, _RANGE_BUFFER_BYTES) as file:
-            yield from input_format.read_range(file, path, options, 0, None)
-        return
     requested = None if options.input_format == "auto" else get_format(options.input_format)
+    if requested and not requested.reads_files:
+        yield from requested.read_documents(io.BufferedReader(io.BytesIO()), path, options)
+        return
     with open_decompressed(path) as stream:
         # A format that reports other kinds of files itself may read a truncated file up to its end.
         if requested and requested.reports_other_kinds:

@@ -28,6 +28,7 @@ from beambert.pipelines.transforms.documents import (
     TruncateSentences,
 )
 from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.rows import RowsToDocuments
 from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "RejectContaminated",
     "RejectDocuments",
     "RejectIf",
+    "RowsToDocuments",
     "SegmentSentences",
     "SourceError",
     "TruncateSentences",

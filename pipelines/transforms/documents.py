@@ -17,12 +17,12 @@ from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.blocks import read_block_file, write_block_file
 from beambert.pipelines.corpus.counts import Loss
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
-from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
-from beambert.pipelines.corpus.segmentation import SEGMENTERS
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
+from beambert.pipelines.segmentation.segmenters import SEGMENTERS
 from beambert.pipelines.sources.file_splits import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.sources.files import match_files, read_position
 from beambert.pipelines.transforms.partitions import BlockBuffer

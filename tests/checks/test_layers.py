@@ -37,6 +37,7 @@ pipelines.finish_dataset
 pipelines.dataset_report
 pipelines.examples
 pipelines.corpus
+pipelines.segmentation
 pipelines.cleaning pipelines.vocabulary
 pipelines.dataset pipelines.sources
 pipelines.formats

@@ -79,15 +79,15 @@ def test_cache_is_bounded_and_has_no_effect(
     whole = Tokenizer(released).encode_batch(sentences)
     monkeypatch.setattr(python_encoder, "MAX_CHUNKS", 1000)
     bounded = Tokenizer(released, compiled=False)
-    memory = bounded._encoder.chunks
+    caches = (bounded._encoder._chunk, bounded._encoder._word)
+    bounded.encode_batch(["z" * 70])
+    assert not any(cache.cache_info().currsize for cache in caches)
     parts = []
     for start in range(0, len(sentences), 50):
         batch = sentences[start : start + 50]
         # A long chunk that is never repeated, and one with more words than the cache can contain.
         parts.append(bounded.encode_batch([f"http://{start}" * 20 + "z" * 70, *batch, f",{start}a" * 1200]))
-        assert len(memory) <= 1000
-        assert len(memory.words) <= 1000
-        assert not any(len(chunk) > 64 for chunk in (*memory, *memory.words))
+        assert all(cache.cache_info().currsize <= 1000 for cache in caches)
     together = [row for part in parts for row in rows(*part)[1:-1]]
     assert together == rows(*whole)
 

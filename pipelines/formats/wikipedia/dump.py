@@ -4,7 +4,6 @@
 streams of 100 pages, each starting with the same ten bytes, so several workers can read a file without its index.
 """
 
-import bz2
 import io
 import logging
 import lzma
@@ -13,11 +12,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from beambert.pipelines.documents import Document
-from beambert.pipelines.formats.frames import find_frame, plain_chunks, read_head
+from beambert.pipelines.formats.frames import CHUNK_BYTES, find_frame, plain_chunks, read_bz2, read_head
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.formats.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
 
-_CHUNK_BYTES = 256 << 10
 # Read size for a decompressor, small because at a truncation it drops the data of the current read.
 _SMALL_CHUNK_BYTES = 4 << 10
 # The start of a stream with data, or of an empty stream.
@@ -46,7 +44,7 @@ def _stream_chunks(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterato
     try:
         while data := stream.read1(_SMALL_CHUNK_BYTES):
             gathered += data
-            if len(gathered) >= _CHUNK_BYTES:
+            if len(gathered) >= CHUNK_BYTES:
                 yield bytes(gathered), True
                 gathered.clear()
     except (OSError, EOFError, lzma.LZMAError) as error:
@@ -71,9 +69,8 @@ def read_range(file: BinaryIO, path: str, options: ReadOptions, start: int, stop
     site = site_of(read_head(file, path, HEADER_BYTES, is_dump), path)
     if _is_bz2(path):
         yield from read_pages(_bz2_chunks(file, path, start, stop), site, path, options.wikitext_extractor)
-    elif site.encoding == "utf-8" or not start:
-        last = stop if site.encoding == "utf-8" else None
-        chunks = plain_chunks(file, start, last, _CHUNK_BYTES)
+    else:
+        chunks = plain_chunks(file, start, stop)
         yield from read_pages(chunks, site, path, options.wikitext_extractor)
 
 
@@ -92,42 +89,28 @@ def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
         in_split = stop is None or position < stop
         if not in_split:
             yield b"", False
-        decompressor = bz2.BZ2Decompressor()
         file.seek(position)
-        end = position
-        problem = ""
-        while not (decompressor.eof or problem):
-            data = file.read(_CHUNK_BYTES) if decompressor.needs_input else b""
-            end += len(data)
-            if not data and decompressor.needs_input:
-                problem = "the file ends within it"
-                break
-            try:
-                chunk = decompressor.decompress(data, 16 * _CHUNK_BYTES)
-            except OSError as error:
-                problem = str(error)
-            else:
+        try:
+            for chunk in read_bz2(file):
                 yield chunk, in_split
-        if problem:
-            _warn("%s: the stream at byte %d is corrupt (%s); read up to there", path, position, problem)
+        except (OSError, EOFError) as error:
+            _warn("%s: the stream at byte %d is corrupt (%s); read up to there", path, position, error)
             yield None, in_split
             position = _find_stream(file, position + 1, stop)
             continue
-        end -= len(decompressor.unused_data)
-        file.seek(end)
+        position = file.tell()
         following = file.read(_STREAM_BYTES)
         if not following:
             return
-        position = end
         if not _STREAM.match(following):
-            _warn("%s: the bzip2 stream expected at byte %d is missing; continued with the next stream", path, end)
+            _warn("%s: the bzip2 stream expected at byte %d is missing; continued with the next stream", path, position)
             yield None, in_split
-            position = _find_stream(file, end, stop)
+            position = _find_stream(file, position, stop)
 
 
 def _find_stream(file: BinaryIO, start: int, stop: int | None) -> int | None:
     """Return the first offset in [start, stop) with the bytes of a stream's start, or None."""
-    return find_frame(file, _STREAM, _STREAM_BYTES, start, stop, _CHUNK_BYTES)
+    return find_frame(file, _STREAM, _STREAM_BYTES, start, stop)
 
 
 # A stream of a multistream dump has about 0.25 MB.

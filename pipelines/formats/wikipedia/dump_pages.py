@@ -4,7 +4,6 @@ The XML is not parsed but scanned for `<page>` ... `</page>`. Within a page ever
 confused with text. A reader can start in the middle of a file, and entities of a document type are not expanded.
 """
 
-import codecs
 import dataclasses
 import functools
 import html
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.lines import start_of
 from beambert.pipelines.formats.wikipedia.languages import disambiguation_templates
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import ExtractionFailed, WikiExtractorProcess
 from beambert.pipelines.formats.wikipedia.wikitext import TooComplex, to_paragraphs
@@ -60,25 +60,16 @@ class Site:
         language: Language code of the edition, such as "en".
         prefixes: Lowercase names of its namespaces except the main one.
         file_prefixes: Those of files and categories.
-        encoding: "utf-8", "utf-16-le" or "utf-16-be".
     """
 
     language: str
     prefixes: frozenset[str]
     file_prefixes: frozenset[str]
-    encoding: str
-
-
-def _encoding(head: bytes) -> str:
-    if head.startswith((codecs.BOM_UTF16_LE, b"<\0")):
-        return "utf-16-le"
-    return "utf-16-be" if head.startswith((codecs.BOM_UTF16_BE, b"\0<")) else "utf-8"
 
 
 def is_dump(head: bytes) -> bool:
     """Return whether a file is a MediaWiki dump, by its first bytes."""
-    text = head.decode(_encoding(head), "replace").lstrip("\ufeff \r\n\t")
-    return text.startswith("<") and "<mediawiki" in text
+    return start_of(head).startswith(b"<") and b"<mediawiki" in head
 
 
 def site_of(head: bytes, path: str) -> Site:
@@ -87,8 +78,7 @@ def site_of(head: bytes, path: str) -> Site:
     Raises:
         SourceError: It is not the head of a dump.
     """
-    encoding = _encoding(head)
-    text = head.decode(encoding, "replace")
+    text = head.decode("utf-8", "replace")
     if "<mediawiki" not in text and "<page>" not in text:
         raise SourceError(
             f"{path} is not a MediaWiki dump: <mediawiki> is missing at its start; set the correct --input_format"
@@ -99,7 +89,6 @@ def site_of(head: bytes, path: str) -> Site:
         language[1].lower() if language else "en",
         frozenset(name for key, name in names.items() if key),
         frozenset(names[key] for key in (6, 14) if key in names),
-        encoding,
     )
 
 
@@ -143,7 +132,7 @@ def _document(block: bytes, problem: str, site: Site, path: str, extract: Extrac
     title = _unescape(title_match[1].decode("utf-8", "replace")) if title_match else ""
 
     def rejected(reason: str) -> Document:
-        return Document([], title, path, rejected=reason, language=site.language)
+        return Document(paragraphs=[], title=title, source=path, rejected=reason, language=site.language)
 
     if problem:
         return rejected(problem)
@@ -168,7 +157,7 @@ def _document(block: bytes, problem: str, site: Site, path: str, extract: Extrac
     except ExtractionFailed as error:
         _warn("%s: the page %r cannot be extracted (%s)", path, title, error)
         return rejected(EXTRACTION_FAILED)
-    return Document(paragraphs, title, path, language=site.language)
+    return Document(paragraphs=paragraphs, title=title, source=path, language=site.language)
 
 
 def _blocks(chunks: Iterator[Chunk], path: str) -> Iterator[tuple[bytes, str]]:
@@ -218,15 +207,6 @@ def _blocks(chunks: Iterator[Chunk], path: str) -> Iterator[tuple[bytes, str]]:
         yield (buffer if buffer.startswith(_OPEN) else b""), TRUNCATED
 
 
-def _as_utf8(chunks: Iterator[Chunk], encoding: str) -> Iterator[Chunk]:
-    if encoding == "utf-8":
-        yield from chunks
-        return
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    for chunk, in_split in chunks:
-        yield (None if chunk is None else decoder.decode(chunk).encode("utf-8", "replace")), in_split
-
-
 def read_pages(chunks: Iterator[Chunk], site: Site, path: str, extractor: str) -> Iterator[Document]:
     """Yield one document per page that begins in the split of the chunks.
 
@@ -237,5 +217,5 @@ def read_pages(chunks: Iterator[Chunk], site: Site, path: str, extractor: str) -
         extractor: A value of `ReadOptions.wikitext_extractor`.
     """
     with _open_extractor(extractor) as extract:
-        for block, problem in _blocks(_as_utf8(chunks, site.encoding), path):
+        for block, problem in _blocks(chunks, path):
             yield _document(block, problem, site, path, extract)

@@ -225,26 +225,15 @@ def pronunciation_in(parameters: Parameters) -> str:
     return f"{label}[{first(parameters)}]"
 
 
+# Codes of varieties and labels in templates of pronunciation.
+_VARIETIES = frozenset(
+    ["us", "uk", "lang", "pron", "also", "local", "ipa", "au", "nz", "ca", "en", "usalso", "ukalso", "audio"]
+)
+
+
 def _english_pronunciation(parameters: Parameters) -> str:
     """Return the sounds of {{IPAc-en|US|ə|ˈ|d|oʊ}}, without the codes of the variety."""
-    codes = {
-        "us",
-        "uk",
-        "lang",
-        "pron",
-        "also",
-        "local",
-        "ipa",
-        "au",
-        "nz",
-        "ca",
-        "en",
-        "usalso",
-        "ukalso",
-        "audio",
-        "",
-    }
-    sounds = "".join(value for value in _positional(parameters) if value.lower() not in codes)
+    sounds = "".join(value for value in _positional(parameters) if value and value.lower() not in _VARIETIES)
     return f"/{sounds.replace(',_', ', ').replace('_', ' ')}/"
 
 

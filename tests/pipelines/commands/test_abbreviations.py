@@ -9,8 +9,8 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from beambert import cli
-from beambert.pipelines.corpus.own_abbreviations import read_abbreviations
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
 from beambert.pipelines.transforms import Document, SegmentSentences
 
 TEXT = "Das gilt bzgl. Haus und Hof. Siehe qx. Nord und ut zz. Süd."

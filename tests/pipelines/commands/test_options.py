@@ -12,10 +12,10 @@ from beambert.common.command_line.options import Option, from_args, from_mapping
 from beambert.common.typed_json import JsonError, convert
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.segmentation import SEGMENTERS
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.segmentation.segmenters import SEGMENTERS
 from beambert.pipelines.vocabulary.vocabulary_options import DEFAULT_VOCAB_SIZE
 
 CLASSES = (CorpusOptions, CleaningOptions, ReadOptions, PretrainingDataOptions)

@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 
 from beambert.deploy.plan.data import _record_bytes
-from beambert.pipelines.corpus.segmentation import split_sentences
 from beambert.pipelines.dataset import PartitionOfSplit
 from beambert.pipelines.examples import shard_writer
 from beambert.pipelines.examples.example_encoder import mask_of
@@ -21,6 +20,7 @@ from beambert.pipelines.examples.make_shards import write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, generator
 from beambert.pipelines.instances.instances import from_sentences
 from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.pipelines.segmentation.segmenters import split_sentences
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.pipelines.examples.test_example_encoder import random_features

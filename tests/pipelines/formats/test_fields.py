@@ -232,6 +232,34 @@ def test_identifiers_are_those_of_the_field(tmp_path):
         read(tmp_path / "a.jsonl", content, id_field="kee", on_bad_record="skip")
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_fields_may_be_nested(tmp_path, name):
+    record = {
+        "article": {"body": "One.", "a.b": "Two.", "parts": [{"text": "Three."}, {"text": "Four."}]},
+        "article.parts": 5,
+        "meta": {"key": 7, "lang": "de"},
+    }
+    content = (json.dumps([record]) if name == "a.json" else json.dumps(record)).encode()
+    options = {"id_field": "meta.key", "language_field": "meta.lang"}
+    for field, paragraphs in (
+        ("article.body", ["One."]),
+        ("article.a.b", ["Two."]),
+        ("article.parts.text", ["Three.", "Four."]),
+    ):
+        (document,) = read(tmp_path / name, content, text_field=field, **options)
+        assert (document.paragraphs, document.source_id, document.language) == (paragraphs, "7", "de")
+    for field, message in (
+        ("article.parts", "field 'article.parts' is a number"),
+        ("article.bodi", r"has no field 'article.bodi' \(fields: article, article.parts, meta\)"),
+        ("article.body.x", "has no field 'article.body.x'"),
+        ("article.parts.x", "has no field 'article.parts.x'"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            read(tmp_path / name, content, text_field=field)
+    with pytest.raises(SourceError, match=r"no record has the field 'meta.kee'"):
+        read(tmp_path / name, content, text_field="article.body", id_field="meta.kee")
+
+
 def test_parquet_rows_have_numbers_and_identifiers(tmp_path):
     table = pyarrow.table({"text": ["One.", None, "Three."], "key": [10, 11, 12], "lang": ["en", None, "de"]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.pipelines.formats import chapters, gutenberg, recognize, wrapped_lines
+from beambert.pipelines.formats import gutenberg, recognize, wrapped_lines
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import read_file
 
@@ -404,7 +404,7 @@ def test_hyphens_at_line_ends(lines, joined):
     ],
 )
 def test_chapter_heads(head, expected):
-    assert chapters.is_chapter_head([head, ""]) is expected
+    assert gutenberg.is_chapter_head([head, ""]) is expected
 
 
 @given(st.lists(st.text("ab-I. _*[]\t(A", max_size=30), max_size=20))
@@ -413,7 +413,7 @@ def test_joining_loses_no_letter_and_splitting_no_line(lines):
     for part in (lines, gutenberg._without_contents(lines)):
         joined = "".join(wrapped_lines.join_paragraphs(part))
         assert letters(joined) == letters("".join(part))
-    flat = [line for _, chapter in chapters.split_chapters(lines) for line in chapter]
+    flat = [line for _, chapter in gutenberg.split_chapters(lines) for line in chapter]
     assert flat == lines
 
 

@@ -8,10 +8,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from beambert import cli
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
 from beambert.pipelines.runner.job_output import (
@@ -23,6 +26,7 @@ from beambert.pipelines.runner.job_output import (
 )
 from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
 from beambert.pipelines.sources.files import match_files, require_unchanged
+from beambert.pipelines.sources.readers import read_file
 from tests.conftest import SMALL
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
 
@@ -90,6 +94,17 @@ def test_a_prefix_is_no_input(cloud):
         match_files([f"gs://{BUCKET}/texts"])
     with pytest.raises(SourceError, match="no-texts matches no files"):
         match_files([f"gs://{BUCKET}/no-texts"])
+
+
+def test_ranges_of_parquet_in_a_bucket(cloud, tmp_path):
+    table = pyarrow.table({"text": [f"Text {number}." for number in range(90)]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    path = f"gs://{BUCKET}/parquet/a.parquet"
+    with write_atomically(path) as file:
+        file.write((tmp_path / "a.parquet").read_bytes())
+    cut = pyarrow.parquet.read_metadata(tmp_path / "a.parquet").row_group(4).column(0).data_page_offset
+    parts = [list(read_file(path, ReadOptions(), *edges)) for edges in ((0, cut), (cut, None))]
+    assert [[document.line for document in part] for part in parts] == [[*range(1, 41)], [*range(41, 91)]]
 
 
 def test_an_object_that_changes_while_it_is_read_is_named(cloud):

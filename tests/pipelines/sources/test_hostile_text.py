@@ -10,12 +10,12 @@ from collections import Counter
 import pytest
 
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.cleaning import ngrams, rules, tag_density
+from beambert.pipelines.cleaning import ngrams, residual_markup, rules
 from beambert.pipelines.cleaning.document_rules import rejection_reason
-from beambert.pipelines.corpus import segmentation
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import get_format
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.segmentation import segmenters
 from beambert.tokenizer.learner import learn_vocabulary
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
@@ -99,14 +99,14 @@ def test_cleaning_of_one_long_paragraph(size):
     def clean(text: str) -> None:
         paragraphs = rules.clean_paragraphs([text], options, Counter(), [], Counter())
         rejection_reason(paragraphs, options)
-        tag_density.has_html([text])
+        residual_markup.has_html([text])
         ngrams.plain_word_hashes(text)
 
     assert not _slow(clean, size)
 
 
 @sizes
-@pytest.mark.parametrize("name", segmentation.SEGMENTERS)
+@pytest.mark.parametrize("name", segmenters.SEGMENTERS)
 @pytest.mark.parametrize("language", ["en", "da"])
 def test_segmentation_of_one_long_paragraph(name, language, size):
     # Only the English rules get all marks. Segmentation by sentencex alone takes most of the time, and it has other
@@ -115,19 +115,19 @@ def test_segmentation_of_one_long_paragraph(name, language, size):
     if name == "sentencex" and language == "da":
         # sentencex compiles a pattern for each period, in linear time of 90 s for 1 MB.
         marks.remove("A. ")
-    assert not _slow(lambda text: segmentation.SEGMENTERS[name](text, language), size, marks)
+    assert not _slow(lambda text: segmenters.SEGMENTERS[name](text, language), size, marks)
 
 
 def test_an_apostrophe_inside_quotes_is_matched_in_one_way():
     # With two ways to match an apostrophe, there were 2 ** 60 ways to match the text.
     text = '"' + "a'" * 60 + " said he. And so on."
-    assert seconds(lambda: segmentation.split_sentences(text, "en"), _LIMIT) < _LIMIT
+    assert seconds(lambda: segmenters.split_sentences(text, "en"), _LIMIT) < _LIMIT
 
 
 def test_sentencex_reads_a_long_text_in_windows_with_the_same_result():
     text = "The Rhine was high on that day. Its water rose, says Mr. Elbe, by 3.5 feet! Was it so? "
-    sentences = segmentation.split_with_sentencex(text * 1500, "en")
-    assert sentences == segmentation.split_with_sentencex(text, "en") * 1500
+    sentences = segmenters.split_with_sentencex(text * 1500, "en")
+    assert sentences == segmenters.split_with_sentencex(text, "en") * 1500
 
 
 @sizes

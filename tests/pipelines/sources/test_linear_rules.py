@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import residual_markup
-from beambert.pipelines.corpus import sentence_boundaries
 from beambert.pipelines.formats import gutenberg, wikiextractor, wrapped_lines
 from beambert.pipelines.formats.wikipedia import dump_pages, wikitext
+from beambert.pipelines.segmentation import sentence_boundaries
 from beambert.pipelines.sources import kinds
 
 # The earlier regular expressions of these rules.

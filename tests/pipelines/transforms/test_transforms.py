@@ -147,7 +147,11 @@ def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
     """Test own steps between ours, two sources, rules that are left out, and deduplication before the sink."""
     texts = [Document([f"The cat number {number} sat on the mat."]) for number in range(9)]
     with beam.Pipeline() as pipeline:
-        first = pipeline | "First" >> beam.Create(texts) | CleanDocuments(CleaningOptions(skip_rules="boilerplate", fix_mojibake=True))
+        first = (
+            pipeline
+            | "First" >> beam.Create(texts)
+            | CleanDocuments(CleaningOptions(skip_rules="boilerplate", fix_mojibake=True))
+        )
         second = pipeline | "Second" >> beam.Create(texts)
         documents = (
             (first, second)

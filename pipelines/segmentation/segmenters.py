@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import sentencex
 
 from beambert.pipelines.cleaning.rules import fold_whitespace
-from beambert.pipelines.corpus.sentence_boundaries import boundaries
+from beambert.pipelines.segmentation.sentence_boundaries import boundaries
 
 # Much longer than a paragraph of prose.
 _WINDOW_CHARACTERS = 1 << 15

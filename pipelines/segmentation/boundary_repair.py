@@ -107,8 +107,7 @@ class BoundaryRepair:
         self._last_letters = frozenset(
             word[-_LETTERS_BEFORE:] for words in (self._titles, self._others, self._eras, self._own) for word in words
         )
-        # Results of `_is_ordinary`.
-        self._ordinary: dict[str, bool] = {}
+        self._is_ordinary_boundary = functools.lru_cache(_MAX_ORDINARY)(self._is_ordinary)
 
     def continues(self, text: str, sentence_start: int, end: int) -> bool:
         """Return whether the sentence before a boundary of sentencex continues after it.
@@ -118,13 +117,7 @@ class BoundaryRepair:
             sentence_start: start of the sentence.
             end: a boundary inside the text: the end of a sentence, before the space if there is one.
         """
-        around = text[end - 1 - _LETTERS_BEFORE : end + 2]
-        is_ordinary = self._ordinary.get(around)
-        if is_ordinary is None:
-            if len(self._ordinary) >= _MAX_ORDINARY:
-                self._ordinary.clear()
-            is_ordinary = self._ordinary[around] = self._is_ordinary(around)
-        if is_ordinary:
+        if self._is_ordinary_boundary(text[end - 1 - _LETTERS_BEFORE : end + 2]):
             return False
         start = end + 1 if text[end] == " " else end
         if start == len(text):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from beambert.pipelines.cleaning.tag_density import has_html
+from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.corpus.corpus_warnings import source_warnings
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import read_file

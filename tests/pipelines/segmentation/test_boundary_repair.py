@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beambert.pipelines.corpus.boundary_repair import MAX_ABBREVIATION_CHARACTERS, BoundaryRepair
-from beambert.pipelines.corpus.segmentation import split_sentences
+from beambert.pipelines.segmentation.boundary_repair import MAX_ABBREVIATION_CHARACTERS, BoundaryRepair
+from beambert.pipelines.segmentation.segmenters import split_sentences
 from tests.cpu_time import seconds
 
 # By language: texts with " | " (or "|" without spaces) at every sentence boundary.

@@ -1,11 +1,9 @@
 """Read the abbreviations of a user, of `--abbreviations`."""
 
-from apache_beam.io.filesystem import BeamIOError
-
 from beambert.pipelines.cleaning.rules import fold_whitespace, normalize_nfc
-from beambert.pipelines.corpus.boundary_repair import MAX_ABBREVIATION_CHARACTERS
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.segmentation.boundary_repair import MAX_ABBREVIATION_CHARACTERS
 
 _FORM = "give UTF-8 text with one abbreviation a line, such as bzgl."
 
@@ -29,7 +27,7 @@ def read_abbreviations(path: str) -> str:
         raise SourceError(f"--abbreviations {path} is not UTF-8 text; {_FORM}") from error
     except FileNotFoundError as error:
         raise SourceError(f"--abbreviations {path} does not exist; check the path") from error
-    except (BeamIOError, OSError) as error:
+    except OSError as error:
         raise SourceError(f"--abbreviations {path} cannot be read ({error}); check the path") from error
     abbreviations = set()
     for number, line in enumerate(lines, start=1):

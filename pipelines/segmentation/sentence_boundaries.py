@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import sentencex
 
-from beambert.pipelines.corpus.boundary_repair import boundary_repair
+from beambert.pipelines.segmentation.boundary_repair import boundary_repair
 
 # Longer sentences are split. About 500 WordPiece tokens of English: the longest usual sequences hold most of it, and no
 # sentence of the gold text is longer.

@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning.rules import fold_whitespace
-from beambert.pipelines.corpus.segmentation import SEGMENTERS, document_sentences, split_sentences, truncate_sentences
-from beambert.pipelines.corpus.sentence_boundaries import MAX_SENTENCE_CHARACTERS
 from beambert.pipelines.documents import identity, is_validation, partition_of
+from beambert.pipelines.segmentation.segmenters import (
+    SEGMENTERS,
+    document_sentences,
+    split_sentences,
+    truncate_sentences,
+)
+from beambert.pipelines.segmentation.sentence_boundaries import MAX_SENTENCE_CHARACTERS
 
 # By language: file names of the golden rules, and the minimum number of correct cases.
 GOLDEN = {

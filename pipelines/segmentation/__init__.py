@@ -1,0 +1,1 @@
+"""Segment paragraphs into sentences: pure functions of strings, independent of Beam."""
