@@ -81,8 +81,6 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
             raise SourceError(
                 f"{flag} {pattern} matches no files; check the path, and quote the pattern so that beambert expands it"
             )
-        if not any(metadata.size_in_bytes for metadata in matches):
-            raise SourceError(f"{flag} {pattern} matches only empty files; give files with text")
         for metadata in matches:
             # Manifests require names that are UTF-8.
             if replace_surrogates(metadata.path) != metadata.path:
@@ -92,18 +90,22 @@ def match_files(patterns: list[str], flag: str = "--input", *, absolute_paths: b
                 )
         start = len(folder) + len(_literal_folder(relative))
         hidden = sorted(metadata.path for metadata in matches if _is_hidden(metadata.path[start:], relative))
-        if hidden:
-            if len(hidden) == len(matches):
-                raise SourceError(
-                    f"{flag} {pattern} matches only hidden files, such as {hidden[0]}; name the files to read"
-                )
-            example = os.path.basename(hidden[0])  # noqa: PTH119
-            skipped = f"{flag} {pattern}: skipped {counted(len(hidden), 'hidden file')}, such as {example}"
-            print(printable(skipped), file=sys.stderr)
-        visible = {metadata.path: metadata for metadata in matches if metadata.size_in_bytes}
-        for path in hidden:
-            visible.pop(path, None)
-        files |= visible
+        if hidden and len(hidden) == len(matches):
+            raise SourceError(
+                f"{flag} {pattern} matches only hidden files, such as {hidden[0]}; name the files to read"
+            )
+        hidden_paths = set(hidden)
+        visible = {metadata.path: metadata for metadata in matches if metadata.path not in hidden_paths}
+        if not any(metadata.size_in_bytes for metadata in visible.values()):
+            raise SourceError(f"{flag} {pattern} matches only empty files; give files with text")
+        # A name that ends in a slash stands for a directory in an object store.
+        empty = sorted(path for path, file in visible.items() if not file.size_in_bytes and not path.endswith("/"))
+        for skipped, kind in ((hidden, "hidden file"), (empty, "empty file")):
+            if skipped:
+                example = os.path.basename(skipped[0])  # noqa: PTH119
+                line = f"{flag} {pattern}: skipped {counted(len(skipped), kind)}, such as {example}"
+                print(printable(line), file=sys.stderr)
+        files |= {path: metadata for path, metadata in visible.items() if metadata.size_in_bytes}
     return [files[path] for path in sorted(files)]
 
 

@@ -485,7 +485,7 @@ def test_a_file_that_is_deleted_while_it_is_listed_is_skipped(trees, monkeypatch
         match_files(["corpus/*/x.txt"])
 
 
-def test_match_files_names_the_pattern(tmp_path):
+def test_match_files_names_the_pattern(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("A.")
     (tmp_path / "b.txt").write_text("B.")
     (tmp_path / "empty.txt").write_text("")
@@ -495,6 +495,12 @@ def test_match_files_names_the_pattern(tmp_path):
         match_files([f"{tmp_path}/nothing-here*"])
     with pytest.raises(SourceError, match="only empty files"):
         match_files([f"{tmp_path}/empty.txt"])
+    assert "skipped 1 empty file, such as empty.txt" in capsys.readouterr().err
+    (tmp_path / "in").mkdir()
+    for name, text in (("empty.txt", ""), (".hidden.txt", "x")):
+        (tmp_path / "in" / name).write_text(text)
+    with pytest.raises(SourceError, match="only empty files"):
+        match_files([f"{tmp_path}/in/**"])
 
 
 def test_a_new_format_is_one_entry_of_the_registry(tmp_path, monkeypatch):
