@@ -126,7 +126,7 @@ test-parity: .venv-parity/.installed
 
 # Tests that are skipped in .venv, which has neither torch nor datasets nor mlcroissant.
 test-readers: .venv-readers/.installed
-	.venv-readers/bin/python -m pytest tests/test_read_shards_guide.py tests/pipelines/dataset_report/test_dataset_descriptions.py tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shard_writer.py
+	.venv-readers/bin/python -m pytest tests/test_read_shards_guide.py tests/pipelines/dataset_report/test_dataset_descriptions.py tests/pipelines/examples/test_array_record_files.py tests/pipelines/examples/test_shards.py
 
 .venv-readers/.installed: tests/readers/requirements.txt setup.py
 	@sh deploy/environment.sh .venv-readers "$(PYTHON)" -r tests/readers/requirements.txt -e '.[data,train,array-record]' pytest hypothesis

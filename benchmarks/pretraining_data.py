@@ -23,8 +23,8 @@ from typing import Any
 
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
-from beambert.pipelines.examples import pretraining_examples, shard_writer, statistics
-from beambert.pipelines.examples.make_shards import write_shards
+from beambert.pipelines.examples import pretraining_examples, shards, statistics
+from beambert.pipelines.examples.shards import write_shards
 from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io import atomic_files
@@ -74,7 +74,7 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         (pretraining_examples, "mask_rows", "mask"),
         (statistics.Statistics, "add_instances", "count"),
         (statistics.Statistics, "add_rows", "count"),
-        (shard_writer.ShardFile, "write", "encode, checksum"),
+        (shards.ShardFile, "write", "encode, checksum"),
         (atomic_files.HashedFile, "write", "write, SHA-256"),
     ):
         setattr(owner, name, timed(stage, getattr(owner, name)))

@@ -13,7 +13,7 @@ from beambert.pipelines import dataset
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.examples.make_shards import shard_name
+from beambert.pipelines.examples.shards import shard_name
 from beambert.pipelines.examples.work_items import WorkItem
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically

@@ -22,8 +22,8 @@ from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files, train_eval_overlap
-from beambert.pipelines.examples.make_shards import tokenize_documents, tokenize_shard, write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, num_copies
+from beambert.pipelines.examples.shards import tokenize_documents, tokenize_shard, write_shards
 from beambert.pipelines.examples.statistics import Statistics, total
 from beambert.pipelines.examples.train_eval_overlap import ValidationSentences, read_validation_sentences
 from beambert.pipelines.examples.work_items import (

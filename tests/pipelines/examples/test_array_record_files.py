@@ -14,9 +14,9 @@ import tensorflow as tf
 from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.examples import shard_writer
 from beambert.pipelines.examples.array_record_files import read_records
 from beambert.pipelines.examples.example_reader import read_examples
+from beambert.pipelines.examples.shards import create_shard
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from tests.pipelines.examples.test_example_encoder import random_features
 from tests.small_disk import small_disk
@@ -121,7 +121,7 @@ def test_a_full_temporary_disk_is_one_line(tmp_path, monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(disk))
 
         def write() -> None:
-            with shard_writer.create(str(tmp_path / "shard"), options, 128, 1000) as file:
+            with create_shard(str(tmp_path / "shard"), options, 128, 1000) as file:
                 for _ in range(5):
                     file.write(features)
 

@@ -8,8 +8,8 @@ import pytest
 from beambert.pipelines.dataset import PartitionOfSplit
 from beambert.pipelines.examples import inspection
 from beambert.pipelines.examples.example_reader import read_examples
-from beambert.pipelines.examples.make_shards import write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.examples.shards import write_shards
 from beambert.pipelines.examples.statistics import Statistics, document_bin_start, total
 from beambert.pipelines.instances.instances import from_sentences
 from beambert.pipelines.instances.options import PretrainingDataOptions

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beambert.pipelines.dataset import PartitionOfSplit
-from beambert.pipelines.examples.make_shards import write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.examples.shards import write_shards
 from beambert.pipelines.instances.instances import from_sentences
 from beambert.pipelines.instances.noise import add_noise
 from beambert.pipelines.instances.options import PretrainingDataOptions

@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.instances.full_sentences import full_sentences
 from beambert.pipelines.instances.instances import Instances, TokenizedDocuments, from_sentences
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.instances.sampling import sample_instances
-from beambert.pipelines.instances.sentence_pairs import next_sentence_pairs, sentence_order_pairs
+from beambert.pipelines.instances.sampling import (
+    full_sentences,
+    next_sentence_pairs,
+    sample_instances,
+    sentence_order_pairs,
+)
 from tests.pipelines.instances import reference_instances as reference
 from tests.pipelines.instances.reference_instances import GivenDraws
 from tests.pipelines.toy_documents import Recorded, corpora, document_of_token, flat, numbered

@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from beambert.deploy.plan.data import _record_bytes
 from beambert.pipelines.dataset import PartitionOfSplit
-from beambert.pipelines.examples import shard_writer
 from beambert.pipelines.examples.example_encoder import mask_of
-from beambert.pipelines.examples.make_shards import write_shards
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, generator
+from beambert.pipelines.examples.shards import create_shard, write_shards
 from beambert.pipelines.instances.instances import from_sentences
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.segmentation.segmenters import split_sentences
@@ -255,7 +254,7 @@ def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     features = random_features(np.random.default_rng(0), 10, 1000, 128, 20, 1)
 
     def write_and_fail():
-        with shard_writer.create(str(tmp_path / "shard"), options, 128, 1000) as file:
+        with create_shard(str(tmp_path / "shard"), options, 128, 1000) as file:
             file.write(features)
             raise OSError("disk full")
 
