@@ -22,9 +22,9 @@ class ReadOptions:
         encoding: Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252.
         text_field: JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default:
             text).
-        id_field: Field or column with the document ID, which rejected/*.jsonl records as source_id (default: none).
+        id_field: Field or column with the document ID, recorded as source_id of rejected documents (default: none).
         on_bad_record: Action for a record that cannot be read or has no text: stop the job, or skip the record and list
-            it in rejected/*.jsonl with file, line and reason.
+            it with the rejected documents, with file, line and reason.
         document_unit: Document unit of Gutenberg books; chapters are recognized by English and German headings.
         language_field: JSON field, or Parquet, CSV or TSV column, with the language code of a document, for example en
             (default: language, if the field exists).

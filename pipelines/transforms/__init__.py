@@ -12,8 +12,10 @@ end with a manifest. They require bounded collections in the global window.
 """
 
 from beambert.pipelines.documents import Document
+from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
+from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.transforms.corpora import DeduplicateDocuments, ReadCorpus, WriteCorpus
 from beambert.pipelines.transforms.documents import (
     CleanDocuments,
@@ -34,6 +36,7 @@ from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 __all__ = [
     "CleanDocuments",
     "CleanParagraphs",
+    "CleaningOptions",
     "CreateExamplesOfCorpus",
     "CreatePretrainingExamples",
     "DatasetError",
@@ -46,6 +49,7 @@ __all__ = [
     "PretrainingExamples",
     "ReadCorpus",
     "ReadDocuments",
+    "ReadOptions",
     "RejectContaminated",
     "RejectDocuments",
     "RejectIf",

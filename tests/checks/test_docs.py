@@ -25,7 +25,13 @@ DOCUMENTS = [
 ]
 # Scripts of google-research/bert.
 RELEASED_SCRIPTS = {"create_pretraining_data.py", "extract_features.py", "run_classifier.py", "run_squad.py"}
-PACKAGES = ("beambert.tokenizer", "beambert.pipelines", "beambert.bert_model", "beambert.trainers")
+PACKAGES = (
+    "beambert.tokenizer",
+    "beambert.pipelines",
+    "beambert.pipelines.transforms",
+    "beambert.bert_model",
+    "beambert.trainers",
+)
 
 
 def test_readme_quickstart_is_that_of_the_first_tutorial():
