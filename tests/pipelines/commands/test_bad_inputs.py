@@ -114,9 +114,9 @@ def test_a_folder_of_archives_is_refused_by_name_before_anything_is_written(tmp_
     assert corpus(tmp_path / "out", "--input", f"{folder}/*") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"{folder}/a.zip is a zip archive or office document; unpack it first (unzip FILE)" in error
+    assert "/a.zip is a zip archive or office document; unpack it first (unzip FILE)" in error
     assert "4 more input files cannot be read" in error
-    assert f"{folder}/b.zip" in error
+    assert "/b.zip and 3 more" in error
     assert not (tmp_path / "out/corpus.json").exists()
 
 
