@@ -129,7 +129,7 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
 
 
 # The specification of a composite of this package begins with its class: that of a function, or its own.
-_OWN_COMPOSITES = (b"<_PTransformFnPTransform(", b"<CreateExamplesOfCorpus(", b"<WriteShards(")
+_OWN_COMPOSITES = (b"<_PTransformFnPTransform(", b"<CreateExamplesOfCorpus(")
 
 
 def steps(proto: beam_runner_api_pb2.Pipeline) -> list[str]:

@@ -11,8 +11,8 @@ Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDoc
 end with a manifest. They require bounded collections in the global window.
 """
 
-from beambert.pipelines.documents import Document
 from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
 from beambert.pipelines.formats.input_format import ReadOptions

@@ -294,8 +294,6 @@ class WriteShards(beam.PTransform):
         format: "tfrecord" or another `--format`; None keeps that of the options of the examples.
         corpus: directory of the corpus that the documents come from, with which the report also describes the text and
             its removed parts, and the overlap of the validation split with the training text; "" for none.
-        work: directory of completion markers, from which a stopped pipeline resumes; "" for none, which requires a new
-            output.
         compression, feature_names, ragged: as of `PretrainingDataOptions`; None keeps the option of the examples.
 
     Raises:
@@ -310,15 +308,13 @@ class WriteShards(beam.PTransform):
         vocabulary: AnyVocabulary = None,
         format: str | None = None,
         *,
-        corpus: str | CorpusReader = "",
-        work: str = "",
+        corpus: str = "",
         compression: str | None = None,
         feature_names: str | None = None,
         ragged: bool | None = None,
     ) -> None:
         super().__init__()
-        self._output, self._vocabulary = absolute(output), vocabulary
-        self._corpus, self._work = corpus, work
+        self._output, self._vocabulary, self._corpus = absolute(output), vocabulary, corpus
         given = {"format": format, "compression": compression, "feature_names": feature_names, "ragged": ragged}
         self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         PretrainingDataOptions(**self._options)
@@ -328,34 +324,57 @@ class WriteShards(beam.PTransform):
     def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the path of `dataset.json`."""
         examples, vocabulary = _with_vocabulary(inputs, "examples", self._vocabulary)
-        pipeline = examples.pipeline
-        vocabulary = _as_singleton(vocabulary, pipeline)
-        if not self._work:
-            examples = examples | "NewOutput" >> RequireNewOutput(self._output)
-        written = examples | "Files" >> WriteShardFiles(self._output, vocabulary, self._options, self._work)
-        statistics = (
-            written
-            | "StatisticsOfSplit" >> beam.Map(lambda copy: ((copy.result.split, copy.options), copy.result.statistics))
-            | "SumStatistics" >> beam.CombinePerKey(total)
+        examples = examples | "NewOutput" >> RequireNewOutput(self._output)
+        return examples | "Dataset" >> WriteDataset(self._output, vocabulary, self._options, self._corpus)
+
+
+@beam.ptransform_fn
+def WriteDataset(
+    examples: PCollection,
+    output: str,
+    vocabulary: AnyVocabulary,
+    options: Mapping[str, Any] | None = None,
+    corpus: str | CorpusReader = "",
+    work: str = "",
+) -> PCollection:
+    """Write shards, then the files about them.
+
+    Args:
+        examples: the examples.
+        output: the dataset directory, whose present files are not checked.
+        vocabulary, corpus: as for `WriteShards`.
+        options: fields of `PretrainingDataOptions` that replace those of the examples.
+        work: directory of completion markers of the same corpus, vocabulary and options, or "".
+
+    Returns:
+        The path of `dataset.json`.
+    """
+    pipeline = examples.pipeline
+    vocabulary = _as_singleton(vocabulary, pipeline)
+    written = examples | "Files" >> WriteShardFiles(output, vocabulary, options, work)
+    statistics = (
+        written
+        | "StatisticsOfSplit" >> beam.Map(lambda copy: ((copy.result.split, copy.options), copy.result.statistics))
+        | "SumStatistics" >> beam.CombinePerKey(total)
+    )
+    reader, overlap = None, None
+    if corpus:
+        reader = _as_reader(corpus, pipeline)
+        start = pipeline | "StartOverlap" >> beam.Create([None])
+        overlap = AsSingleton(start | "Overlap" >> _FindOverlap(reader))
+    return (
+        pipeline
+        | "Start" >> beam.Create([output])
+        | "Manifest"
+        >> beam.Map(
+            _finish,
+            vocabulary=vocabulary,
+            shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
+            statistics=AsDict(statistics),
+            reader=reader,
+            overlap=overlap,
         )
-        reader, overlap = None, None
-        if self._corpus:
-            reader = _as_reader(self._corpus, pipeline)
-            start = pipeline | "StartOverlap" >> beam.Create([None])
-            overlap = AsSingleton(start | "Overlap" >> _FindOverlap(reader))
-        return (
-            pipeline
-            | "Start" >> beam.Create([self._output])
-            | "Manifest"
-            >> beam.Map(
-                _finish,
-                vocabulary=vocabulary,
-                shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
-                statistics=AsDict(statistics),
-                reader=reader,
-                overlap=overlap,
-            )
-        )
+    )
 
 
 class WrittenCopy(NamedTuple):
@@ -368,7 +387,11 @@ class WrittenCopy(NamedTuple):
 @beam.typehints.with_input_types(PretrainingExamples)
 @beam.ptransform_fn
 def WriteShardFiles(
-    examples: PCollection, output: str, vocabulary: Any, options: Mapping[str, Any] | None = None, work: str = ""
+    examples: PCollection,
+    output: str,
+    vocabulary: AnyVocabulary,
+    options: Mapping[str, Any] | None = None,
+    work: str = "",
 ) -> PCollection:
     """Write the shards of examples, without a manifest.
 

@@ -18,7 +18,7 @@ from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.sources.file_splits import FileSplit
 from beambert.pipelines.transforms.corpora import write_blocks
 from beambert.pipelines.transforms.documents import ReadBlocks
-from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShards, read_vocabulary
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteDataset, read_vocabulary
 from beambert.pipelines.transforms.partitions import GroupByPartition
 from beambert.pipelines.transforms.vocabulary import CountWords, WriteVocabulary
 from beambert.tokenizer.lost_marks import MarkCounts
@@ -106,4 +106,4 @@ def build_pretraining_data(
     path = f"{output}/{VOCAB_FILE_NAME}"
     vocabulary = pipeline | "VocabularyFile" >> beam.Create([path]) | "Vocabulary" >> beam.Map(read_vocabulary)
     examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
-    return examples | WriteShards(output, vocabulary, corpus=reader, work=work)
+    return examples | "WriteDataset" >> WriteDataset(output, vocabulary, corpus=reader, work=work)

@@ -157,7 +157,7 @@ def test_a_dry_run_shows_both_jobs_and_submits_and_writes_nothing(cloud, quick, 
         "Partition  (shuffles)",
         "WriteCorpusShard",
         "Learn",
-        "WriteShards",
+        "WriteDataset",
         "beambert-0.1.0.tar.gz",
         "pipeline.pb",
     ):

@@ -49,7 +49,7 @@ EVERYTHING = [
 # To add one, give the reason why its groups are bounded.
 _SPREAD = "keys are random and a group's elements are only passed on, never held together"
 _PARTITIONS = "GroupByPartition"
-_VOCABULARIES, _SHARDS = "WriteVocabulary/LearnVocabularies", "WriteShards"
+_VOCABULARIES, _SHARDS = "WriteVocabulary/LearnVocabularies", "WriteDataset"
 BOUNDED_GROUPS = {
     "FileSplits/MaybeReshuffle/Reshuffle/ReshufflePerKey/GroupByKey": _SPREAD,
     "ReadBlocks/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
