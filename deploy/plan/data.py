@@ -24,7 +24,7 @@ _OF_PADDED = {"gzip": 0.296, "parquet": 0.222, "array_record": 0.581}
 # Parquet bytes per byte of text.
 _CORPUS_OF_TEXT = 0.44
 # Shuffled bytes per byte of text, by the bytes of text in a block (`make bench-scale`).
-_BLOCKS_OF_TEXT = {4_300: 0.600, 5_200: 0.581, 18_000: 0.480, 190_000: 0.440, 1_800_000: 0.426}
+_BLOCKS_OF_TEXT = {4_300: 0.561, 5_200: 0.547, 18_000: 0.470, 190_000: 0.442, 1_800_000: 0.433}
 # Text that a reader buffers before it emits blocks (`beambert.pipelines.transforms.partitions`).
 _FLUSHED_BYTES = 32 << 20
 # CPU seconds per MB of text (`make bench-scale`, `make bench-data`). CORPUS: read, clean, segment, deduplicate, write
