@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Required, TypedDict, TypeVar
+from typing import Required, TypedDict
 
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME
-from beambert.common.typed_json import Count, JsonError, NonEmpty, convert, decode, read
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME, read_file
+from beambert.common.typed_json import Count, NonEmpty, convert
 
 # The only file with the added tokens of models before 2023, without their attributes.
 ADDED_TOKENS_FILE_NAME = "added_tokens.json"
@@ -57,9 +57,6 @@ class _TokenizerJson(TypedDict, total=False):
     added_tokens: list[_Entry]
 
 
-_T = TypeVar("_T")
-
-
 def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
     """Return the added tokens of a directory with their ids, special tokens of BERT included.
 
@@ -75,32 +72,22 @@ def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
     Raises:
         JsonError: A file cannot be read or is invalid; the message starts with its path.
     """
-    config = _read(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
+    config: _TokenizerConfig = read_file(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
     if "added_tokens_decoder" in config:
         return list(config["added_tokens_decoder"].items())
     special = [
         AddedToken(token, normalized=False, special=True) if isinstance(token, str) else token
-        for content in (config, _read(directory / SPECIAL_TOKENS_FILE_NAME, _TokenizerConfig))
+        for content in (config, read_file(directory / SPECIAL_TOKENS_FILE_NAME, _TokenizerConfig))
         for token in content.get("additional_special_tokens") or ()
     ]
     names = {token.content for token in special}
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
-    for entry in _read(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
+    for entry in read_file(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
         token = convert(entry, AddedToken)
         tokens[token.content] = (entry["id"], token)
-    for content, number in _read(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
+    for content, number in read_file(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
         is_special = content in names
         tokens.setdefault(content, (number, AddedToken(content, normalized=not is_special, special=is_special)))
     for token in special:
         tokens.setdefault(token.content, (None, token))
     return list(tokens.values())
-
-
-def _read(path: Path, schema: type[_T]) -> _T:
-    """Return the content of a file; an empty object if it does not exist."""
-    try:
-        return read(path, schema)
-    except FileNotFoundError:
-        return decode(b"{}", schema)
-    except JsonError as error:
-        raise JsonError(f"{path}: {error}") from error

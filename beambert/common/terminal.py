@@ -2,7 +2,7 @@
 
 Text of files could change the title of a terminal, hide or reorder what it shows, or type into it. So `open_streams`
 puts one filter before the terminal, for everything that this process prints. Output to a file or a pipe keeps its
-bytes, because programs read it. Only `beambert.common.console` writes control sequences: those of rich, for its own
+bytes, because programs read it. Only `beambert.common.progress` writes control sequences: those of rich, for its own
 colors and live lines.
 
 This module imports only the standard library.

@@ -13,7 +13,7 @@ from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data import PretrainingDataConfig
 from beambert.pipelines.commands.repair_dataset import (
     items_with_missing_shards,
     missing_shards,
@@ -36,19 +36,24 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
 from beambert.pipelines.finish_dataset import recorded_options
 from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
-from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
+from beambert.pipelines.io.atomic_files import (
+    TEMPORARY,
+    delete_matching,
+    read_bytes,
+    require_written,
+    write_atomically,
+)
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from beambert.pipelines.io.versions import require_same_rules
-from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
-    delete_temporary,
     delete_work,
     entries_in,
     remedy_for,
     require_same_options,
+    resume,
     work_directory,
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
@@ -62,7 +67,7 @@ from beambert.tokenizer.vocabulary import Vocabulary
 _CLUSTER_WORKERS = 64
 # Number of warnings that are printed; report.html has all.
 _MOST_WARNINGS = 3
-_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*", "*-of-*.array_record*")
+_RESULTS = ("shards/*-of-*.tfrecord*", "shards/*-of-*.parquet*", "shards/*-of-*.array_record*")
 
 
 def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
@@ -204,12 +209,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
-    num_finished = len(list_files(f"{work}/*.json"))
-    if not num_finished:
-        # The shards of a stopped job are of other options or another corpus, and a trainer's glob would match them.
-        for pattern in _SHARD_PATTERNS:
-            delete_matching(f"{output}/shards/{pattern}")
-        delete_work(output)
+    num_finished = resume(output, work, _RESULTS)
     with begun_work(output, "pretraining-data"):
         delete_matching(f"{output}/shards/{TEMPORARY}")
         # A report of a stopped job, too, describes a dataset that does not exist yet.
@@ -237,11 +237,9 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
                 beam_options,
                 config.output,
             )
-    manifest = _load(manifest_path, config.output)
-    if manifest is None:
-        raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
-    delete_temporary(output)
-    delete_work(output)
+        manifest = _load(manifest_path, config.output)
+        if manifest is None:
+            raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
     descriptions = dict.fromkeys((REPORT_FILE_NAME, *DESCRIPTION_FILE_NAMES))
     require_written(output, {**descriptions, **sizes_of_dataset(manifest.shards)})
     return manifest

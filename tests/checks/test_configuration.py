@@ -19,7 +19,7 @@ RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
 PLACES = ("command.py", "config.py", "demo.py")
 # Functions that read flags before the configuration exists, and `__call__` of an argparse action.
 EXCEPTIONS = {
-    "beambert/common/command_line/path_flags.py": ("bad_path", "path_arguments", "typed_paths"),
+    "beambert/common/command_line/path_flags.py": ("bad_path", "typed_paths"),
     "beambert/common/command_line/command.py": ("read", "require_all"),
     "beambert/common/command_line/options.py": ("from_args",),
     "trainers/pretraining/recipes.py": ("__call__",),

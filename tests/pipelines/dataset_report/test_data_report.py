@@ -12,7 +12,7 @@ from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.pretraining_data_run import print_summary
 from beambert.pipelines.dataset_report.data_report import Report, render
-from beambert.pipelines.dataset_report.data_warnings import expected_masked, warnings_of
+from beambert.pipelines.dataset_report.data_warnings import Facts, expected_masked, warnings_of
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.formats.input_format import ReadOptions
@@ -170,22 +170,22 @@ CORPUS = {
 
 def warnings(train=None, corpus=None, overlap=None, options=None, held_out=None, replacements=30_000) -> list[str]:
     return warnings_of(
-        {
-            "train": dataclasses.replace(FINE, **(train or {})),
-            "validation": dataclasses.replace(FINE, **(held_out or {})),
-        },
-        {**CORPUS, **(corpus or {})},
-        Overlap(*(overlap or (10, 0, 100, 1))),
-        PretrainingDataOptions(**(options or {})),
-        replacements,
+        Facts(
+            dataclasses.replace(FINE, **(train or {})),
+            dataclasses.replace(FINE, **(held_out or {})),
+            {**CORPUS, **(corpus or {})},
+            Overlap(*(overlap or (10, 0, 100, 1))),
+            PretrainingDataOptions(**(options or {})),
+            replacements,
+        )
     )
 
 
 def test_a_warning_that_the_corpus_printed_is_in_the_report():
     """Test words that become [UNK] and are 1% of the words, but fewer of the tokens."""
     alphabet = ["1.1% of the words are [UNK] because --alphabet_limit 9 excludes 2 of the 11 characters of the text"]
-    splits = {"train": dataclasses.replace(FINE, unknown_tokens=540_000), "validation": FINE}
-    assert warnings_of(splits, CORPUS, Overlap(10, 0, 100, 1), PretrainingDataOptions(), 30_000, alphabet) == alphabet
+    train, overlap = dataclasses.replace(FINE, unknown_tokens=540_000), Overlap(10, 0, 100, 1)
+    assert warnings_of(Facts(train, FINE, CORPUS, overlap, PretrainingDataOptions(), 30_000, alphabet)) == alphabet
 
 
 def test_data_without_fault_raises_no_alarm():
