@@ -1,11 +1,11 @@
 """Tokens that a tokenizer keeps whole, as Hugging Face tokenizers record them: `AddedToken` of `tokenizers`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Required, TypedDict
+from typing import TypedDict
 
 from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME, read_file
-from beambert.common.typed_json import Count, NonEmpty, convert
+from beambert.common.typed_json import Count, NonEmpty
 
 # The only file with the added tokens of models before 2023, without their attributes.
 ADDED_TOKENS_FILE_NAME = "added_tokens.json"
@@ -39,16 +39,11 @@ class _TokenizerConfig(TypedDict, total=False):
     additional_special_tokens: list[NonEmpty | AddedToken] | None
 
 
-class _Entry(TypedDict, total=False):
-    """An added token in `tokenizer.json`: its id, and the fields of `AddedToken`."""
+@dataclass(frozen=True, kw_only=True)
+class _Entry(AddedToken):
+    """An added token in `tokenizer.json`, with its id."""
 
-    id: Required[Count]
-    content: Required[NonEmpty]
-    single_word: bool
-    lstrip: bool
-    rstrip: bool
-    normalized: bool
-    special: bool
+    id: Count
 
 
 class _TokenizerJson(TypedDict, total=False):
@@ -83,8 +78,7 @@ def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
     names = {token.content for token in special}
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
     for entry in read_file(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
-        token = convert(entry, AddedToken)
-        tokens[token.content] = (entry["id"], token)
+        tokens[entry.content] = (entry.id, AddedToken(*(getattr(entry, field.name) for field in fields(AddedToken))))
     for content, number in read_file(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
         is_special = content in names
         tokens.setdefault(content, (number, AddedToken(content, normalized=not is_special, special=is_special)))

@@ -20,8 +20,8 @@ from typing import TextIO
 
 MAX_CHARACTERS = 400
 MAX_COLUMNS = 100
-# Maximum lengths of a word; the first one that makes the line short enough is used.
-_WORD_LIMITS = (300, 200, 120, 80)
+# Maximum length of a word, such as a path, in a line that is too long.
+_MAX_WORD = 120
 _ELLIPSIS = "..."
 # File names in errors of the standard streams.
 _LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
@@ -50,11 +50,8 @@ def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
     """
     if len(text) <= limit:
         return text
-    for longest in _WORD_LIMITS:
-        words = " ".join(without_middle(word, longest) for word in text.split(" "))
-        if len(words) <= limit:
-            return words
-    return without_middle(" ".join(without_middle(word, _WORD_LIMITS[-1]) for word in text.split(" ")), limit)
+    words = " ".join(without_middle(word, _MAX_WORD) for word in text.split(" "))
+    return without_middle(words, limit)
 
 
 def without_middle(text: str, limit: int) -> str:

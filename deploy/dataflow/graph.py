@@ -16,7 +16,7 @@ from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_config import CorpusConfig
-from beambert.pipelines.commands.pretraining_data import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from beambert.common.command_line.options import from_args
 from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands import pretraining_data
-from beambert.pipelines.commands.pretraining_data import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 

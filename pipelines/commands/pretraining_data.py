@@ -4,11 +4,10 @@ This module does not import Beam, so that `--help` is fast; `pretraining_data_ru
 """
 
 import argparse
-from dataclasses import dataclass
 
 from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert.pipelines.examples import array_record_files
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.instances.options import PretrainingDataOptions
 
 DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
@@ -61,32 +60,6 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Run even if the estimated memory exceeds the available memory",
     )
-
-
-@dataclass(frozen=True)
-class PretrainingDataConfig:
-    """The configuration of job 2.
-
-    Attributes:
-        corpus_directory: Value of --input, the corpus.
-        output: Value of --output.
-        vocab_file: Vocabulary to use instead of the corpus's own, or None.
-        options: Options of the examples, except those that the corpus determines; `dataset.json` records them.
-        ignore_memory_estimate: Whether to run even if the estimated memory exceeds the available memory.
-
-    Raises:
-        DatasetError: The package of the format is not installed.
-    """
-
-    corpus_directory: str
-    output: str
-    vocab_file: str | None
-    options: PretrainingDataOptions
-    ignore_memory_estimate: bool = False
-
-    def __post_init__(self) -> None:
-        if self.options.format == "array_record":
-            array_record_files.require_package()
 
 
 def configure(args: argparse.Namespace) -> PretrainingDataConfig:

@@ -13,7 +13,7 @@ from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
-from beambert.pipelines.commands.pretraining_data import PretrainingDataConfig
+from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.commands.repair_dataset import (
     items_with_missing_shards,
     missing_shards,

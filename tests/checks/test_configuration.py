@@ -111,8 +111,7 @@ def test_every_command_is_configured_by_a_frozen_dataclass(name):
     returned = module.configure.__annotations__["return"]
     if isinstance(returned, str):
         # Imported when the command runs, because it needs Beam.
-        config_module = f"beambert.pipelines.commands.{name.replace('-', '_')}_config"
-        returned = getattr(importlib.import_module(config_module), returned)
+        returned = getattr(importlib.import_module("beambert.pipelines.commands.corpus_config"), returned)
     assert dataclasses.is_dataclass(returned)
     assert returned.__dataclass_params__.frozen
 
