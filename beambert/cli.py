@@ -229,10 +229,9 @@ def _require_engine(command: Command) -> None:
 
 def _require_access(command: Command) -> None:
     """Check that the buckets that a command names can be reached, where it names any."""
-    if any("://" in place for _, place in command.path_arguments):
-        from beambert.pipelines.io import access
+    from beambert.pipelines.io import access
 
-        access.require_access(command.path_arguments, command.beam_flags)
+    access.require_access(command.path_arguments, command.beam_flags)
 
 
 def _require_supported_paths(command: Command) -> None:

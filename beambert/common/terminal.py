@@ -20,7 +20,7 @@ from typing import TextIO
 
 MAX_CHARACTERS = 400
 MAX_COLUMNS = 100
-# Maximum length of a word, such as a path, in a line that is too long.
+# Maximum length of a word, such as a path, if the message is too long.
 _MAX_WORD = 120
 _ELLIPSIS = "..."
 # File names in errors of the standard streams.

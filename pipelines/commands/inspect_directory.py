@@ -69,10 +69,7 @@ def find_shard(path: str) -> InspectedShard:
 def _first_of_dataset(directory: str) -> InspectedShard:
     """Return the first shard of the training split, or else of the validation split."""
     path = f"{directory}/{dataset.FILE_NAME}"
-    try:
-        manifest = Dataset.from_json(read_bytes(path), path)
-    except IsADirectoryError as error:
-        raise DatasetError(f"{path} is a directory; build the data again") from error
+    manifest = Dataset.from_json(read_bytes(path), path)
     shards = [shard for split in SPLITS for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
@@ -88,14 +85,9 @@ def _first_of_corpus(directory: str, manifest: Corpus) -> InspectedShard:
     shard = next((shard for shard in manifest.shards if shard.documents), None)
     if shard is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
+    documents, sentences = manifest.counts["documents"], manifest.counts["sentences"]
     lines = [f"{directory} is a corpus of {counted(len(manifest.shards), 'shard')}"]
-    for split in SPLITS:
-        shards = [shard for shard in manifest.shards if shard.split == split]
-        if shards:
-            documents, sentences = (
-                sum(getattr(shard, name) for shard in shards) for name in ("documents", "sentences")
-            )
-            lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
+    lines += [f"  {split:<11} {documents[split]:,} documents, {sentences[split]:,} sentences" for split in SPLITS]
     require_shards(directory, [shard])
     CorpusReader.open(directory).read_shard(shard.name)
     return InspectedShard(f"{directory}/{shard.name}", "\n".join(lines), is_corpus=True)

@@ -20,7 +20,7 @@ from beambert.pipelines.commands.repair_dataset import (
     rebuild_missing_shards,
     restore_vocabulary,
 )
-from beambert.pipelines.commands.vocabulary_flags import recorded_rules
+from beambert.pipelines.commands.vocabulary_flags import print_warnings, recorded_rules
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
@@ -65,8 +65,6 @@ from beambert.tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
-# Number of warnings that are printed; report.html has all.
-_MOST_WARNINGS = 3
 _RESULTS = ("shards/*-of-*.tfrecord*", "shards/*-of-*.parquet*", "shards/*-of-*.array_record*")
 
 
@@ -251,8 +249,6 @@ def _load(path: str, output: str) -> Dataset | None:
         manifest = Dataset.from_json(read_bytes(path), path, remedy)
     except FileNotFoundError:
         return None
-    except IsADirectoryError as error:
-        raise DatasetError(f"{path} is a directory; {remedy}") from error
     # The summary prints these counts, and every manifest of this command has them.
     if "train" not in manifest.counts:
         raise DatasetError(f"{path}: counts.train is missing; {remedy}")
@@ -285,17 +281,11 @@ def print_summary(manifest: Dataset, output: str) -> None:
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
     print_summary_line("", ", ".join(shares))
     print_summary_line("", f"{counts['tokens']:,} training tokens (the released BERT: about 3,300 million words)")
-    has_report = FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}")
-    if has_report:
+    if FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}"):
         print_summary_line("report", f"{output}/{REPORT_FILE_NAME}")
     print_summary_line("description", f"{output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
     print_summary_line("manifest", f"{output}/{dataset.FILE_NAME}")
-    warnings = manifest.counts.get("warnings", [])
-    for warning in warnings[:_MOST_WARNINGS]:
-        print_summary_line("warning", warning)
-    if len(warnings) > _MOST_WARNINGS:
-        place = REPORT_FILE_NAME if has_report else dataset.FILE_NAME
-        print_summary_line("warnings", f"{len(warnings) - _MOST_WARNINGS} more in {place}")
+    print_warnings(manifest.counts.get("warnings", []))
     if manifest.file_format != "tfrecord":
         print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
     elif "://" in output and not output.startswith("gs://"):
