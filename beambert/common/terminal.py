@@ -20,8 +20,8 @@ from typing import TextIO
 
 MAX_CHARACTERS = 400
 MAX_COLUMNS = 100
-# Maximum length of a word, such as a path, if the message is too long.
-_MAX_WORD = 120
+# Maximum lengths of a word; the first one that makes the line short enough is used.
+_WORD_LIMITS = (300, 200, 120, 80)
 _ELLIPSIS = "..."
 # File names in errors of the standard streams.
 _LABELS = {"stdout": "<stdout>", "stderr": "<stderr>"}
@@ -50,7 +50,10 @@ def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
     """
     if len(text) <= limit:
         return text
-    words = " ".join(without_middle(word, _MAX_WORD) for word in text.split(" "))
+    for longest in _WORD_LIMITS:
+        words = " ".join(without_middle(word, longest) for word in text.split(" "))
+        if len(words) <= limit:
+            return words
     return without_middle(words, limit)
 
 
