@@ -146,19 +146,16 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
         submission, command = _read_submission(name, argv, module.RUNS)
         process.end_startup()
         if name == "submit flink":
-            _require_packages(command)
             _require_access(command)
         return command, lambda: module.run(submission.configure(), command)
     command = read_command(name, argv)
     process.end_startup()
     _require_supported_paths(command)
     if _trains(name):
-        if remote := [path for _, path in command.path_arguments if "://" in path]:
-            _require_cloud_storage(remote[0])
+        if any("://" in path for _, path in command.path_arguments):
             _require_access(command)
             return command, functools.partial(_run_with_buckets, command)
     else:
-        _require_packages(command)
         _require_engine(command)
         _require_access(command)
     if getattr(module, "ACCEPTS_BEAM_FLAGS", False):
@@ -217,12 +214,6 @@ def _extras_of(name: str) -> str:
     return {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
 
 
-def _require_packages(command: Command) -> None:
-    """Raise ModuleNotFoundError where a path needs a package that is not installed."""
-    for _, place in command.path_arguments:
-        packages.require_for(place)
-
-
 def _require_engine(command: Command) -> None:
     """End the program with a line where Beam's flags contradict each other; check that the engine can be reached."""
     if not command.beam_flags:
@@ -238,10 +229,9 @@ def _require_engine(command: Command) -> None:
 
 def _require_access(command: Command) -> None:
     """Check that the buckets that a command names can be reached, where it names any."""
-    if any("://" in place for _, place in command.path_arguments):
-        from beambert.pipelines.io import access
+    from beambert.pipelines.io import access
 
-        access.require_access(command.path_arguments, command.beam_flags)
+    access.require_access(command.path_arguments, command.beam_flags)
 
 
 def _require_supported_paths(command: Command) -> None:
@@ -250,15 +240,6 @@ def _require_supported_paths(command: Command) -> None:
         if "://" in path and not (kind.remote and (path.startswith("gs://") or not _trains(command.name))):
             remedy = "give a local path, or gs://BUCKET/NAME" if kind.remote else "give a local path"
             command.parser.error(f"{flag} {path} is not supported; {remedy}")
-
-
-def _require_cloud_storage(path: str) -> None:
-    if not packages.is_installed("google.cloud.storage"):
-        from beambert.pipelines.errors import AccessError
-
-        raise AccessError(
-            f"{path} requires the package google-cloud-storage, which is not installed; run pip install 'beambert[gcs]'"
-        )
 
 
 def _run_with_buckets(command: Command) -> int:

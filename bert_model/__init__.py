@@ -6,7 +6,7 @@
 
 from typing import TYPE_CHECKING
 
-from beambert.common.lazy_exports import lazy_exports
+from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.bert_model.config import BertConfig, ConfigError

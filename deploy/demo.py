@@ -12,8 +12,8 @@ from pathlib import Path
 from beambert.common.command_line.flag_config import FlagConfig
 from beambert.common.command_line.flags import positive_int
 from beambert.common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
-from beambert.common.durations import format_duration
 from beambert.common.python_process import python_command, python_environment
+from beambert.common.quantities import format_duration
 from beambert.common.signals import handled_signals
 from beambert.common.terminal import MAX_COLUMNS
 from beambert.pipelines.io.directory_lock import lock_directory

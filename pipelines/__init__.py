@@ -6,7 +6,7 @@ first use, so that `beambert.pipelines.dataset`, which trainers use, does not re
 
 from typing import TYPE_CHECKING
 
-from beambert.common.lazy_exports import lazy_exports
+from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.pipelines.corpus.options import CorpusOptions

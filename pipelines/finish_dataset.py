@@ -12,15 +12,14 @@ from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from beambert.pipelines.dataset_report import data_report
 from beambert.pipelines.dataset_report.data_report import Report, read_samples
-from beambert.pipelines.dataset_report.data_warnings import warnings_of
+from beambert.pipelines.dataset_report.data_warnings import Facts, warnings_of
 from beambert.pipelines.dataset_report.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.atomic_files import write_text
+from beambert.pipelines.io.atomic_files import require_written, write_text
 from beambert.pipelines.io.versions import versions
-from beambert.pipelines.io.written_files import require_written
 from beambert.tokenizer.vocabulary import Vocabulary
 
 
@@ -83,7 +82,8 @@ def finish_dataset(
     counts = corpus.counts if corpus is not None else {}
     num_replacements = len(vocabulary.text_ids())
     found = overlap or Overlap(0, 0, 0, 0)
-    warnings = warnings_of(by_split, counts, found, options, num_replacements, alphabet)
+    train, validation = by_split["train"], by_split["validation"]
+    warnings = warnings_of(Facts(train, validation, counts, found, options, num_replacements, alphabet))
     manifest = Dataset(
         max_seq_length=options.max_seq_length,
         max_predictions_per_seq=options.max_predictions_per_seq,

@@ -17,7 +17,7 @@ from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
 from beambert.pipelines.corpus import blocks
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.io import completion_markers, directory_lock, output_directory
+from beambert.pipelines.io import atomic_files, directory_lock, output_directory
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
@@ -31,15 +31,15 @@ def test_a_corrupt_completion_marker_is_ignored(tmp_path):
     path = tmp_path / "marker.json"
     content = [["train", 0], {"documents": 2, "words": "über"}, [1, 2.5]]
     marker = tuple[tuple[str, int], dict, list[float]]
-    completion_markers.write_marker(str(path), content)
+    atomic_files.write_marker(str(path), content)
     whole = path.read_bytes()
-    expected = completion_markers.read_marker(str(path), marker)
+    expected = atomic_files.read_marker(str(path), marker)
     assert expected == (("train", 0), {"documents": 2, "words": "über"}, [1, 2.5])
-    assert completion_markers.read_marker(str(path), tuple[str, str]) is None
+    assert atomic_files.read_marker(str(path), tuple[str, str]) is None
     flipped = [whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :] for i in range(len(whole)) for bit in range(8)]
     for text in [*FILES.values(), *(whole[:size] for size in range(len(whole))), *flipped]:
         path.write_bytes(text)
-        assert completion_markers.read_marker(str(path), marker) is None, text[:2000]
+        assert atomic_files.read_marker(str(path), marker) is None, text[:2000]
 
 
 def test_a_corrupt_block_file_is_ignored_or_reported(tmp_path):

@@ -21,8 +21,7 @@ from safetensors.numpy import load_file, save_file
 
 from beambert import cli
 from beambert.common import terminal
-from beambert.common.console import TextConsole
-from beambert.common.progress import Progress
+from beambert.common.progress import Progress, TextConsole
 from tests import forked
 from tests.conftest import ROOT, with_slow
 from tests.every_output import command_of

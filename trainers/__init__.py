@@ -5,7 +5,7 @@ Names are imported on first use, so that parsing flags does not import TensorFlo
 
 from typing import TYPE_CHECKING
 
-from beambert.common.lazy_exports import lazy_exports
+from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.trainers.data.batches import Batches, InputShard

@@ -1,11 +1,11 @@
 """Tokens that a tokenizer keeps whole, as Hugging Face tokenizers record them: `AddedToken` of `tokenizers`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Required, TypedDict, TypeVar
+from typing import TypedDict
 
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME
-from beambert.common.typed_json import Count, JsonError, NonEmpty, convert, decode, read
+from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME, TOKENIZER_JSON_FILE_NAME, read_file
+from beambert.common.typed_json import Count, NonEmpty
 
 # The only file with the added tokens of models before 2023, without their attributes.
 ADDED_TOKENS_FILE_NAME = "added_tokens.json"
@@ -39,25 +39,17 @@ class _TokenizerConfig(TypedDict, total=False):
     additional_special_tokens: list[NonEmpty | AddedToken] | None
 
 
-class _Entry(TypedDict, total=False):
-    """An added token in `tokenizer.json`: its id, and the fields of `AddedToken`."""
+@dataclass(frozen=True, kw_only=True)
+class _Entry(AddedToken):
+    """An added token in `tokenizer.json`, with its id."""
 
-    id: Required[Count]
-    content: Required[NonEmpty]
-    single_word: bool
-    lstrip: bool
-    rstrip: bool
-    normalized: bool
-    special: bool
+    id: Count
 
 
 class _TokenizerJson(TypedDict, total=False):
     """The field of `tokenizer.json` that is read."""
 
     added_tokens: list[_Entry]
-
-
-_T = TypeVar("_T")
 
 
 def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
@@ -75,32 +67,21 @@ def read_added_tokens(directory: Path) -> list[tuple[int | None, AddedToken]]:
     Raises:
         JsonError: A file cannot be read or is invalid; the message starts with its path.
     """
-    config = _read(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
+    config: _TokenizerConfig = read_file(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
     if "added_tokens_decoder" in config:
         return list(config["added_tokens_decoder"].items())
     special = [
         AddedToken(token, normalized=False, special=True) if isinstance(token, str) else token
-        for content in (config, _read(directory / SPECIAL_TOKENS_FILE_NAME, _TokenizerConfig))
+        for content in (config, read_file(directory / SPECIAL_TOKENS_FILE_NAME, _TokenizerConfig))
         for token in content.get("additional_special_tokens") or ()
     ]
     names = {token.content for token in special}
     tokens: dict[str, tuple[int | None, AddedToken]] = {}
-    for entry in _read(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
-        token = convert(entry, AddedToken)
-        tokens[token.content] = (entry["id"], token)
-    for content, number in _read(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
+    for entry in read_file(directory / TOKENIZER_JSON_FILE_NAME, _TokenizerJson).get("added_tokens", ()):
+        tokens[entry.content] = (entry.id, AddedToken(*(getattr(entry, field.name) for field in fields(AddedToken))))
+    for content, number in read_file(directory / ADDED_TOKENS_FILE_NAME, dict[NonEmpty, Count]).items():
         is_special = content in names
         tokens.setdefault(content, (number, AddedToken(content, normalized=not is_special, special=is_special)))
     for token in special:
         tokens.setdefault(token.content, (None, token))
     return list(tokens.values())
-
-
-def _read(path: Path, schema: type[_T]) -> _T:
-    """Return the content of a file; an empty object if it does not exist."""
-    try:
-        return read(path, schema)
-    except FileNotFoundError:
-        return decode(b"{}", schema)
-    except JsonError as error:
-        raise JsonError(f"{path}: {error}") from error

@@ -23,13 +23,11 @@ _TO_WRITE = {
     errno.EACCES: _WRITABLE,
     errno.EPERM: _WRITABLE,
 }
-_READABLE = "change its permissions, or give another file"
-_MISSING = f"check the path, and if it was removed while the command ran, {AGAIN}"
-# Remedies after a read error, and after other write errors.
+# Of these, the errors of reading too.
+_TO_READ = (errno.EACCES, errno.EPERM)
 _REMEDIES = {
-    errno.EACCES: _READABLE,
-    errno.EPERM: _READABLE,
-    errno.ENOENT: _MISSING,
+    **_TO_WRITE,
+    errno.ENOENT: f"check the path, and if it was removed while the command ran, {AGAIN}",
     errno.EMFILE: f"raise the limit on open files (ulimit -n) and {AGAIN}",
 }
 _OTHER = f"check the path and the disk, and {AGAIN}"
@@ -39,7 +37,7 @@ _NUMBER = re.compile(r"\[errno (\d{1,4})\]|\(os error (\d{1,4})\)|\berrno = (\d{
 # The start and end of such a message, beside the words of the operating system.
 _NUMBER_TEXT = re.compile(r"\[errno \d{1,4}\] | \(os error \d{1,4}\)", re.IGNORECASE)
 # Numbers that some libraries report only by the words of the operating system.
-_IN_WORDS = (*_TO_WRITE, *_REMEDIES, errno.EIO, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+_IN_WORDS = (*_REMEDIES, errno.EIO, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NUMBERS_BY_WORDS = {os.strerror(number).lower(): number for number in _IN_WORDS}
 _WORDS = re.compile("|".join(map(re.escape, sorted(_NUMBERS_BY_WORDS, key=len, reverse=True))), re.IGNORECASE)
 # A path in a library's message: quoted, or an absolute path that ends before a colon or semicolon.
@@ -105,16 +103,14 @@ def without_numbers(text: str) -> str:
     return _NUMBER_TEXT.sub("", text)
 
 
-def remedy_of(error: BaseException | int, *, writing: bool = True) -> str:
+def remedy_of(error: BaseException | int) -> str:
     """Return the remedy for an error.
 
     Args:
         error: an exception, or an error number.
-        writing: whether a file was written rather than read.
     """
     number = error if isinstance(error, int) else errno_of(error)
-    remedies = {**_REMEDIES, **_TO_WRITE} if writing else {**_TO_WRITE, **_REMEDIES}
-    return remedies.get(number or 0, _OTHER)
+    return _REMEDIES.get(number or 0, _OTHER)
 
 
 def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
@@ -125,19 +121,6 @@ def write_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
         error: an exception, or an error number.
     """
     return f"{without_temporary_suffix(path)} cannot be written ({reason_of(error)}); {remedy_of(error)}"
-
-
-def read_line(path: str | os.PathLike[str], error: BaseException | int) -> str:
-    """Return one line about a file that cannot be read.
-
-    Args:
-        path: the file, or a flag and its value.
-        error: an exception, or an error number.
-    """
-    number = error if isinstance(error, int) else errno_of(error)
-    if number == errno.ENOENT:
-        return f"{without_temporary_suffix(path)} does not exist; {_MISSING}"
-    return f"{without_temporary_suffix(path)} cannot be read ({reason_of(error)}); {remedy_of(error, writing=False)}"
 
 
 def line_of(error: BaseException, default: str = "") -> str | None:
@@ -154,12 +137,10 @@ def line_of(error: BaseException, default: str = "") -> str | None:
     if number is None:
         return None
     path = path_in(error) or default or "a file"
-    if isinstance(error, FileError) or (cannot_write(number) and number not in _REMEDIES):
+    if isinstance(error, FileError) or (cannot_write(number) and number not in _TO_READ):
         return write_line(path, number)
-    if number == errno.ENOENT:
-        return read_line(path, number)
-    path = without_temporary_suffix(path)
-    return f"{path} cannot be opened, read or written ({reason_of(number)}); {remedy_of(number)}"
+    reason = f"cannot be opened, read or written ({reason_of(number)})" if number != errno.ENOENT else "does not exist"
+    return f"{without_temporary_suffix(path)} {reason}; {remedy_of(number)}"
 
 
 def path_in(error: BaseException) -> str:

@@ -41,7 +41,7 @@ def read_rules(directory: Path) -> RecordedRules:
     Raises:
         JsonError: A file cannot be read or is invalid; the message starts with its path.
     """
-    config: _TokenizerConfig = _read(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
+    config: _TokenizerConfig = read_file(directory / TOKENIZER_CONFIG_FILE_NAME, _TokenizerConfig)
     normalizer: _BertNormalizer = {}
     if not _TokenizerConfig.__annotations__.keys() <= config.keys():
         normalizer = _normalizer(directory / TOKENIZER_JSON_FILE_NAME)
@@ -56,7 +56,7 @@ def read_rules(directory: Path) -> RecordedRules:
 
 def _normalizer(path: Path) -> _BertNormalizer:
     """Return the BertNormalizer of a `tokenizer.json`; {} without one."""
-    normalizer = _read(path, _TokenizerJson).get("normalizer")
+    normalizer = read_file(path, _TokenizerJson).get("normalizer")
     if not isinstance(normalizer, dict) or normalizer.get("type") != "BertNormalizer":
         return {}
     try:
@@ -65,8 +65,12 @@ def _normalizer(path: Path) -> _BertNormalizer:
         raise JsonError(f"{path}: {error}") from error
 
 
-def _read(path: Path, schema: Any) -> Any:
-    """Return the content of a file; {} if it does not exist."""
+def read_file(path: Path, schema: Any) -> Any:
+    """Return the content of a JSON file of a model; {} if it does not exist.
+
+    Raises:
+        JsonError: The file cannot be read or is invalid; the message starts with its path.
+    """
     try:
         return read(path, schema)
     except FileNotFoundError:

@@ -32,17 +32,6 @@ def version() -> str:
         return "of unknown version"
 
 
-def require_for(path: str) -> None:
-    """Check that the package for a path's scheme is installed, without importing it.
-
-    Raises:
-        ModuleNotFoundError: the package is not installed.
-    """
-    module = "google.cloud.storage"
-    if path.startswith("gs://") and not is_installed(module):
-        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-
-
 def is_installed(module: str) -> bool:
     """Return whether a module can be found, without importing it."""
     try:

@@ -2,18 +2,20 @@
 
 import itertools
 import math
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
-from beambert.common.console import TextConsole
-from beambert.common.durations import format_duration
-from beambert.common.terminal import MAX_COLUMNS, printable_lines
+from beambert.common.quantities import format_duration
+from beambert.common.terminal import MAX_COLUMNS, printable_lines, unfiltered
 
 BAR, ASCII_BAR = "━─", "#-"
 _BAR_COLUMNS = range(6, 31)
@@ -22,6 +24,23 @@ _SECONDS_BETWEEN_LINES = 30.0
 # The remaining time follows the rate of the last seconds, sampled once a second.
 _RATE_SECONDS = 30.0
 _SAMPLE_SECONDS = 1.0
+
+
+class TextConsole(Console):
+    """stdout or stderr with styles and live lines of rich, whose text has no control characters.
+
+    Args:
+        stderr: whether to print to stderr rather than stdout.
+        options: options of `rich.console.Console`.
+    """
+
+    def __init__(self, *, stderr: bool = False, **options: Any) -> None:
+        super().__init__(file=unfiltered(sys.stderr if stderr else sys.stdout), highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of an object; those of text without control characters."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
 
 
 def progress_line(

@@ -2,7 +2,7 @@
 
 Text of files could change the title of a terminal, hide or reorder what it shows, or type into it. So `open_streams`
 puts one filter before the terminal, for everything that this process prints. Output to a file or a pipe keeps its
-bytes, because programs read it. Only `beambert.common.console` writes control sequences: those of rich, for its own
+bytes, because programs read it. Only `beambert.common.progress` writes control sequences: those of rich, for its own
 colors and live lines.
 
 This module imports only the standard library.
@@ -54,7 +54,7 @@ def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
         words = " ".join(without_middle(word, longest) for word in text.split(" "))
         if len(words) <= limit:
             return words
-    return without_middle(" ".join(without_middle(word, _WORD_LIMITS[-1]) for word in text.split(" ")), limit)
+    return without_middle(words, limit)
 
 
 def without_middle(text: str, limit: int) -> str:

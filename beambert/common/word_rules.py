@@ -25,7 +25,31 @@ class HasWordRules(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class WordRules:
+class RecordedRules:
+    """The rules that the files of a model record.
+
+    Attributes:
+        do_lower_case: As in `WordRules`; None where no file records it.
+        strip_accents, tokenize_chinese_chars: As in `WordRules`.
+    """
+
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    tokenize_chinese_chars: bool = True
+
+    @property
+    def summary(self) -> str:
+        """Return the letter case and the rules other than the released ones, such as "uncased, accents kept"."""
+        words = [_CASES[self.do_lower_case]]
+        if self.strip_accents is not None:
+            words.append("accents stripped" if self.strip_accents else "accents kept")
+        if not self.tokenize_chinese_chars:
+            words.append("ideographs not separated")
+        return ", ".join(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class WordRules(RecordedRules):
     """The rules of `tokenizer.normalization.split_words`. The defaults are those of the released uncased models.
 
     Attributes:
@@ -37,8 +61,6 @@ class WordRules:
     """
 
     do_lower_case: bool = True
-    strip_accents: bool | None = None
-    tokenize_chinese_chars: bool = True
 
     def __post_init__(self) -> None:
         if self.strip_accents == self.do_lower_case:
@@ -60,30 +82,6 @@ class WordRules:
         """Return the rules of a record."""
         return cls(record.do_lower_case, record.strip_accents, record.tokenize_chinese_chars)
 
-    @property
-    def summary(self) -> str:
-        """Return the letter case and the rules other than the released ones, such as "uncased, accents kept"."""
-        return _summary(self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars)
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordedRules:
-    """The rules that the files of a model record.
-
-    Attributes:
-        do_lower_case: As in `WordRules`; None where no file records it.
-        strip_accents, tokenize_chinese_chars: As in `WordRules`.
-    """
-
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    tokenize_chinese_chars: bool = True
-
-    @property
-    def summary(self) -> str:
-        """Return the letter case and the rules other than the released ones, as `WordRules.summary`."""
-        return _summary(self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars)
-
 
 def rules_of(options: Mapping[str, Any]) -> WordRules:
     """Return the rules in recorded options; released values are not recorded."""
@@ -98,12 +96,3 @@ def without_released_rules(record: Mapping[str, Any]) -> dict[str, Any]:
         record: The fields, at the top level of which the rules are.
     """
     return {name: value for name, value in record.items() if name not in _RELEASED or value != _RELEASED[name]}
-
-
-def _summary(do_lower_case: bool | None, strip_accents: bool | None, tokenize_chinese_chars: bool) -> str:
-    words = [_CASES[do_lower_case]]
-    if strip_accents is not None:
-        words.append("accents stripped" if strip_accents else "accents kept")
-    if not tokenize_chinese_chars:
-        words.append("ideographs not separated")
-    return ", ".join(words)

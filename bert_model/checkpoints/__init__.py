@@ -5,7 +5,7 @@ Names are imported on first use. No format needs TensorFlow.
 
 from typing import TYPE_CHECKING
 
-from beambert.common.lazy_exports import lazy_exports
+from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.bert_model.checkpoints.checkpoint_files import CheckpointFiles, find_files

@@ -10,7 +10,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.runners.runner import PipelineResult
 
 from beambert.common import file_errors, terminal
-from beambert.common.command_line.path_flags import path_arguments
+from beambert.common.command_line.path_flags import typed_paths
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph
 from beambert.deploy.dataflow.template import COMMANDS, parameters_of
@@ -63,7 +63,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     module.add_arguments(parser)
     args, beam_flags = parser.parse_known_args(to_flags(parameters, parameters_of(command)))
-    dataflow_flags.require_cloud_paths(path_arguments(parser, args))
+    dataflow_flags.require_cloud_paths([(flag, path) for flag, path, _ in typed_paths(parser, args)])
     options = pipeline_runner.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
     _require_empty_output(command, args.input, absolute(args.output))

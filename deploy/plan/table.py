@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from beambert.common.durations import format_duration
-from beambert.common.quantities import counted
+from beambert.common.quantities import counted, format_duration
 from beambert.deploy.plan.data import DataPlan
 from beambert.deploy.plan.dataflow_cost import CloudPlan
 from beambert.deploy.plan.prices import Prices

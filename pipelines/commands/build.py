@@ -78,7 +78,7 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     """
     from beambert.pipelines.commands import corpus_run, pretraining_data_run
     from beambert.pipelines.corpus.corpus_manifest import sizes_of_corpus
-    from beambert.pipelines.io.written_files import require_written
+    from beambert.pipelines.io.atomic_files import require_written
     from beambert.pipelines.runner import pipeline_runner
     from beambert.pipelines.runner.job_output import absolute
     from beambert.pipelines.runner.output_lock import claim_output

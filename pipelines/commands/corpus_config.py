@@ -47,6 +47,7 @@ class CorpusConfig:
         abbreviations: Value of --abbreviations, or "".
         cased_because: The flag that makes text cased by default; "" for uncased text and for an explicit
             --do_lower_case.
+        overwrite: Whether `beambert vocab` replaces an existing file.
     """
 
     output: str
@@ -57,6 +58,7 @@ class CorpusConfig:
     field_flags: list[str]
     abbreviations: str
     cased_because: str
+    overwrite: bool
 
     @property
     def text_bytes(self) -> int:
@@ -88,6 +90,7 @@ def corpus_config(args: argparse.Namespace) -> CorpusConfig:
         field_flags=[f"--{name} {value}" for name in _FIELD_FLAGS if (value := getattr(args, name)) is not None],
         abbreviations=args.abbreviations or "",
         cased_because=because if args.do_lower_case is None and not options.do_lower_case else "",
+        overwrite=getattr(args, "overwrite", False),
     )
 
 

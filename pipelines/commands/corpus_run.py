@@ -21,18 +21,16 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.instances.options import require_documents
-from beambert.pipelines.io.atomic_files import delete_matching, list_files
+from beambert.pipelines.io.atomic_files import list_files, require_written
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
-from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
     delete_finished_work,
-    delete_temporary,
-    delete_work,
     remedy_for,
     require_same_options,
+    resume,
     work_directory,
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
@@ -108,12 +106,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     work = (
         work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation]) if embedded_engine else ""
     )
-    done = len(list_files(f"{work}/*.json")) if work else 0
-    if not done:
-        # The files of a killed job are of other options or inputs.
-        for pattern in ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"):
-            delete_matching(f"{output}/{pattern}")
-        delete_work(output)
+    done = resume(output, work, ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"))
     shards = [
         f"{corpus_shard_name(split, number, options)}.parquet"
         for split in SPLITS
@@ -133,8 +126,6 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             beam_options,
             config.output,
         )
-    delete_temporary(output)
-    delete_work(output)
     corpus = corpus_manifest.load(output)
     if corpus is None:
         raise DatasetError(

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from rich.text import Text
 from beambert.common.command_line.flag_config import FlagConfig
 from beambert.common.command_line.flags import non_negative_int, positive_int
 from beambert.common.command_line.path_flags import ANY_PATH
-from beambert.common.console import TextConsole
+from beambert.common.progress import TextConsole
 from beambert.common.terminal import printable_lines
 from beambert.pipelines import dataset
 from beambert.pipelines.dataset import Dataset
@@ -98,25 +97,18 @@ def run(config: InspectConfig) -> int:
     from beambert.pipelines.runner.job_output import absolute
 
     vocab_file = absolute(config.vocab_file) if config.vocab_file else None
-    try:
-        for path in config.shards:
-            shard = find_shard(absolute(path).rstrip("/") or "/")
-            if shard.description:
-                _print(_text(shard.description))
-            if shard.is_corpus and not config.stats:
+    for path in config.shards:
+        shard = find_shard(absolute(path).rstrip("/") or "/")
+        if shard.description:
+            _print(_text(shard.description))
+        if shard.is_corpus:
+            # The description has the statistics of documents.
+            if not config.stats:
                 _print_documents(shard.path, config.start, config.number)
-            elif shard.is_corpus:
-                # The sizes of a corpus are in its description.
-                if not shard.description:
-                    _print_sizes(shard.path)
-            elif config.stats:
-                _print_statistics(shard.path, find_vocabulary(shard, vocab_file))
-            else:
-                _print_examples(shard.path, find_vocabulary(shard, vocab_file), config.start, config.number)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the pipe has closed it, as `head` does: discard what Python has buffered.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        elif config.stats:
+            _print_statistics(shard.path, find_vocabulary(shard, vocab_file))
+        else:
+            _print_examples(shard.path, find_vocabulary(shard, vocab_file), config.start, config.number)
     return 0
 
 
@@ -174,15 +166,6 @@ def _print_documents(path: str, start: int, number: int) -> None:
             _print(_text(sentence))
     if not shown:
         _print(_text(f"no documents at or after index {start}"))
-
-
-def _print_sizes(path: str) -> None:
-    from beambert.pipelines.commands.inspect_directory import sizes_of_corpus_shard
-
-    num_documents, num_sentences = sizes_of_corpus_shard(path)
-    _print(_text(path))
-    print(f"  documents   {num_documents:,}")
-    print(f"  sentences   {num_sentences:,}")
 
 
 def _text(content: str, style: str = "") -> Text:

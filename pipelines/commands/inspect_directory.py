@@ -18,8 +18,7 @@ from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.io.atomic_files import read_bytes
-from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.io.atomic_files import read_bytes, require_written
 from beambert.tokenizer.vocabulary import Vocabulary
 
 _COLUMNS = ("title", "source", "language", "sentences")
@@ -30,7 +29,7 @@ class InspectedShard(NamedTuple):
 
     Attributes:
         path: the shard.
-        description: lines about the directory of the shard; "" where the shard itself was given.
+        description: lines about the directory, or the sizes of a shard of documents; "" for a shard of examples.
         is_corpus: whether it has documents instead of examples.
         manifest: the dataset of the directory; None for a corpus and for a shard.
     """
@@ -63,16 +62,14 @@ def find_shard(path: str) -> InspectedShard:
             f"{path} {contents_of(Path(path))}; give a shard, or a directory written by beambert build, corpus or "
             "pretraining-data"
         )
-    return InspectedShard(path, is_corpus=_has_documents(path))
+    sizes = _sizes_of_documents(path)
+    return InspectedShard(path, sizes, is_corpus=bool(sizes))
 
 
 def _first_of_dataset(directory: str) -> InspectedShard:
     """Return the first shard of the training split, or else of the validation split."""
     path = f"{directory}/{dataset.FILE_NAME}"
-    try:
-        manifest = Dataset.from_json(read_bytes(path), path)
-    except IsADirectoryError as error:
-        raise DatasetError(f"{path} is a directory; build the data again") from error
+    manifest = Dataset.from_json(read_bytes(path), path)
     shards = [shard for split in SPLITS for shard in manifest.shards_of(split) if shard.examples]
     if not shards:
         raise DatasetError(f"{directory} is a dataset without examples; build it again from more text")
@@ -88,28 +85,24 @@ def _first_of_corpus(directory: str, manifest: Corpus) -> InspectedShard:
     shard = next((shard for shard in manifest.shards if shard.documents), None)
     if shard is None:
         raise DatasetError(f"{directory} is a corpus without documents; build it again from more text")
+    documents, sentences = manifest.counts["documents"], manifest.counts["sentences"]
     lines = [f"{directory} is a corpus of {counted(len(manifest.shards), 'shard')}"]
-    for split in SPLITS:
-        shards = [shard for shard in manifest.shards if shard.split == split]
-        if shards:
-            documents, sentences = (
-                sum(getattr(shard, name) for shard in shards) for name in ("documents", "sentences")
-            )
-            lines.append(f"  {split:<11} {documents:,} documents, {sentences:,} sentences")
+    lines += [f"  {split:<11} {documents[split]:,} documents, {sentences[split]:,} sentences" for split in SPLITS]
     require_shards(directory, [shard])
     CorpusReader.open(directory).read_shard(shard.name)
     return InspectedShard(f"{directory}/{shard.name}", "\n".join(lines), is_corpus=True)
 
 
-def _has_documents(path: str) -> bool:
-    """Return whether a file is a shard of a corpus."""
+def _sizes_of_documents(path: str) -> str:
+    """Return one line with the sizes of a shard of a corpus; "" for another file."""
     if not path.endswith(".parquet"):
-        return False
-    try:
-        with _opened(path) as parquet:
-            return set(_COLUMNS) <= set(parquet.schema_arrow.names)
-    except DatasetError:
-        return False
+        return ""
+    with contextlib.suppress(DatasetError), _opened(path) as parquet:
+        if set(_COLUMNS) <= set(parquet.schema_arrow.names):
+            batches = parquet.iter_batches(columns=["sentences"])
+            sentences = sum(len(batch.column(0).flatten()) for batch in batches)
+            return f"{path} has {counted(parquet.metadata.num_rows, 'document')}, {counted(sentences, 'sentence')}"
+    return ""
 
 
 def find_vocabulary(shard: InspectedShard, vocab_file: str | None) -> Vocabulary:
@@ -167,18 +160,6 @@ def documents(path: str, start: int, number: int) -> Iterator[dict[str, Any]]:
     with _opened(path) as parquet:
         table = parquet.read(columns=list(_COLUMNS)).slice(start, number)
     yield from table.to_pylist()
-
-
-def sizes_of_corpus_shard(path: str) -> tuple[int, int]:
-    """Return the numbers of documents and sentences of a corpus shard.
-
-    Raises:
-        DatasetError: The shard cannot be read.
-    """
-    with _opened(path) as parquet:
-        batches = parquet.iter_batches(columns=["sentences"])
-        num_sentences = sum(len(batch.column(0).flatten()) for batch in batches)
-        return parquet.metadata.num_rows, num_sentences
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from beambert.pipelines.commands.repair_dataset import (
     rebuild_missing_shards,
     restore_vocabulary,
 )
-from beambert.pipelines.commands.vocabulary_flags import recorded_rules
+from beambert.pipelines.commands.vocabulary_flags import print_warnings, recorded_rules
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
@@ -36,19 +36,24 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
 from beambert.pipelines.finish_dataset import recorded_options
 from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
-from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, list_files, read_bytes, write_atomically
+from beambert.pipelines.io.atomic_files import (
+    TEMPORARY,
+    delete_matching,
+    read_bytes,
+    require_written,
+    write_atomically,
+)
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from beambert.pipelines.io.versions import require_same_rules
-from beambert.pipelines.io.written_files import require_written
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
-    delete_temporary,
     delete_work,
     entries_in,
     remedy_for,
     require_same_options,
+    resume,
     work_directory,
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
@@ -60,9 +65,7 @@ from beambert.tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
-# Number of warnings that are printed; report.html has all.
-_MOST_WARNINGS = 3
-_SHARD_PATTERNS = ("*-of-*.tfrecord*", "*-of-*.parquet*", "*-of-*.array_record*")
+_RESULTS = ("shards/*-of-*.tfrecord*", "shards/*-of-*.parquet*", "shards/*-of-*.array_record*")
 
 
 def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
@@ -204,12 +207,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
-    num_finished = len(list_files(f"{work}/*.json"))
-    if not num_finished:
-        # The shards of a stopped job are of other options or another corpus, and a trainer's glob would match them.
-        for pattern in _SHARD_PATTERNS:
-            delete_matching(f"{output}/shards/{pattern}")
-        delete_work(output)
+    num_finished = resume(output, work, _RESULTS)
     with begun_work(output, "pretraining-data"):
         delete_matching(f"{output}/shards/{TEMPORARY}")
         # A report of a stopped job, too, describes a dataset that does not exist yet.
@@ -237,11 +235,9 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
                 beam_options,
                 config.output,
             )
-    manifest = _load(manifest_path, config.output)
-    if manifest is None:
-        raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
-    delete_temporary(output)
-    delete_work(output)
+        manifest = _load(manifest_path, config.output)
+        if manifest is None:
+            raise DatasetError(f"the job ended, but {manifest_path} is missing; see the log of the runner")
     descriptions = dict.fromkeys((REPORT_FILE_NAME, *DESCRIPTION_FILE_NAMES))
     require_written(output, {**descriptions, **sizes_of_dataset(manifest.shards)})
     return manifest
@@ -253,8 +249,6 @@ def _load(path: str, output: str) -> Dataset | None:
         manifest = Dataset.from_json(read_bytes(path), path, remedy)
     except FileNotFoundError:
         return None
-    except IsADirectoryError as error:
-        raise DatasetError(f"{path} is a directory; {remedy}") from error
     # The summary prints these counts, and every manifest of this command has them.
     if "train" not in manifest.counts:
         raise DatasetError(f"{path}: counts.train is missing; {remedy}")
@@ -287,17 +281,11 @@ def print_summary(manifest: Dataset, output: str) -> None:
     shares.append(f"{1 - counts['instance_tokens'] / counts['positions']:.1%} padding")
     print_summary_line("", ", ".join(shares))
     print_summary_line("", f"{counts['tokens']:,} training tokens (the released BERT: about 3,300 million words)")
-    has_report = FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}")
-    if has_report:
+    if FileSystems.exists(f"{absolute(output)}/{REPORT_FILE_NAME}"):
         print_summary_line("report", f"{output}/{REPORT_FILE_NAME}")
     print_summary_line("description", f"{output}/{', '.join(sorted(DESCRIPTION_FILE_NAMES))}")
     print_summary_line("manifest", f"{output}/{dataset.FILE_NAME}")
-    warnings = manifest.counts.get("warnings", [])
-    for warning in warnings[:_MOST_WARNINGS]:
-        print_summary_line("warning", warning)
-    if len(warnings) > _MOST_WARNINGS:
-        place = REPORT_FILE_NAME if has_report else dataset.FILE_NAME
-        print_summary_line("warnings", f"{len(warnings) - _MOST_WARNINGS} more in {place}")
+    print_warnings(manifest.counts.get("warnings", []))
     if manifest.file_format != "tfrecord":
         print(f"\nNext: load the shards as in {output}/README.md (beambert pretrain reads --format tfrecord)")
     elif "://" in output and not output.startswith("gs://"):

@@ -1,7 +1,6 @@
 """Rebuild the missing files of a complete dataset: with the same bytes, or with an error."""
 
 import hashlib
-from collections.abc import Iterator
 from contextlib import suppress
 
 import apache_beam as beam
@@ -20,45 +19,8 @@ from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_ato
 from beambert.pipelines.io.versions import versions
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute, delete_work, work_directory
-from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles, WrittenCopy
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles
 from beambert.tokenizer.vocabulary import Vocabulary
-
-
-class _RestoreShards(beam.DoFn):
-    """Move rebuilt shards to the places of missing ones, and yield their names.
-
-    Args:
-        rebuilt: The directory of the rebuilt shards.
-        manifest: Manifest of the dataset.
-        output: Directory of the dataset.
-        missing: Names of the missing shards.
-    """
-
-    def __init__(self, rebuilt: str, manifest: Dataset, output: str, missing: frozenset[str]) -> None:
-        self._rebuilt = rebuilt
-        self._recorded = {shard.name: shard for shard in manifest.shards}
-        self._versions = manifest.versions
-        self._file_format = manifest.file_format
-        self._output = output
-        self._missing = missing
-
-    def process(self, copy: WrittenCopy) -> Iterator[str]:
-        """Move the missing shards of one copy. Raise DatasetError if they differ from the manifest."""
-        for shard in copy.result.shards:
-            recorded = self._recorded.get(shard.name)
-            if recorded is None or shard.name not in self._missing:
-                continue
-            if shard.sha256 != recorded.sha256:
-                here = versions(self._file_format)
-                differences = [
-                    f"{n} {v} recorded, {here.get(n)} installed" for n, v in self._versions.items() if here.get(n) != v
-                ]
-                raise DatasetError(
-                    f"{shard.name} was rebuilt, but its checksum differs from {self._output}/{dataset.FILE_NAME} "
-                    f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
-                )
-            FileSystems.rename([f"{self._rebuilt}/{shard.name}"], [f"{self._output}/{shard.name}"])
-            yield shard.name
 
 
 def restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:
@@ -119,14 +81,13 @@ def rebuild_missing_shards(
         DatasetError: A rebuilt shard differs from the manifest.
     """
     folder = absolute(output)
-    work = work_directory(folder, ["repair"])
+    # Into another directory, so that no file is replaced by a different one.
+    rebuilt = work_directory(folder, ["repair"])
     vocabulary = f"{folder}/{dataset.VOCAB_FILE_NAME}"
 
     def build(pipeline: beam.Pipeline) -> None:
         examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
-        # Into another directory, so that no file is replaced by a different one.
-        rebuilt = examples | WriteShardFiles(work, vocabulary)
-        _ = rebuilt | "RestoreShards" >> beam.ParDo(_RestoreShards(work, manifest, folder, missing))
+        _ = examples | WriteShardFiles(rebuilt, vocabulary)
 
     # Always from the start: a stopped repair leaves no completion markers.
     delete_work(folder)
@@ -134,5 +95,23 @@ def rebuild_missing_shards(
         FileSystems.mkdirs(f"{folder}/shards")
     try:
         pipeline_runner.run(build, beam_options, output)
+        for shard in manifest.shards:
+            if shard.name in missing:
+                path = f"{rebuilt}/{shard.name}"
+                if hashlib.sha256(read_bytes(path)).hexdigest() != shard.sha256:
+                    raise DatasetError(_difference(shard.name, manifest, folder))
+                FileSystems.rename([path], [f"{folder}/{shard.name}"])
     finally:
         delete_work(folder)
+
+
+def _difference(name: str, manifest: Dataset, folder: str) -> str:
+    """Return the error about a rebuilt shard that differs from the manifest, with the cause if it is a version."""
+    here = versions(manifest.file_format)
+    differences = [
+        f"{n} {v} recorded, {here.get(n)} installed" for n, v in manifest.versions.items() if here.get(n) != v
+    ]
+    return (
+        f"{name} was rebuilt, but its checksum differs from {folder}/{dataset.FILE_NAME} "
+        f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
+    )

@@ -3,15 +3,13 @@
 import argparse
 import json
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE
 from beambert.common.quantities import counted
 from beambert.common.terminal import print_summary_line
-from beambert.pipelines.commands import vocabulary_flags
-from beambert.pipelines.commands.corpus import add_corpus_arguments, add_input_arguments
+from beambert.pipelines.commands import corpus, vocabulary_flags
 from beambert.pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
@@ -39,41 +37,22 @@ ACCEPTS_BEAM_FLAGS = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `beambert vocab`."""
-    add_input_arguments(parser)
+    corpus.add_input_arguments(parser)
     group = options.group(parser, "output")
     group.add_argument(
         "--output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="Vocabulary file to write, e.g. vocab.txt"
     )
     group.add_argument("--overwrite", action="store_true", help="Replace --output if it exists")
-    add_corpus_arguments(parser, lambda name: name != "vocab_file")
+    corpus.add_corpus_arguments(parser, lambda name: name != "vocab_file")
     # The configuration of a corpus reads this attribute, for which this command has no flag.
     parser.set_defaults(vocab_file=None)
 
 
-@dataclass(frozen=True)
-class VocabConfig:
-    """The configuration of `beambert vocab`.
-
-    Attributes:
-        output: Value of --output, the vocabulary file.
-        overwrite: Whether to replace an existing file.
-        corpus: Configuration of the input and of learning.
-    """
-
-    output: str
-    overwrite: bool
-    corpus: "CorpusConfig"
+# The configuration of the corpus whose vocabulary is learned.
+configure = corpus.configure
 
 
-def configure(args: argparse.Namespace) -> VocabConfig:
-    """Return the configuration. Raise as `beambert.pipelines.commands.corpus_config.corpus_config` does."""
-    # Imported late: `--help` must not wait for Beam.
-    from beambert.pipelines.commands.corpus_config import corpus_config
-
-    return VocabConfig(args.output, args.overwrite, corpus_config(args))
-
-
-def run(config: VocabConfig, beam_flags: list[str]) -> int:
+def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     """Run the command.
 
     Raises:
@@ -84,21 +63,19 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     from beambert.common.signals import ended_by_signals
     from beambert.pipelines.commands.input_check import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
-    from beambert.pipelines.io.atomic_files import read_bytes
-    from beambert.pipelines.io.written_files import require_written
+    from beambert.pipelines.io.atomic_files import read_bytes, require_written
     from beambert.pipelines.runner import pipeline_runner
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
     from beambert.pipelines.runner.job_progress import Stage, report_progress
     from beambert.pipelines.sources.file_splits import split_inputs
     from beambert.pipelines.transforms.jobs import build_vocabulary
 
-    inputs, corpus = config.corpus.inputs, config.corpus.options
+    inputs, corpus_options = config.inputs, config.options
     beam_options = pipeline_runner.pipeline_options(beam_flags)
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
-    inputs_read += [("--decontaminate", path) for path in corpus.decontaminate]
-    inputs_read += [("--compare_vocab", corpus.compare_vocab)] if corpus.compare_vocab else []
-    inputs_read += [("--abbreviations", config.corpus.abbreviations)] if config.corpus.abbreviations else []
+    inputs_read += [("--decontaminate", path) for path in corpus_options.decontaminate]
+    inputs_read += [("--compare_vocab", corpus_options.compare_vocab), ("--abbreviations", config.abbreviations)]
     check_output_file(
         "--output",
         output,
@@ -109,18 +86,17 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
         exists=FileSystems.exists,
     )
     require_writable(FileSystems.split(config.output)[0] or ".")
-    check_inputs(inputs, corpus.read, config.corpus.field_flags)
-    print(f"Vocabulary: {corpus.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
+    check_inputs(inputs, corpus_options.read, config.field_flags)
+    print(f"Vocabulary: {corpus_options.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"
-    splits = split_inputs(inputs, corpus.read)
-    is_embedded = pipeline_runner.is_embedded(beam_options)
-    work = f"{temporary}/work" if is_embedded else ""
+    splits = split_inputs(inputs, corpus_options.read)
+    work = f"{temporary}/work" if pipeline_runner.is_embedded(beam_options) else ""
     try:
         stage = Stage("Vocabulary", sum(split.bytes for split in splits), "documents")
         with ended_by_signals(), report_progress(stage):
             pipeline_runner.run(
-                lambda pipeline: build_vocabulary(pipeline, splits, corpus, output, report, work),
+                lambda pipeline: build_vocabulary(pipeline, splits, corpus_options, output, report, work),
                 beam_options,
                 config.output,
             )
@@ -131,7 +107,7 @@ def run(config: VocabConfig, beam_flags: list[str]) -> int:
     if result["documents_rejected"]:
         rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
         print_summary_line("rejected", f"documents by rule: {rejected}")
-    vocabulary_flags.print_summary(result["vocab"], config.output, corpus.compare_vocab)
-    alphabet = alphabet_warnings(result["vocab"], corpus.alphabet_limit)
+    vocabulary_flags.print_summary(result["vocab"], config.output, corpus_options.compare_vocab)
+    alphabet = alphabet_warnings(result["vocab"], corpus_options.alphabet_limit)
     vocabulary_flags.print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])
     return 0

@@ -16,9 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from beambert.pipelines.corpus.options import Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.io.atomic_files import write_atomically
-from beambert.pipelines.io.completion_markers import read_marker, write_marker
-from beambert.pipelines.io.written_files import is_written
+from beambert.pipelines.io.atomic_files import is_written, read_marker, write_atomically, write_marker
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _DOCUMENTS = msgspec.msgpack.Decoder(list[Document])

@@ -53,8 +53,18 @@ def expected_actions(options: PretrainingDataOptions, num_replacements: int) -> 
     }
 
 
-class _Facts(NamedTuple):
-    """The facts of a dataset from which the rules derive warnings; the fields are the arguments of `warnings_of`."""
+class Facts(NamedTuple):
+    """The facts of a dataset from which the rules derive warnings.
+
+    Attributes:
+        train, validation: statistics of the splits.
+        corpus: counts of corpus.json.
+        overlap: overlap of the validation split with the training text.
+        options: options of the examples.
+        num_replacements: number of tokens of which random replacements are drawn.
+        alphabet: warnings of `beambert.pipelines.corpus.corpus_warnings.alphabet_warnings` for the vocabulary of the
+            examples.
+    """
 
     train: Statistics
     validation: Statistics
@@ -62,32 +72,15 @@ class _Facts(NamedTuple):
     overlap: Overlap
     options: PretrainingDataOptions
     num_replacements: int
-    alphabet: Sequence[str]
+    alphabet: Sequence[str] = ()
 
 
-def warnings_of(
-    by_split: dict[str, Statistics],
-    corpus: dict[str, Any],
-    overlap: Overlap,
-    options: PretrainingDataOptions,
-    num_replacements: int,
-    alphabet: Sequence[str] = (),
-) -> list[str]:
-    """Return warnings about a dataset, one line each, the most important first.
-
-    Args:
-        by_split: statistics of "train" and "validation".
-        corpus: counts of corpus.json.
-        overlap: overlap of the validation split with the training text.
-        options: options of the examples.
-        num_replacements: number of tokens of which random replacements are drawn.
-        alphabet: warnings of `beambert.pipelines.vocabulary.alphabet_warning` for the vocabulary of the examples.
-    """
-    facts = _Facts(by_split["train"], by_split["validation"], corpus, overlap, options, num_replacements, alphabet)
+def warnings_of(facts: Facts) -> list[str]:
+    """Return warnings about a dataset, one line each, the most important first."""
     return [warning for rule in _RULES for warning in rule(facts)]
 
 
-def _wrong_masks(facts: _Facts) -> Iterator[str]:
+def _wrong_masks(facts: Facts) -> Iterator[str]:
     train, options = facts.train, facts.options
     if options.masking == "dynamic" or not train.masked_tokens:
         return
@@ -107,15 +100,15 @@ def _wrong_masks(facts: _Facts) -> Iterator[str]:
             )
 
 
-def _text_lost_in_cleaning(facts: _Facts) -> Iterator[str]:
+def _text_lost_in_cleaning(facts: Facts) -> Iterator[str]:
     yield from loss_warnings(facts.corpus, "rejected/")
 
 
-def _faults_of_sources(facts: _Facts) -> Iterator[str]:
+def _faults_of_sources(facts: Facts) -> Iterator[str]:
     yield from source_warnings(facts.corpus)
 
 
-def _unknown_tokens(facts: _Facts) -> Iterator[str]:
+def _unknown_tokens(facts: Facts) -> Iterator[str]:
     unknown = facts.train.unknown_tokens / max(facts.train.tokens, 1)
     if facts.alphabet:
         yield from facts.alphabet
@@ -127,7 +120,7 @@ def _unknown_tokens(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _empty_validation(facts: _Facts) -> Iterator[str]:
+def _empty_validation(facts: Facts) -> Iterator[str]:
     if not facts.validation.instances:
         # About five documents, of a small corpus.
         fraction = min(0.5, max(0.02, math.ceil(500 / max(facts.train.documents, 1)) / 100))
@@ -137,7 +130,7 @@ def _empty_validation(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _few_sentences(facts: _Facts) -> Iterator[str]:
+def _few_sentences(facts: Facts) -> Iterator[str]:
     train = facts.train
     if facts.options.objective == "nsp" and train.sentences < 2 * train.documents:
         yield (
@@ -146,7 +139,7 @@ def _few_sentences(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _few_masks(facts: _Facts) -> Iterator[str]:
+def _few_masks(facts: Facts) -> Iterator[str]:
     train, options = facts.train, facts.options
     if options.masking == "dynamic" or not train.instance_tokens:
         return
@@ -158,7 +151,7 @@ def _few_masks(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _overlap(facts: _Facts) -> Iterator[str]:
+def _overlap(facts: Facts) -> Iterator[str]:
     overlap = facts.overlap
     if overlap.documents_found > 0.01 * overlap.documents:
         yield (
@@ -174,7 +167,7 @@ def _overlap(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _unbalanced_pairs(facts: _Facts) -> Iterator[str]:
+def _unbalanced_pairs(facts: Facts) -> Iterator[str]:
     train, options = facts.train, facts.options
     if options.objective == "mlm" or not train.instances:
         return
@@ -188,7 +181,7 @@ def _unbalanced_pairs(facts: _Facts) -> Iterator[str]:
         yield f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}"
 
 
-def _truncated_pairs(facts: _Facts) -> Iterator[str]:
+def _truncated_pairs(facts: Facts) -> Iterator[str]:
     truncated = facts.train.tokens_truncated / max(facts.train.tokens_packed, 1)
     if facts.options.objective != "mlm" and truncated > _MAX_TRUNCATED:
         yield (
@@ -197,7 +190,7 @@ def _truncated_pairs(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _long_sentences(facts: _Facts) -> Iterator[str]:
+def _long_sentences(facts: Facts) -> Iterator[str]:
     longest = max(facts.options.max_seq_length, _LONG_SENTENCE)
     too_long = facts.train.sentence_lengths[longest:].sum() / max(facts.train.sentences, 1)
     if too_long > 0.05:
@@ -207,7 +200,7 @@ def _long_sentences(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _many_rejected(facts: _Facts) -> Iterator[str]:
+def _many_rejected(facts: Facts) -> Iterator[str]:
     read, rejected = facts.corpus.get("documents_read", 0), facts.corpus.get("documents_rejected", {})
     if read and sum(rejected.values()) > 0.2 * read:
         reason = max(rejected, key=lambda name: (rejected[name], name))
@@ -217,7 +210,7 @@ def _many_rejected(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _unused_vocabulary(facts: _Facts) -> Iterator[str]:
+def _unused_vocabulary(facts: Facts) -> Iterator[str]:
     seen = np.count_nonzero(facts.train.piece_counts) / max(len(facts.train.piece_counts), 1)
     if seen < 0.7:
         yield (
@@ -226,7 +219,7 @@ def _unused_vocabulary(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _small_validation(facts: _Facts) -> Iterator[str]:
+def _small_validation(facts: Facts) -> Iterator[str]:
     validation, options = facts.validation, facts.options
     if not validation.instances:
         return
@@ -243,7 +236,7 @@ def _small_validation(facts: _Facts) -> Iterator[str]:
             return
 
 
-def _mixed_languages(facts: _Facts) -> Iterator[str]:
+def _mixed_languages(facts: Facts) -> Iterator[str]:
     languages = facts.corpus.get("languages", {})
     words = sum(size["words"] for size in languages.values())
     large = sorted(name for name, size in languages.items() if size["words"] > 0.02 * words)
@@ -254,7 +247,7 @@ def _mixed_languages(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _one_copy(facts: _Facts) -> Iterator[str]:
+def _one_copy(facts: Facts) -> Iterator[str]:
     if facts.options.dupe_factor == 1 and facts.options.masking != "dynamic":
         yield (
             "there is one copy of the data, so every epoch has the same masks and pairs; use --dupe_factor 10, as for "
@@ -262,7 +255,7 @@ def _one_copy(facts: _Facts) -> Iterator[str]:
         )
 
 
-def _padding(facts: _Facts) -> Iterator[str]:
+def _padding(facts: Facts) -> Iterator[str]:
     padding = 1 - facts.train.instance_tokens / max(facts.train.positions, 1)
     options = facts.options
     if padding > 0.3 and not options.without_padding:
@@ -275,7 +268,7 @@ def _padding(facts: _Facts) -> Iterator[str]:
 
 
 # In order of importance: faults of the data, what makes an evaluation wrong, what wastes text or time.
-_RULES: tuple[Callable[[_Facts], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Facts], Iterator[str]], ...] = (
     _wrong_masks,
     _text_lost_in_cleaning,
     _unknown_tokens,

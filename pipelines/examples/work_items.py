@@ -13,8 +13,7 @@ from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.examples.pretraining_examples import num_copies
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.completion_markers import read_marker, write_marker
-from beambert.pipelines.io.written_files import is_written
+from beambert.pipelines.io.atomic_files import is_written, read_marker, write_marker
 
 # Reading and tokenizing a corpus shard takes about as long as writing one copy of it (2026-11-21, `make bench-data`).
 _COST_OF_TOKENIZING = 1.0

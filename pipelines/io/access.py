@@ -6,7 +6,6 @@ module imports neither Beam nor TensorFlow for a bucket of Cloud Storage.
 
 import contextlib
 import functools
-import importlib.util
 import logging
 import queue
 import re
@@ -16,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from beambert.common.optional_packages import is_installed
+from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import AccessError
 
 # Time for each request, and for the search for credentials, which may wait for a metadata server.
@@ -63,12 +64,16 @@ def require_access(
         logging.getLogger(name).addHandler(logging.NullHandler())
     google = {}
     for bucket, (flag, path) in buckets.items():
-        if bucket.startswith("gs:"):
-            google[f"{flag} {_shortened(path)}"] = (flag, path)
-            if not _BUCKET.fullmatch(bucket):
-                raise AccessError(f"{flag} {_shortened(path)} is not a Cloud Storage path; give gs://BUCKET/NAME")
+        label = f"{flag} {without_middle(path, _MAX_PATH_CHARACTERS)}"
+        if not bucket.startswith("gs:"):
+            _check_other(label, path, beam_flags)
+        elif not _BUCKET.fullmatch(bucket):
+            raise AccessError(f"{label} is not a Cloud Storage path; give gs://BUCKET/NAME")
+        elif not is_installed("google.cloud.storage"):
+            extra = "gcp" if is_installed("apache_beam") else "gcs"
+            raise AccessError(f"{label} requires package google-cloud-storage; run pip install 'beambert[{extra}]'")
         else:
-            _check_other(f"{flag} {_shortened(path)}", path, beam_flags)
+            google[label] = (flag, path)
     if google:
         _check_google(google, credentials)
 
@@ -147,7 +152,7 @@ def _check_other(label: str, path: str, beam_flags: Sequence[str]) -> None:
     if scheme not in _PACKAGES:
         raise AccessError(f"{label}: unknown URL scheme; give a local path, or a gs://, s3://, hdfs:// or azfs:// URL")
     module, extra = _PACKAGES[scheme]
-    if not importlib.util.find_spec(module):
+    if not is_installed(module):
         raise AccessError(f"{label} requires package {module}; run pip install 'apache-beam[{extra}]'")
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -188,9 +193,4 @@ def _reason(error: BaseException) -> str:
     if isinstance(innermost, OSError) and innermost.strerror:
         return innermost.strerror
     text = getattr(error, "message", None) or (error.args[0] if error.args else type(error).__name__)
-    line = _REQUEST.sub("", " ".join(str(text).split()))
-    return line if len(line) <= _MAX_REASON_CHARACTERS else f"{line[: _MAX_REASON_CHARACTERS - 3]}..."
-
-
-def _shortened(path: str) -> str:
-    return path if len(path) <= _MAX_PATH_CHARACTERS else f"{path[: _MAX_PATH_CHARACTERS - 3]}..."
+    return without_middle(_REQUEST.sub("", " ".join(str(text).split())), _MAX_REASON_CHARACTERS)

@@ -1,20 +1,28 @@
-"""Write files atomically on any Beam filesystem: a file is complete or absent.
+"""Files on any Beam filesystem: atomic writes, listing, deletion, checks, and completion markers.
 
-`beambert.common.atomic_files` does the same for local files without Beam, and flushes them to disk.
+A file is complete or absent. `beambert.common.atomic_files` writes local files without Beam, and flushes them to disk.
+Completion markers are small JSON files with a checksum. They record finished work, from which a stopped job resumes.
 """
 
 import errno
 import fnmatch
 import hashlib
+import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
+
+from beambert.common.file_errors import AGAIN
+from beambert.common.typed_json import convert, decode
+from beambert.pipelines.errors import DatasetError
+
+T = TypeVar("T")
 
 # Glob pattern of the temporary files of `write_atomically`, which a killed process leaves in a directory.
 TEMPORARY = f"*.{'?' * 32}.tmp"
@@ -145,3 +153,70 @@ def delete_matching(path: str) -> int:
     paths = [metadata.path for metadata in list_files(path)]
     delete_files(paths)
     return len(paths)
+
+
+def is_written(path: str, size: int) -> bool:
+    """Return whether a file exists and has the given size in bytes."""
+    return _size(path) == size
+
+
+def require_written(output: str, sizes: Mapping[str, int | None], remedy: str = AGAIN) -> None:
+    """Check that files exist with their recorded sizes, with one listing per directory.
+
+    Args:
+        output: The directory, on any Beam filesystem.
+        sizes: Size in bytes of every file by its name relative to `output`; None for any size.
+        remedy: The remedy in the message.
+
+    Raises:
+        DatasetError: A file is missing or has another size; the message names the first such file.
+    """
+    folders = sorted({f"{output}/{name}".rpartition("/")[0] for name in sizes})
+    listed_sizes = {file.path: file.size_in_bytes for folder in folders for file in list_files(f"{folder}/*")}
+    for name, size in sorted(sizes.items()):
+        path = f"{output}/{name}"
+        # A remote directory whose name is a glob pattern is not listed.
+        actual_size = listed_sizes[path] if path in listed_sizes else _size(path)
+        if actual_size is None:
+            raise DatasetError(f"{output}/{name} is missing: it was removed after it was written; {remedy}")
+        if size is not None and actual_size != size:
+            raise DatasetError(
+                f"{output}/{name} has {actual_size:,} bytes instead of {size:,}: it was changed after it was written; "
+                f"{remedy}"
+            )
+
+
+def _size(path: str) -> int | None:
+    """Return the size of a file in bytes, or None if it does not exist."""
+    try:
+        return FileSystems.get_filesystem(path).size(path)
+    except (BeamIOError, OSError):
+        return None
+
+
+def write_marker(path: str, content: Any) -> None:
+    """Write a completion marker.
+
+    Args:
+        path: the new file, on any Beam filesystem.
+        content: JSON value.
+    """
+    text = json.dumps(content)
+    write_text(path, json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
+
+
+def read_marker(path: str, content_type: type[T]) -> T | None:
+    """Return the content of a completion marker, or None if it is missing or corrupt, so that the work is repeated.
+
+    Args:
+        path: the file.
+        content_type: type of the content, for `beambert.common.typed_json.convert`.
+    """
+    try:
+        marker = decode(read_bytes(path), dict[str, str])
+        content = marker["content"]
+        if hashlib.sha256(content.encode()).hexdigest() != marker["sha256"]:
+            return None
+        return convert(json.loads(content), content_type)
+    except (OSError, ValueError, KeyError):
+        return None

@@ -23,6 +23,7 @@ from apache_beam.runners.runner import create_runner
 
 from beambert.common.command_line.flags import WholeNumber, shortened
 from beambert.common.optional_packages import raising_module
+from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import AccessError, DatasetError, EngineError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
@@ -208,9 +209,8 @@ def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
         text = text.splitlines()[-1]
     elif _TRACEBACK in text or raising_module(error).startswith("beambert."):
         return None
-    runner, reason = options.view_as(StandardOptions).runner, " ".join(text.split())
-    if len(reason) > _MAX_REASON_CHARACTERS:
-        reason = f"{reason[: _MAX_REASON_CHARACTERS - 3]}..."
+    runner = options.view_as(StandardOptions).runner
+    reason = without_middle(" ".join(text.split()), _MAX_REASON_CHARACTERS)
     return EngineError(
         f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or {_LOCAL}"
     )

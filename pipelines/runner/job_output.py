@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,16 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.common import file_errors
+from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import DatasetError, OutputError
-from beambert.pipelines.io.atomic_files import TEMPORARY, delete_matching, read_bytes, storage_errors, write_text
+from beambert.pipelines.io.atomic_files import (
+    TEMPORARY,
+    delete_matching,
+    list_files,
+    read_bytes,
+    storage_errors,
+    write_text,
+)
 from beambert.pipelines.io.output_directory import (
     LOCK_NAME,
     WORK_FILE_NAME,
@@ -88,6 +96,23 @@ def work_directory(output: str, content: list[Any], file_format: str = "tfrecord
     return f"{output}/{WORK_NAME}/{name}"
 
 
+def resume(output: str, work: str, results: Sequence[str]) -> int:
+    """Return the number of completion markers of a stopped job; without one, delete what other jobs have left.
+
+    Args:
+        output: The output directory.
+        work: The work directory of the job, or "" for a job that cannot resume.
+        results: Glob patterns, relative to `output`, of the files that the job writes. Those of a killed job are of
+            other options or inputs, and a trainer's glob would match them.
+    """
+    finished = len(list_files(f"{work}/*.json")) if work else 0
+    if not finished:
+        for pattern in results:
+            delete_matching(f"{output}/{pattern}")
+        delete_work(output)
+    return finished
+
+
 def begin_work(output: str, command: str) -> None:
     """Mark an output directory as begun by a data job, before any other file is written."""
     write_text(f"{output}/{WORK_NAME}/{WORK_FILE_NAME}", json.dumps({"command": command}) + "\n")
@@ -95,8 +120,9 @@ def begin_work(output: str, command: str) -> None:
 
 @contextmanager
 def begun_work(output: str, command: str) -> Iterator[None]:
-    """Mark an output directory as begun by a data job, and mark it again after an error if the marker was removed.
+    """Mark an output directory as begun by a data job; delete its work and temporary files after a success.
 
+    After an error, mark it again if the marker was removed.
     If the directory is deleted during the job, workers create it again with the next files that they write. Without
     the marker, the next run would reject these as foreign files. If other entries exist, they may be foreign, and the
     directory is not marked.
@@ -110,6 +136,10 @@ def begun_work(output: str, command: str) -> Iterator[None]:
             if names and names <= _CREATED_BY_WORKERS:
                 begin_work(output, command)
         raise
+    # Killed workers leave temporary files.
+    for folder in ("", "corpus/", "rejected/", "shards/"):
+        delete_matching(f"{output}/{folder}{TEMPORARY}")
+    delete_work(output)
 
 
 def remedy_for(output: str) -> str:
@@ -147,12 +177,6 @@ def delete_work(output: str) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     with suppress(OSError):
         local.rmdir()
-
-
-def delete_temporary(output: str) -> None:
-    """Delete the temporary files of killed workers after the job has finished."""
-    for folder in ("", "corpus/", "rejected/", "shards/"):
-        delete_matching(f"{output}/{folder}{TEMPORARY}")
 
 
 def delete_folder(folder: str) -> None:
@@ -196,11 +220,7 @@ def _differences(recorded: dict[str, Any], requested: dict[str, Any], group: str
         if isinstance(before, dict) and isinstance(now, dict):
             phrases += _differences(before, now, f"{group}{name}.")
         elif before != now:
-            phrases.append(f"{group}{name}: {_shortened(before)} recorded, {_shortened(now)} requested")
+            # The abbreviations of a user may be many.
+            old, new = (without_middle(repr(value), _MAX_SHOWN_CHARACTERS) for value in (before, now))
+            phrases.append(f"{group}{name}: {old} recorded, {new} requested")
     return phrases
-
-
-def _shortened(value: Any) -> str:
-    """Return a value as in Python, shortened: the abbreviations of a user may be many."""
-    written = repr(value)
-    return written if len(written) <= _MAX_SHOWN_CHARACTERS else f"{written[: _MAX_SHOWN_CHARACTERS - 3]}..."

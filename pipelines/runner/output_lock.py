@@ -18,7 +18,6 @@ from beambert.pipelines.io.directory_lock import in_use_error, lock_content, loc
 from beambert.pipelines.io.output_directory import LOCK_NAME
 from beambert.pipelines.runner.job_output import absolute, end_empty_work, require_own_output
 
-FILE_NAME = LOCK_NAME
 _REMEDY = "if that process has ended, delete {}"
 
 
@@ -65,7 +64,7 @@ def lock_output(output: str) -> Iterator[None]:
         return
     lock = _lock_generation if folder.startswith("gs://") else _lock_object
     with ended_by_signals():
-        release = lock(output, f"{folder}/{FILE_NAME}")
+        release = lock(output, f"{folder}/{LOCK_NAME}")
         try:
             yield
         finally:

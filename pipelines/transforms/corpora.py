@@ -24,12 +24,10 @@ from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import OutputError, SourceError
-from beambert.pipelines.io.atomic_files import write_text
-from beambert.pipelines.io.completion_markers import read_marker, write_marker
+from beambert.pipelines.io.atomic_files import is_written, read_marker, require_written, write_marker, write_text
 from beambert.pipelines.io.live_counts import WRITING, WorkCounter
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME, listed
 from beambert.pipelines.io.versions import require_same_rules, versions
-from beambert.pipelines.io.written_files import is_written, require_written
 from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.pipelines.sources.files import require_unchanged
 from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments

@@ -91,7 +91,7 @@ def test_the_released_uncased_vocabulary_has_the_size_in_the_table(shared_data):
         ({"vocab_size": 9, "initializer_range": 0.0}, "invalid initializer_range 0.0"),
         ({"vocab_size": 9, "hidden_act": "swish"}, "unknown hidden_act 'swish'; use one of gelu, gelu_erf, relu"),
         ({"vocab_size": 9, "layer_norm_eps": 0}, "invalid layer_norm_eps 0"),
-        ([], "the content must be an object, not an array"),
+        ([], "the content is an array: expected object"),
     ],
 )
 def test_bad_configurations_are_named(content, message):

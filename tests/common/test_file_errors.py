@@ -98,7 +98,6 @@ def test_every_number_has_a_reason_and_a_remedy(name):
     assert "; " in line
     assert "rrno" not in line
     assert file_errors.write_line("f", error).startswith("f cannot be written (")
-    assert file_errors.read_line("f", error).startswith("f ")
     # A worker process prints the error as text, in which the number is found.
     assert file_errors.errno_in(f"x: {error} [while running 'y']") == NUMBERS[name]
 

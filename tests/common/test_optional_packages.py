@@ -221,5 +221,5 @@ def test_a_bucket_without_its_client_library_is_an_error_before_beam_starts(monk
         importlib.util, "find_spec", lambda name, *more: None if name == missing else find_spec(name, *more)
     )
     assert cli.main(["build", "--input", "gs://bkt/x", "--output", "o"]) == 1
-    expected = "package google.cloud.storage is not installed; pip install 'beambert[gcp]'"
+    expected = "--input gs://bkt/x requires package google-cloud-storage; run pip install 'beambert[gcp]'"
     assert capsys.readouterr().err == f"beambert build: error: {expected}\n"

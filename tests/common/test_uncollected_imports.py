@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from beambert.common.uncollected_imports import uncollected_imports
+from beambert.common.imports import uncollected_imports
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_load(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path).tokenize("UN") == ["UN"]
     for content, message in (
         ("{", "not valid JSON"),
-        ('{"do_lower_case": "yes"}', "do_lower_case must be true or false or null"),
+        ('{"do_lower_case": "yes"}', 'do_lower_case is "yes": expected bool'),
     ):
         (tmp_path / "tokenizer_config.json").write_text(content)
         with pytest.raises(VocabularyError, match=f"tokenizer_config.json.*{message}"):

@@ -6,7 +6,7 @@ TensorFlow.
 
 from typing import TYPE_CHECKING
 
-from beambert.common.lazy_exports import lazy_exports
+from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.trainers.data.tf_dataset import as_tf_dataset

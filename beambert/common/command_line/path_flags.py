@@ -130,12 +130,6 @@ def _has_surrogates(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def path_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Yield (flag, value) of every path flag, in the order of the parser."""
-    for flag, path, _ in typed_paths(parser, args):
-        yield flag, path
-
-
 def typed_paths(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Iterator[tuple[str, str, PathType]]:
     """Yield (flag, value, type) of every path flag, in the order of the parser."""
     for action in parser._actions:

@@ -11,7 +11,7 @@ from beambert import cli
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import write_block_file
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.io.written_files import require_written
+from beambert.pipelines.io.atomic_files import require_written
 from beambert.pipelines.sources import file_splits, readers
 from beambert.pipelines.transforms import documents, examples
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
+from beambert.common.quantities import counted
 from beambert.pipelines import dataset
 
 
@@ -114,13 +117,13 @@ def test_rows_without_tokens_are_empty(single, tmp_path, capsys, flags):
             assert out.count("no tokens, row length ") == number
 
 
-def test_closed_stdout_prints_no_error(shard, monkeypatch, capsys):
+def test_closed_stdout_prints_no_error(shard):
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as closed:
-        monkeypatch.setattr(sys, "stdout", closed)
-        assert cli.main(["inspect", str(shard), "--number", "100000"]) == 0
-    assert capsys.readouterr().err == ""
+    command = [sys.executable, "-m", "beambert", "inspect", str(shard), "--number", "100000"]
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=120)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_colors_are_for_terminals_only(shard, monkeypatch, capsys):
@@ -202,7 +205,7 @@ def test_a_corpus_shows_its_first_documents(folder, capsys):
     # A file of the corpus, given by its name, shows the same documents.
     code, alone, err = run(capsys, folder / "corpus" / first, "--number", "2", "--start", "1")
     assert (code, err) == (0, "")
-    assert out.endswith(alone)
+    assert out.endswith(alone.partition("\n")[2])
     assert run(capsys, folder / "corpus", "--start", "1000")[1].endswith("no documents at or after index 1000\n")
     assert run(capsys, folder / "corpus", "--stats")[1].splitlines() == out.splitlines()[:3]
 
@@ -213,9 +216,8 @@ def test_statistics_of_a_corpus_shard_are_its_sizes(folder, capsys):
     code, out, err = run(capsys, *paths, "--stats")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        line
+        f"{path} has {counted(shard['documents'], 'document')}, {counted(shard['sentences'], 'sentence')}"
         for path, shard in zip(paths, shards, strict=True)
-        for line in (str(path), f"  documents   {shard['documents']:,}", f"  sentences   {shard['sentences']:,}")
     ]
 
 

@@ -49,11 +49,11 @@ def test_an_option_that_is_not_recorded_is_read_with_its_default(built):
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ("num_partitions", 0, "options.num_partitions must be at least 1, not 0"),
-        ("read.text_field", 3, "options.read.text_field must be a string, not 3"),
+        ("num_partitions", 0, "options.num_partitions is 0: expected int >= 1"),
+        ("read.text_field", 3, "options.read.text_field is 3: expected str"),
         ("read.encoding", "utf-16", "options.read: invalid --encoding utf-16: unknown, or not an extension of ASCII"),
-        ("cleaning.min_words", "7", 'options.cleaning.min_words must be an integer, not "7"'),
-        ("cleaning.min_words", -7, "options.cleaning.min_words must be at least 0, not -7"),
+        ("cleaning.min_words", "7", 'options.cleaning.min_words is "7": expected int'),
+        ("cleaning.min_words", -7, "options.cleaning.min_words is -7: expected int >= 0"),
     ],
 )
 def test_a_wrong_option_is_named(built, tmp_path, path, value, problem):

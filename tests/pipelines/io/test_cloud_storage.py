@@ -16,7 +16,7 @@ from beambert import cli
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
-from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, LOCK_NAME
 from beambert.pipelines.runner.job_output import (
     begin_work,
     delete_work,
@@ -24,7 +24,7 @@ from beambert.pipelines.runner.job_output import (
     require_writable,
     work_directory,
 )
-from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
+from beambert.pipelines.runner.output_lock import lock_output
 from beambert.pipelines.sources.files import match_files, require_unchanged
 from beambert.pipelines.sources.readers import read_file
 from tests.conftest import SMALL
@@ -180,10 +180,10 @@ def test_a_lock_that_another_took_meanwhile_is_not_deleted(cloud):
     output = f"gs://{BUCKET}/taken"
     with lock_output(output):
         # The error message recommends this if the process has ended.
-        cloud.bucket().blob(f"taken/{FILE_NAME}").delete()
+        cloud.bucket().blob(f"taken/{LOCK_NAME}").delete()
         other = lock_output(output)
         other.__enter__()
-    assert cloud.contents("taken").keys() == {FILE_NAME}
+    assert cloud.contents("taken").keys() == {LOCK_NAME}
     with suppress(OutputError):
         other.__exit__(None, None, None)
     assert cloud.contents("taken") == {}
@@ -200,5 +200,5 @@ def test_a_request_that_is_repeated_after_its_answer_was_lost_holds_the_output(c
 
     monkeypatch.setattr(Blob, "upload_from_string", twice)
     with lock_output(f"gs://{BUCKET}/repeated"):
-        assert json.loads(cloud.contents("repeated")[FILE_NAME])["process"] == os.getpid()
+        assert json.loads(cloud.contents("repeated")[LOCK_NAME])["process"] == os.getpid()
     assert cloud.contents("repeated") == {}

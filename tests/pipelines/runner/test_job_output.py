@@ -8,8 +8,9 @@ import pytest
 
 from beambert.pipelines.errors import DatasetError, OutputError
 from beambert.pipelines.io.atomic_files import write_atomically
-from beambert.pipelines.runner.job_output import begun_work, delete_temporary, require_own_output, require_writable
-from beambert.pipelines.runner.output_lock import FILE_NAME, lock_output
+from beambert.pipelines.io.output_directory import LOCK_NAME
+from beambert.pipelines.runner.job_output import begun_work, require_own_output, require_writable
+from beambert.pipelines.runner.output_lock import lock_output
 from beambert.pipelines.transforms.vocabulary import write_vocabulary
 
 
@@ -28,12 +29,12 @@ def test_temporary_files_of_killed_workers_go_and_all_else_stays(tmp_path):
     for folder in ("corpus", "shards", "rejected", "mine"):
         (tmp_path / folder).mkdir()
     names = ("dataset.json", "corpus/a", "shards/b", "rejected/c")
-    half_write_and_die(tmp_path / name for name in names)
-    assert len(list(tmp_path.rglob("*.tmp"))) == len(names)
     kept = [tmp_path / name for name in ("notes.tmp", "dataset.json", "shards/b", "mine/x.tmp", "shards/short.abc.tmp")]
     for path in kept:
         path.write_text("kept")
-    delete_temporary(str(tmp_path))
+    with begun_work(str(tmp_path), "corpus"):
+        half_write_and_die(tmp_path / name for name in names)
+        assert len(list(tmp_path.rglob("*.tmp"))) == len(names) + 3
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
 
 
@@ -94,7 +95,7 @@ def test_where_the_filesystem_has_no_locks_the_file_is_the_lock(tmp_path, monkey
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", no_locks)
-    path = tmp_path / FILE_NAME
+    path = tmp_path / LOCK_NAME
     with lock_output(str(tmp_path)):
         held = pytest.raises(OutputError, match=f"process {os.getpid()} .* if that process has ended, delete {path}")
         with held, lock_output(str(tmp_path)):

@@ -4,7 +4,7 @@ import os
 import socket
 import time
 
-from beambert.common.uncollected_imports import uncollected_imports
+from beambert.common.imports import uncollected_imports
 from beambert.trainers.config.process_group import ProcessGroup
 from beambert.trainers.errors import TrainingError
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from beambert.common.imports import uncollected_imports
 from beambert.common.signals import handled_signals
-from beambert.common.uncollected_imports import uncollected_imports
 
 
 def start_tensorflow(cpu_devices: int = 1, deterministic: bool = True) -> None:
