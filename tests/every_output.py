@@ -1,9 +1,11 @@
-"""Outputs of every kind, the command lines that write them, and SHA-256 digests of directories."""
+"""Outputs of every kind, the command lines that write them, and what is in them."""
 
 import hashlib
 import json
 import os
 from pathlib import Path
+
+import pyarrow.parquet
 
 from beambert import cli
 
@@ -110,6 +112,24 @@ def command_of(command: str, folder: Path, output: Path) -> list[str]:
         "convert tf1": ["convert", "--to", "tf1", str(folder / "run")],
         "convert huggingface": ["convert", "--to", "huggingface", str(folder / "run")],
     }[command] + [str(output)]
+
+
+def corpus_rows(output: Path, split: str = "") -> list[dict]:
+    """Return the documents of a corpus, or of one split, in the order of its shards."""
+    files = sorted(output.glob(f"corpus/{split}*"))
+    return [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+
+
+def rejected(output: Path) -> list[dict]:
+    """Return the list of rejected documents and removed paragraphs of a corpus."""
+    return [json.loads(line) for file in sorted(output.glob("rejected/*")) for line in file.read_text().splitlines()]
+
+
+def digests(folder: Path, *patterns: str) -> dict[str, str]:
+    """Return the SHA-256 of the files that match, by path."""
+    files = sorted(file for pattern in patterns for file in folder.glob(pattern))
+    assert files
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def tree_of(path: Path, leave: tuple[str, ...] = ()) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import io
+import math
 import re
 import time
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from beambert import cli
 from beambert.common.command_line import flags as beambert_flags
-from beambert.common.command_line.flags import WholeNumber
+from beambert.common.command_line.flags import Number, WholeNumber
 from beambert.trainers.commands.features import parse_layers
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.schedule import plan_stages, scheduled_lengths
@@ -45,15 +46,17 @@ LIMITS = {
 }
 
 
+def is_number(action: argparse.Action) -> bool:
+    return isinstance(action.type, WholeNumber | Number)
+
+
 def flags() -> list[tuple[str, argparse.Action]]:
     """Return (command, action) of every flag with a value; a flag that several commands share occurs once."""
     found = {}
     for name in cli.COMMANDS:
         for action in cli.make_parser(name)[0]._actions:
             if action.option_strings and action.nargs != 0:
-                kind = (
-                    repr(action.type) if isinstance(action.type, WholeNumber) else getattr(action.type, "__name__", "")
-                )
+                kind = repr(action.type) if is_number(action) else getattr(action.type, "__name__", "")
                 key = (action.option_strings[-1], kind, action.metavar, tuple(action.choices or ()))
                 found.setdefault(key, (name, action))
     return list(found.values())
@@ -74,10 +77,6 @@ def read(name: str, *argv: str) -> str:
     assert all(character.isprintable() for character in text.rstrip("\n")), ascii(text)
     # The given flags are valid if only required arguments are missing.
     return "" if "the following arguments are required" in text else text
-
-
-def is_number(action: argparse.Action) -> bool:
-    return getattr(action.type, "__qualname__", "").startswith("number.") or isinstance(action.type, WholeNumber)
 
 
 NUMBERS = [pair for pair in flags() if is_number(pair[1])]
@@ -105,6 +104,14 @@ def test_a_value_that_is_not_a_number_is_refused_with_flag_and_range():
                 assert f"from {action.type.least} to {action.type.most}" in read(name, f"{flag}={value}")
             for value in (action.type.least, action.type.most):
                 assert read(name, f"{flag}={value}") == ""
+            continue
+        for value, included, beyond in (
+            (action.type.least, action.type.least_too, -math.inf),
+            (action.type.most, action.type.most_too, math.inf),
+        ):
+            if math.isfinite(value):
+                assert (read(name, f"{flag}={value!r}") == "") == included, (flag, value)
+                assert str(action.type) in read(name, f"{flag}={math.nextafter(value, beyond)!r}")
 
 
 def test_a_value_that_would_fill_the_machine_is_refused():

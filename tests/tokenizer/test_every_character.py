@@ -15,7 +15,6 @@ from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import is_cjk, split_words, split_words_with_sources
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from tests.tokenizer.mixed_scripts import ARTICLE_1
 from tests.tokenizer.reference_tokenizer import published_pieces, published_words
 
 RULES = {
@@ -164,15 +163,6 @@ def test_words_of_two_hundred_characters_and_more(rules: WordRules, encoders: li
     texts = ["x" * 200, "x" * 201, "\u00e9" * 200, "e\u0301" * 201, "\ud55c" * 66 + "ab", "\ud55c" * 67, "\u03a3" * 201]
     assert_same_words_and_ids([*texts, " ".join(texts)], rules, encoders)
     assert_same_offsets([*texts, " ".join(texts)], rules, encoders)
-
-
-@CASES
-def test_text_in_thirty_scripts(rules: WordRules, encoders: list[bool]) -> None:
-    letters = {character for text in ARTICLE_1.values() for character in text if character.isalpha()}
-    assert len({unicodedata.name(letter).split()[0] for letter in letters}) >= 30
-    texts = [*ARTICLE_1.values(), " ".join(ARTICLE_1.values()), "".join(ARTICLE_1.values())]
-    assert_same_words_and_ids(texts, rules, encoders)
-    assert_same_offsets(texts, rules, encoders)
 
 
 @CASES

@@ -32,7 +32,7 @@ SIGMAS = (
 MARKS = "\u1734\u1b44\u302e\u302f\u0301\u0327\u0345\u0344\u0e31\u200d\U00016ff0\U0001d165\U0001d16d\U0001d16e\U000111c0"
 COMPOSED = "\u00e9\u1e69\U0001d15e\U0001d160\U0001d1bf\U0001d15f"
 OTHERS = (
-    "zZ09#[]_,\u2026\u037e\u1fef\u2260 \t\n\r\x00\x0b\x0c\x1c\x1f\x7f\x85\xa0\u1680\u2029\u3000"
+    "zZ09#[]_,\u00df\u2026\u037e\u1fef\u2260 \t\n\r\x00\x0b\x0c\x1c\x1f\x7f\x85\xa0\u1680\u2029\u3000"
     "\ufeff\ufffd\ue000\uf900\U0002a700\ud55c\uac00\u304c"
 )
 ALPHABET = "".join(dict.fromkeys(SIGMAS + MARKS + COMPOSED + OTHERS))
@@ -54,6 +54,12 @@ def vocabulary_of(characters: Sequence[str], pieces: Sequence[str] = ()) -> Voca
     return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *characters, *continued, *pieces])))
 
 
+def vocabulary_of_alphabet(rules: WordRules) -> Vocabulary:
+    """Return a vocabulary of nearly all characters in the words of the alphabet, and of some longer tokens."""
+    characters = {c for a in ALPHABET for word in split_words(f"a{a}b", rules) for c in word}
+    return vocabulary_of(sorted(characters - {*"1Z"}), PIECES)
+
+
 def assert_same_ids(in_graph: InGraphTokenizer, exact: Tokenizer, texts: list[str]) -> None:
     ids, row_splits = exact.encode_batch(texts)
     found = in_graph(tf.constant(texts, tf.string))
@@ -70,14 +76,10 @@ def both(vocabulary: Vocabulary, do_lower_case: bool) -> tuple[InGraphTokenizer,
 
 @pytest.fixture(scope="module")
 def generated_text_tokenizers() -> dict[bool, tuple[InGraphTokenizer, Tokenizer]]:
-    tokenizers = {}
-    for do_lower_case in (True, False):
-        characters = sorted(
-            {c for a in ALPHABET for word in split_words(f"a{a}b", WordRules(do_lower_case)) for c in word}
-        )
-        vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], PIECES)
-        tokenizers[do_lower_case] = both(vocabulary, do_lower_case)
-    return tokenizers
+    return {
+        do_lower_case: both(vocabulary_of_alphabet(WordRules(do_lower_case)), do_lower_case)
+        for do_lower_case in (True, False)
+    }
 
 
 @SLOW_CASES

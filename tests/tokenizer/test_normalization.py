@@ -1,4 +1,4 @@
-"""Test hand-written cases of the published rules, most of them results of google-research/bert's BasicTokenizer."""
+"""Test the blocks of ideographs, the preparation of chunks, and the name of the rules."""
 
 import hashlib
 
@@ -10,58 +10,7 @@ from beambert.tokenizer.normalization import (
     is_cjk,
     prepare_chunks,
     replace_character,
-    split_words,
 )
-
-UNCASED = {
-    "Hello, world!": ["hello", ",", "world", "!"],
-    " \tHeLLo!how  \n Are yoU?  ": ["hello", "!", "how", "are", "you", "?"],
-    "H\u00e9llo": ["hello"],
-    "He\u0301llo": ["hello"],
-    "ah\u535a\u63a8zz": ["ah", "\u535a", "\u63a8", "zz"],
-    "don't $5.00 a_b ^~`": ["don", "'", "t", "$", "5", ".", "00", "a", "_", "b", "^", "~", "`"],
-    "\u00bfQu\u00e9\u2026\u201d": ["\u00bf", "que", "\u2026", "\u201d"],
-    # Symbols are not punctuation, except the ASCII ones.
-    "5\u20ac+2\u00a3": ["5\u20ac", "+", "2\u00a3"],
-    # Removed, which joins their neighbors: NUL, replacement character, vertical tab, NEL, zero-width space, soft
-    # hyphen, byte-order mark, right-to-left mark.
-    "a\0b\ufffdc\x0bd\x85e\u200bf\u00adg\ufeffh\u200fi": ["abcdefghi"],
-    # Whitespace: no-break, em, ideographic space; carriage return.
-    "a\u00a0b\u2003c\u3000d\re": ["a", "b", "c", "d", "e"],
-    # Neither control nor Zs, but split by whitespace_tokenize: line and paragraph separator.
-    "a\u2028b\u2029c": ["a", "b", "c"],
-    # Kept by the last release, removed by the first: private use, unassigned.
-    "a\ue000b \u0378": ["a\ue000b", "\u0378"],
-    # Hangul and kana are not separated; NFD decomposes Hangul, and the voicing mark of kana is stripped.
-    "\ud55c\uae00": ["\u1112\u1161\u11ab\u1100\u1173\u11af"],
-    "\u304c\u30ab": ["\u304b\u30ab"],
-    "\u1f44\u03c7\u03bf\u03a3 \u03a3\u0391": ["\u03bf\u03c7\u03bf\u03c2", "\u03c3\u03b1"],
-    "\u0130stanbul Stra\u00dfe \ufb01": ["istanbul", "stra\u00dfe", "\ufb01"],
-    # NFD converts these to ASCII punctuation: Greek question mark, varia, not-equal.
-    "a\u037eb\u1fefc\u2260d": ["a", ";", "b", "`", "c", "=", "d"],
-    # A compatibility ideograph is separated before NFD replaces it.
-    "a\uf900b": ["a", "\u8c48", "b"],
-    "\u0301 \u200b": [],
-    "": [],
-}
-
-CASED = {
-    "H\u00e9llo, W\u00f6rld": ["H\u00e9llo", ",", "W\u00f6rld"],
-    "He\u0301llo": ["He\u0301llo"],
-    "\u037e\u2260": ["\u037e", "\u2260"],
-    "\u535aX\u200bY": ["\u535a", "XY"],
-    "[MASK]": ["[", "MASK", "]"],
-}
-
-
-@pytest.mark.parametrize(("text", "words"), UNCASED.items())
-def test_uncased(text: str, words: list[str]) -> None:
-    assert split_words(text, WordRules(do_lower_case=True)) == words
-
-
-@pytest.mark.parametrize(("text", "words"), CASED.items())
-def test_cased(text: str, words: list[str]) -> None:
-    assert split_words(text, WordRules(do_lower_case=False)) == words
 
 
 def test_cjk_blocks_end_where_the_released_code_ends_them() -> None:

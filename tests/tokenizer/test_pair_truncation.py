@@ -5,25 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.tokenizer.pair_truncation import truncated_lengths
-
-
-def one_token_at_a_time(first, second, room):
-    """Return the lengths by `_truncate_seq_pair` of google-research/bert."""
-    while first + second > room:
-        if first > second:
-            first -= 1
-        else:
-            second -= 1
-    return first, second
+from tests.pipelines.instances import reference_instances
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
 def test_lengths_are_those_of_the_published_loop(first, second, room):
-    assert truncated_lengths(first, second, room) == one_token_at_a_time(first, second, room)
+    assert truncated_lengths(first, second, room) == reference_instances.truncated_lengths(first, second, room)
 
 
 def test_every_small_pair_at_once():
     first, second, room = (values.ravel() for values in np.mgrid[:9, :9, :20])
     kept = np.stack(truncated_lengths(first, second, room), axis=1)
-    assert kept.tolist() == [list(one_token_at_a_time(*case)) for case in zip(first, second, room, strict=True)]
+    cases = zip(first, second, room, strict=True)
+    assert kept.tolist() == [list(reference_instances.truncated_lengths(*case)) for case in cases]
     assert kept.dtype == np.int64

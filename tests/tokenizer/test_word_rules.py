@@ -18,7 +18,15 @@ from beambert.tokenizer.in_graph import InGraphTokenizer
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from tests.tokenizer.test_in_graph import ALPHABET, COMPOSED, MARKS, SIGMAS, assert_same_offsets, vocabulary_of
+from tests.tokenizer.test_in_graph import (
+    ALPHABET,
+    COMPOSED,
+    MARKS,
+    SIGMAS,
+    assert_same_offsets,
+    vocabulary_of,
+    vocabulary_of_alphabet,
+)
 from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
 
 KEPT = WordRules(strip_accents=False)
@@ -68,8 +76,7 @@ def test_every_assigned_character_in_a_graph(rules: WordRules) -> None:
 def tokenizers() -> dict[WordRules, tuple[InGraphTokenizer, Tokenizer]]:
     pairs = {}
     for rules in RULES.values():
-        characters = sorted({c for a in ALPHABET for word in split_words(f"a{a}b", rules) for c in word})
-        vocabulary = vocabulary_of([c for c in characters if c not in "1Z"], ["ab", "##ba", "##\u03c3\u03c2"])
+        vocabulary = vocabulary_of_alphabet(rules)
         pairs[rules] = InGraphTokenizer(vocabulary, **asdict(rules)), Tokenizer(vocabulary, **asdict(rules))
     return pairs
 

@@ -19,11 +19,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from beambert.deploy.dataflow import graph as dataflow_graph
 from beambert.deploy.dataflow.flags import FOR_EVERY_JOB
-from beambert.pipelines.commands import build, corpus
-from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.commands import build
 from beambert.pipelines.sources import readers
-from beambert.pipelines.sources.file_splits import FileSplit, Input
-from beambert.pipelines.transforms.jobs import build_corpus
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.deploy.dataflow.gcp_stand_in import BUCKET, stand_in
 
@@ -187,18 +184,3 @@ def keyed(pipeline, key):
 )
 def test_a_graph_with_the_fault_is_found(check, build):
     assert check(graph(build))
-
-
-def test_a_staged_graph_has_the_names_of_its_files_compressed():
-    """Build a graph of 500 files; test_dataflow.py tests that a request does not contain the graph."""
-    parser = argparse.ArgumentParser()
-    corpus.add_arguments(parser)
-    args = parser.parse_args(["--input", "gs://bucket/*", "--output", "gs://bucket/data", "--vocab_size=30000"])
-    names = [f"gs://bucket/crawl/segment-{n * 7919 % 500:08d}/part-{n:05d}.jsonl.gz" for n in range(500)]
-    inputs = [Input(name, 10**8 + n, 1e9 + n, "x", 1.0) for n, name in enumerate(names)]
-    files = [[each.path, each.bytes, each.changed, each.weight] for each in inputs]
-    splits = [FileSplit(each, 0, None) for each in inputs]
-    options = corpus_options(args, inputs)
-    proto = graph(lambda pipeline: build_corpus(pipeline, splits, files, options, "gs://bucket/data"))
-    # The graph contains the name of each file twice.
-    assert len(proto.SerializeToString()) < 200_000

@@ -5,7 +5,6 @@ skipped, or fail if BEAMBERT_REQUIRE_FLINK=1 is set.
 """
 
 import bz2
-import hashlib
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from beambert.deploy.flink.local_cluster import LocalCluster
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.flink_rest import FlinkCluster
 from tests.conftest import without_progress
+from tests.every_output import tree_of
 from tests.test_examples import run as run_example
 
 pytestmark = pytest.mark.slow
@@ -79,12 +79,6 @@ def reference(shared_data, tmp_path_factory) -> Path:
     return built_here(texts, tmp_path_factory.mktemp("reference") / "data")
 
 
-def digests(output: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file, by relative path."""
-    files = [path for path in output.rglob("*") if path.is_file()]
-    return {str(path.relative_to(output)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 def submission(cluster: LocalCluster, *argv: object) -> list[str]:
     """Return the command line that submits a command to the cluster."""
     flags = ["--flink_master", cluster.master, "--environment_config", cluster.worker_pool]
@@ -118,7 +112,7 @@ def test_the_same_bytes_on_a_cluster(cluster, few_texts, few, tmp_path):
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
     assert f"Flink: RUNNING, http://{cluster.master}/#/job/running/" in result.stderr
-    assert digests(output) == digests(few)
+    assert tree_of(output) == tree_of(few)
 
 
 @takes_minutes
@@ -142,7 +136,7 @@ def test_the_same_bytes_after_a_task_manager_was_killed_in_each_job(cluster, ref
     assert "Traceback" not in err
     # Each of the two jobs was restarted.
     assert err.count("Flink: RUNNING") >= 4, err
-    assert digests(output) == digests(reference)
+    assert tree_of(output) == tree_of(reference)
 
 
 @takes_minutes
@@ -159,7 +153,7 @@ def test_a_pipeline_of_ones_own(cluster, few_texts, tmp_path):
         beam += [f"--environment_config={cluster.worker_pool}", "--parallelism=2"]
         run_example("examples/own_documents.py", *flags, "--output", tmp_path / "there", *beam)
     here, there = (
-        {name: digest for name, digest in digests(tmp_path / folder).items() if name.startswith(("shards/", "vocab"))}
+        {name: digest for name, digest in tree_of(tmp_path / folder).items() if name.startswith(("shards/", "vocab"))}
         for folder in ("here", "there")
     )
     assert len(here) > 10
@@ -193,8 +187,8 @@ def test_ctrl_c_cancels_the_job(cluster, few, tmp_path):
     rest = FlinkCluster(cluster.master)
     assert rest.overview()["jobs-running"] == 0
     # After the cancellation, nothing is written.
-    before = digests(output)
+    before = tree_of(output)
     assert "dataset.json" not in before
     time.sleep(3)
-    assert digests(output) == before
+    assert tree_of(output) == before
     assert not (output / "build.lock").exists()

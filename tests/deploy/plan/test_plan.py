@@ -282,22 +282,16 @@ def test_a_text_without_a_training_example_is_one_line(capsys, tmp_path):
     assert "too short for one training example" in refused(capsys, "--input", tmp_path / "a.jsonl")
 
 
-def test_the_default_utilization_is_called_assumed_and_the_flag_is_named(capsys):
-    assert cli.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100"]) == 0
-    (line,) = re.findall(r"^  utilization .*$", capsys.readouterr().out, re.MULTILINE)
-    assert all(words in line for words in ("0.45", "assumed, not measured", "--mfu"))
-
-
-@pytest.mark.parametrize("share", ["0.3", "0.45"])
-def test_a_utilization_from_the_flag_is_not_called_assumed(capsys, share):
-    assert cli.main(["plan", "--corpus_bytes", "1e9", "--accelerator", "a100", "--mfu", share]) == 0
-    text = capsys.readouterr().out
-    assert "assumed" not in text
-    assert re.search(rf"^  utilization +{share} +fraction of the accelerator's peak, from --mfu$", text, re.MULTILINE)
-
-
-def test_the_default_is_the_printed_utilization(capsys):
+def test_only_the_default_utilization_is_called_assumed(capsys):
     flags = ("--corpus_bytes", "1e9", "--accelerator", "a100")
     by_default, given = (plan(capsys, *flags, *more)["Training"] for more in ((), ("--mfu", "0.45")))
     assert by_default == given
     assert by_default["utilization"] == 0.45
+    assert cli.main(["plan", *flags]) == 0
+    (line,) = re.findall(r"^  utilization .*$", capsys.readouterr().out, re.MULTILINE)
+    assert all(words in line for words in ("0.45", "assumed, not measured", "--mfu"))
+    for share in ("0.3", "0.45"):
+        assert cli.main(["plan", *flags, "--mfu", share]) == 0
+        text = capsys.readouterr().out
+        assert "assumed" not in text
+        assert re.search(rf"^  utilization +{share} +fraction of the accelerator's peak, from --mfu$", text, re.M)

@@ -287,13 +287,6 @@ def test_text_without_marks_keeps_its_letters(text):
         assert letters(cleaned) == letters(unicodedata.normalize("NFC", text))
 
 
-@given(st.text())
-def test_fold_whitespace(text):
-    folded = rules.fold_whitespace(text)
-    assert folded.split() == text.split()
-    assert folded == " ".join(text.split())
-
-
 def test_real_prose_passes(shared_data):
     """Test Wikipedia and a novel: only a page without text is rejected, and no letter of the novel is changed."""
     reasons: Counter[str | None] = Counter()

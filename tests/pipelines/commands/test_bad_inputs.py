@@ -12,6 +12,7 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.file_splits import Input
 from tests.conftest import without_progress
+from tests.every_output import rejected
 
 RIVERS = ["Rhine", "Elbe", "Oder", "Weser", "Danube", "Main", "Neckar", "Spree", "Havel", "Inn", "Isar", "Lech"]
 
@@ -39,10 +40,6 @@ def corpus(output: Path, *flags: object) -> int:
 
 def counts(output: Path) -> dict:
     return json.loads((output / "corpus.json").read_text())["counts"]
-
-
-def rejected(output: Path) -> list[dict]:
-    return [json.loads(line) for path in sorted(output.glob("rejected/*")) for line in path.read_text().splitlines()]
 
 
 # Invalid lines by the reason of their rejection.

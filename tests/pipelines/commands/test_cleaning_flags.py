@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
+from tests.every_output import corpus_rows, rejected
 
 SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_partitions", "2"]
 FIRST = "The quick brown fox of the north jumps over the lazy dog of the south every day"
@@ -31,14 +32,8 @@ def corpus(texts: Path, output: Path, *flags: str) -> tuple[dict, list[dict], li
     argv = ["corpus", "--input", f"{texts}/*", "--output", str(output), *SMALL, *flags]
     assert cli.main(argv) == 0
     counts = json.loads((output / "corpus.json").read_text())["counts"]
-    lines = [json.loads(line) for path in output.glob("rejected/*") for line in path.read_text().splitlines()]
-    sentences = [
-        sentence
-        for path in output.glob("corpus/*.parquet")
-        for document in pyarrow.parquet.read_table(path).column("sentences").to_pylist()
-        for sentence in document
-    ]
-    return counts, lines, sentences
+    sentences = [sentence for document in corpus_rows(output) for sentence in document["sentences"]]
+    return counts, rejected(output), sentences
 
 
 def test_what_is_dropped_is_counted_and_listed(texts, tmp_path):

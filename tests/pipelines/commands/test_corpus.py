@@ -1,6 +1,5 @@
 """Tests of `beambert corpus`: deduplication across documents, weights of inputs and languages, and resuming."""
 
-import hashlib
 import itertools
 import json
 import random
@@ -15,6 +14,7 @@ import pytest
 from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
+from tests.every_output import corpus_rows, digests, rejected
 
 WORDS = ["".join(letters) for letters in itertools.product("bdfgklmnprst", "aeiou", "bdfgklmnprst")]
 
@@ -27,20 +27,7 @@ def corpus(output: Path, *flags: object) -> dict:
 
 def documents(output: Path) -> dict[str, dict]:
     """Return {title: document} of all shards of a corpus."""
-    return {row["title"]: row for row in all_rows(output)}
-
-
-def all_rows(output: Path) -> list[dict]:
-    return [row for path in sorted(output.glob("corpus/*")) for row in pyarrow.parquet.read_table(path).to_pylist()]
-
-
-def rejected(output: Path) -> list[dict]:
-    return [json.loads(line) for path in output.glob("rejected/*") for line in path.read_text().splitlines()]
-
-
-def digests(output: Path) -> dict[str, str]:
-    files = [*output.glob("corpus/*"), *output.glob("rejected/*"), output / "vocab.txt"]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {row["title"]: row for row in corpus_rows(output)}
 
 
 def write_lines(path: Path, texts: dict[str, str]) -> Path:
@@ -141,7 +128,7 @@ def test_the_segmenter_lines_keeps_the_lines_of_plain_text(tmp_path, input_forma
     (tmp_path / "a.txt").write_text("\n".join(lines))
     flags = ("--input", tmp_path / "a.txt", "--input_format", input_format, "--vocab_size", 60)
     corpus(tmp_path / "out", *flags, "--validation_fraction", 0, "--segmenter", "lines")
-    (row,) = all_rows(tmp_path / "out")
+    (row,) = corpus_rows(tmp_path / "out")
     assert row["sentences"] == [line.strip() for line in lines if line.strip()]
 
 
@@ -193,7 +180,8 @@ def test_corpus_shards_are_kept_if_the_vocabulary_is_too_large(some_files, tmp_p
     assert "resuming an earlier run" in capsys.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("corpus/*")} == written
     assert cli.main([*argv[:4], str(tmp_path / "new"), "--vocab_size", "400"]) == 0
-    assert digests(tmp_path / "new") == digests(tmp_path / "out")
+    files = ("corpus/*", "rejected/*", "vocab.txt")
+    assert digests(tmp_path / "new", *files) == digests(tmp_path / "out", *files)
     # The word counts depend on the letter case.
     assert cli.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "900000"]) == 1
     assert cli.main([*argv[:4], str(tmp_path / "other"), "--vocab_size", "400", "--do_lower_case", "false"]) == 0

@@ -59,13 +59,6 @@ def test_balancing_one_language_is_refused(tmp_path, capsys):
     assert not (tmp_path / "data/corpus.json").exists()
 
 
-def test_balancing_a_format_without_languages_is_refused_at_once(tmp_path, capsys):
-    (tmp_path / "in.txt").write_text("One day was wet. The river rose.")
-    argv = ["corpus", "--input", str(tmp_path / "in.txt"), *_options(tmp_path), "--input_format", "text"]
-    assert cli.main([*argv, "--language_sampling_exponent", "0.7"]) == 1
-    assert "has no effect on --input_format text" in _error(capsys)
-
-
 def test_language_field_without_codes_is_refused(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_text('{"text": "a", "lang": "en"}\n{"text": "b", "lang": "German"}\n')
     argv = ["corpus", "--input", str(tmp_path / "in.jsonl"), *_options(tmp_path), "--language_field", "lang"]

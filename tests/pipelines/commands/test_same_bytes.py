@@ -1,12 +1,10 @@
 """Tests that equal text, options and seed give equal bytes, for any workers, interruptions and file names."""
 
-import hashlib
 import json
 import random
 import shutil
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 from beambert import cli
@@ -14,13 +12,9 @@ from beambert.pipelines import dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.transforms import examples
 from tests.conftest import SMALL
+from tests.every_output import corpus_rows, digests
 
-
-def digests(output: Path) -> dict[str, str]:
-    """Return the SHA-256 of each shard, file of the corpus, description and vocabulary, by file name."""
-    files = [path for name in ("shards", "corpus", "rejected") for path in output.glob(f"{name}/*")]
-    files += [output / name for name in ("README.md", "croissant.json", "vocab.txt")]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+FILES = ("shards/*", "corpus/*", "rejected/*", "README.md", "croissant.json", "vocab.txt")
 
 
 def kept(output: Path) -> dict[str, int]:
@@ -32,7 +26,7 @@ def test_repeated_bundles(built, articles, tmp_path):
     output = tmp_path / "out"
     argv = ["build", "--input", f"{articles}/*.jsonl", "--output", str(output), *SMALL]
     assert cli.main([*argv, "--direct_runner_bundle_repeat=1"]) == 0
-    assert digests(output) == digests(built)
+    assert digests(output, *FILES) == digests(built, *FILES)
     assert (output / "dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in output.iterdir()} == {
         *("corpus", "rejected", "shards", "corpus.json", "dataset.json", "report.html", "vocab.txt"),
@@ -60,7 +54,7 @@ def test_more_workers_than_corpus_shards(articles, tmp_path):
     argv = ["pretraining-data", "--input", str(tmp_path / "corpus"), "--dupe_factor", "3", "--output"]
     assert cli.main([*argv, str(tmp_path / "one")]) == 0
     assert cli.main([*argv, str(tmp_path / "two"), "--direct_num_workers", "2"]) == 0
-    assert digests(tmp_path / "two") == digests(tmp_path / "one")
+    assert digests(tmp_path / "two", *FILES) == digests(tmp_path / "one", *FILES)
     manifests = [dataset.load(tmp_path / name) for name in ("one", "two")]
     assert manifests[0] == manifests[1]
 
@@ -70,7 +64,7 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys)
     argv = ["pretraining-data", "--input", str(built), "--output", str(output), "--dupe_factor", "2"]
     argv += ["--length_bins", "32,128"]
     assert cli.main(argv) == 0
-    before, manifest, times = digests(output), (output / "dataset.json").read_bytes(), kept(output)
+    before, manifest, times = digests(output, *FILES), (output / "dataset.json").read_bytes(), kept(output)
     train, validation = (dataset.load(output).shards_of(split)[0].name for split in ("train", "validation"))
     (output / train).unlink()
     with (output / validation).open("r+b") as file:
@@ -79,7 +73,7 @@ def test_a_shard_deleted_and_another_cut_are_made_again(built, tmp_path, capsys)
     capsys.readouterr()
     assert cli.main(argv) == 0
     assert f"rebuilding 2 missing or truncated of {len(times)} shards" in capsys.readouterr().out
-    assert digests(output) == before
+    assert digests(output, *FILES) == before
     assert (output / "dataset.json").read_bytes() == manifest
     made = {name for name, changed in kept(output).items() if changed != times[name]}
     assert made == {Path(train).name, Path(validation).name}
@@ -134,7 +128,7 @@ def test_a_failed_job_resumes_with_the_same_result(built, tmp_path, monkeypatch,
     assert cli.main(argv) == 0
     assert f"resuming an earlier run ({len(notes)} complete)" in capsys.readouterr().out
     assert before.items() <= kept(tmp_path).items()
-    assert digests(tmp_path).items() <= digests(built).items()
+    assert digests(tmp_path, *FILES).items() <= digests(built, *FILES).items()
     assert (tmp_path / "dataset.json").read_bytes() == (built / "dataset.json").read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {
         *("shards", "dataset.json", "report.html", "vocab.txt", "README.md", "croissant.json")
@@ -169,13 +163,8 @@ def build_from(folder: Path, light: str, heavy: str) -> tuple[list[dict], dict[s
     argv = ["build", "--input", folder / light, folder / heavy, "--input_weights", 1, 3, "--output", folder / "data"]
     argv += ["--vocab_size", 200, "--dupe_factor", 2, "--max_seq_length", 32, "--validation_fraction", 0.1]
     assert cli.main([str(word) for word in [*argv, "--direct_num_workers", 1]]) == 0
-    rows = [
-        row
-        for path in sorted((folder / "data/corpus").iterdir())
-        for row in pyarrow.parquet.read_table(path).drop_columns(["source"]).to_pylist()
-    ]
-    files = [folder / "data/vocab.txt", *sorted((folder / "data/shards").iterdir())]
-    return rows, {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    rows = [{**row, "source": ""} for row in corpus_rows(folder / "data")]
+    return rows, digests(folder / "data", "vocab.txt", "shards/*")
 
 
 def test_duplicate_with_the_larger_weight_is_kept_for_any_file_names(tmp_path):

@@ -70,10 +70,6 @@ def test_text_that_is_kept_is_not_counted_as_removed():
     assert "removed 100% of the text" in lines[1]
 
 
-def test_a_corpus_of_an_older_version_warns_of_nothing():
-    assert loss_warnings({"inputs": {"a": {"documents": 3, "bytes": 7}}}, "out/rejected/") == []
-
-
 def test_decoded_entities_are_not_counted_as_removed():
     lost: Counter[str] = Counter()
     text = "".join(f"&#{ord(letter)};" for letter in "Добрый день всем")

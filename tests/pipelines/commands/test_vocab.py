@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 from beambert import cli
@@ -13,6 +12,7 @@ from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.tokenizer.wordpiece import split_word
+from tests.every_output import corpus_rows
 
 FLAGS = [
     *("--input_format", "language_reference", "--validation_fraction", "0.15", "--vocab_size", "1990"),
@@ -41,14 +41,13 @@ def fit_of_documents(corpus: Path, vocab_file: Path) -> Coverage:
     """Return the coverage of the validation split, counted word by word."""
     pieces = set(Vocabulary.load(vocab_file).tokens)
     words = unknown = whole = spelt = 0
-    for path in corpus.glob("corpus/validation-*.parquet"):
-        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
-            for word in split_words("\n".join(sentences), WordRules()):
-                spelling = split_word(word, pieces)
-                words += 1
-                unknown += spelling == ["[UNK]"]
-                whole += len(spelling) == 1 and spelling != ["[UNK]"]
-                spelt += len(spelling)
+    for row in corpus_rows(corpus, "validation"):
+        for word in split_words("\n".join(row["sentences"]), WordRules()):
+            spelling = split_word(word, pieces)
+            words += 1
+            unknown += spelling == ["[UNK]"]
+            whole += len(spelling) == 1 and spelling != ["[UNK]"]
+            spelt += len(spelling)
     return Coverage(words, unknown, whole, spelt)
 
 
@@ -88,10 +87,9 @@ def test_size_layout_and_words_left_out(corpus):
     manifest = corpus_manifest.load(str(corpus))
     words = manifest.vocab["learned_from"]
     counts: dict[str, int] = {}
-    for path in corpus.glob("corpus/train-*.parquet"):
-        for sentences in pyarrow.parquet.read_table(path)["sentences"].to_pylist():
-            for word in split_words("\n".join(sentences), WordRules()):
-                counts[word] = counts.get(word, 0) + 1
+    for row in corpus_rows(corpus, "train"):
+        for word in split_words("\n".join(row["sentences"]), WordRules()):
+            counts[word] = counts.get(word, 0) + 1
     rare = [word for word, count in counts.items() if count < 2]
     assert words == {
         "words": sum(counts.values()),

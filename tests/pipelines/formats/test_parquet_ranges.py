@@ -8,12 +8,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from beambert import cli
-from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.formats.parquet import PARQUET
-from beambert.pipelines.sources.readers import read_file, split_file
+from beambert.pipelines.sources.readers import read_file
 
 ROWS = [
     {"id": number, "article": {"body": f"Text {number}.\nMore.", "parts": [{"text": f"Part {number}."}] * (number % 3)}}
@@ -106,22 +103,3 @@ def test_dates_are_identifiers_and_titles(tmp_path):
     documents = list(read_file(path, ReadOptions(id_field="key")))
     day = "1970-01-01T00:16:40+00:00"
     assert [(document.title, document.source_id) for document in documents] == [(day, day), ("", "")]
-
-
-def test_a_corpus_of_ranges_has_the_bytes_of_the_whole_file(tmp_path, monkeypatch):
-    rows = [{"text": " ".join(f"Word{n * k % 97} is in text {n}." for k in range(1, 9))} for n in range(200)]
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=9)
-
-    def build(name: str) -> dict[str, bytes]:
-        output = tmp_path / name
-        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "80", "--num_partitions", "2"]
-        assert cli.main([*argv, "--skip_rules", "digits,repeated_ngrams"]) == 0
-        assert corpus_manifest.load(str(output)).counts["documents_read"] == 200
-        files = [*output.glob("corpus/*.parquet"), output / "vocab.txt", output / "corpus.json"]
-        return {file.name: file.read_bytes() for file in files}
-
-    whole = build("whole")
-    monkeypatch.setitem(PARQUET.range_bytes, ".parquet", 1000)
-    assert len(split_file(str(path), path.stat().st_size, ReadOptions())) > 5
-    assert build("ranges") == whole

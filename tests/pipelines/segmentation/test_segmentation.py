@@ -25,7 +25,7 @@ GOLDEN = {
     "da": ("danish", 44),
     "de": ("deutsch", 30),
     "el": ("greek", 1),
-    "en": ("english english_clean issues", 147),
+    "en": ("english english_clean issues", 148),
     "es": ("spanish", 31),
     "fa": ("persian", 1),
     "fr": ("french", 5),
@@ -79,6 +79,8 @@ def test_split_sentences_by_language():
         "Well?",
     ]
     assert split_sentences("Er kam z.B. um 8 Uhr. Sie ging.", "de") == ["Er kam z.B. um 8 Uhr.", "Sie ging."]
+    # The apostrophe does not end the quotation.
+    assert split_sentences("The sign 'Don't run. Walk.' was new.", "en") == ["The sign 'Don't run. Walk.' was new."]
     assert split_sentences("你好。世界。", "zh") == ["你好。", "世界。"]
     assert split_sentences(" \n ", "en") == []
 
@@ -108,12 +110,6 @@ def test_golden_rules(language, golden_rules):
     assert sum(split_sentences(text, language) == sentences for text, sentences, _ in cases) >= at_least
     for text, _, _ in cases:
         assert without_whitespace("".join(split_sentences(text, language))) == without_whitespace(text)
-
-
-def test_the_48_golden_rules_of_english(golden_rules):
-    cases = [case for case in golden_rules["english"] if case[2] == "GOLDEN_EN_RULES_TEST_CASES"]
-    assert len(cases) == 48
-    assert sum(split_sentences(text, "en") == sentences for text, sentences, _ in cases) >= 47
 
 
 @pytest.mark.parametrize("language", [language for language, (_, right) in GOLDEN.items() if right > 20])

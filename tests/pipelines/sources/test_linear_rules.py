@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import residual_markup
-from beambert.pipelines.formats import gutenberg, wikiextractor, wrapped_lines
+from beambert.pipelines.formats import wikiextractor, wrapped_lines
 from beambert.pipelines.formats.wikipedia import dump_pages, wikitext
-from beambert.pipelines.segmentation import sentence_boundaries
 from beambert.pipelines.sources import kinds
 
 # The earlier regular expressions of these rules.
@@ -16,14 +15,6 @@ QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
 HEADING = re.compile(r"(={2,6})\s*([^=].*?)\s*\1$")
 TEMPLATE = re.compile(r"\{\{[^{}]{0,1000}\}\}")
 EMPTY_PARENTHESES = re.compile(r" \(\s*[,;:]?\s*\)")
-PRODUCTION = re.compile(
-    gutenberg._PRODUCTION.pattern.replace(r"|[\w.]@[\w-]++\.\w|", r"|[\w.]+@[\w-]+\.\w|").replace(
-        r"^\W*(?:trans", r"^\s*\W*(?:trans"
-    ),
-    gutenberg._PRODUCTION.flags,
-)
-MAIL = re.compile(r"\b[\w.]+@[\w-]+\.\w")
-LINE_END = re.compile(r"\r+\n|\r")
 TITLE = re.compile(r'\btitle="(.*)"[^"]*>\s*$')
 REDIRECT = re.compile(r"\s*#\s?[^\W\d]+\s*:?\s*\[\[")
 EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*([^\[\]\n]*)\]")
@@ -57,17 +48,6 @@ def test_empty_parentheses_in_any_text(text):
     assert residual_markup._EMPTY_PARENTHESES.sub("", text) == EMPTY_PARENTHESES.sub("", text)
 
 
-@given(made_of("a", ".", "@", "-", "_", " ", "é", "\t", "*", "transcriber's note", "produced by", "e-text"))
-def test_notes_and_addresses_in_any_line(text):
-    assert bool(gutenberg._PRODUCTION.search(text)) == bool(PRODUCTION.search(text))
-    assert bool(gutenberg._MAIL.search(text)) == bool(MAIL.search(text))
-
-
-@given(made_of("\r", "\n", "\r\n", "a"))
-def test_line_ends_in_any_text(text):
-    assert gutenberg._LINE_END.sub("\n", text) == LINE_END.sub("\n", text)
-
-
 @given(made_of('title="', '"', "a", ">", " ", "<doc ", "_", "\t", "\r"))
 def test_titles_in_any_line(text):
     match = TITLE.search(text)
@@ -89,21 +69,6 @@ def test_broken_words_in_any_line(text):
     match = BROKEN_WORD.search(text)
     found = wrapped_lines._broken_word(text, "b")
     assert (found[0] if found else None) == (match.group(1) if match else None)
-
-
-@given(made_of('"', "'", "a", " ", "`", ".", "“", "”", "‘", "’"))
-def test_pairs_of_quotes_in_any_text(text):
-    ambiguous = re.compile(
-        re.sub(
-            r"(\(\?:\[\^(\W{1,4}?)\])\)(\{1,120\})",
-            lambda match: rf"{match[1]}|(?<=\w)'(?=\w)){match[3]}" if "'" not in match[2] else match[0],
-            sentence_boundaries._PAIR.pattern,
-        )
-    )
-    assert ambiguous.pattern != sentence_boundaries._PAIR.pattern
-    assert [match.span() for match in sentence_boundaries._PAIR.finditer(text)] == [
-        match.span() for match in ambiguous.finditer(text)
-    ]
 
 
 def test_comments_before_a_page_end_at_their_first_mark():

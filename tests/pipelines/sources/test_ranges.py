@@ -381,6 +381,7 @@ def test_files_of_lines_are_split_by_name_and_size():
         ("a.parquet", "auto", 16 << 20),
         ("A.parquet", "parquet", 16 << 20),
         ("a.xml", "wikipedia", 16 << 20),
+        ("a.xml.bz2", "auto", 2 << 20),
     ):
         splits = split_file(name, size, ReadOptions(input_format))
         assert [start for _, start, _ in splits] == list(range(0, size, step)), name
@@ -395,6 +396,8 @@ def test_files_of_lines_are_split_by_name_and_size():
         ("a.csv", "csv"),
         ("a.json", "json"),
         ("a.txt", "text"),
+        ("a.xml.gz", "auto"),
+        ("a.bz2", "text"),
         ("a.txt", "gutenberg"),
     ):
         assert split_file(name, size, ReadOptions(input_format)) == [(name, 0, None)], name

@@ -2,7 +2,6 @@
 
 import dataclasses
 import doctest
-import hashlib
 import importlib.util
 import itertools
 import json
@@ -66,6 +65,7 @@ from beambert.pipelines.transforms import (
 from beambert.pipelines.transforms.examples import _examples_of
 from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS
 from beambert.tokenizer.vocabulary import Vocabulary
+from tests.every_output import digests
 from tests.pipelines.documents import documents as any_documents
 
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
@@ -94,12 +94,6 @@ def texts(tmp_path_factory) -> Path:
 
 def _line(number: int) -> str:
     return json.dumps({"text": story(number), "title": f"story {number}"}) + "\n"
-
-
-def digests(folder: Path, *names: str) -> dict[str, str]:
-    paths = sorted(path for name in names for path in folder.glob(name))
-    assert paths
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert import cli
-from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import frames, recognize
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import dump as reader
 from beambert.pipelines.formats.wikipedia import dump_pages
-from beambert.pipelines.sources.readers import read_file, split_file
+from beambert.pipelines.sources.readers import read_file
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
   <siteinfo>
@@ -348,27 +346,6 @@ def test_a_corrupt_stream_loses_its_pages_only(tmp_path, caplog, damage):
         assert collections.Counter(map(str, found)) == collections.Counter(map(str, documents))
 
 
-def test_split_depends_on_name_and_size():
-    options = ReadOptions()
-    step = reader.WIKIPEDIA.range_bytes[".bz2"]
-    assert split_file("a.xml.bz2", 2 * step + 1, options) == [
-        ("a.xml.bz2", 0, step), ("a.xml.bz2", step, 2 * step), ("a.xml.bz2", 2 * step, None),
-    ]  # fmt: skip
-    assert split_file("a.xml.bz2", 10, options) == [("a.xml.bz2", 0, None)]
-    for name, size, chosen in (
-        ("a.xml.gz", 10**9, options),
-        ("a.csv", 10**9, options),
-        ("a.bz2", 10**9, ReadOptions("text")),
-    ):
-        assert split_file(name, size, chosen) == [(name, 0, None)]
-
-
-def test_splits_of_a_file_that_is_not_a_dump_are_read_once(tmp_path):
-    path = tmp_path / "a.jsonl.bz2"
-    path.write_bytes(bz2.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
-    assert [d.paragraphs for d in parts_of(path, [20, 40])] == [["One."], ["Two."]]
-
-
 # ---- Real dumps
 
 
@@ -403,18 +380,3 @@ def test_the_samples_are_read_whole(shared_data, caplog):
         "": 130, "redirect": 111, "disambiguation": 9, "namespace": 1, "truncated": 1,
     }  # fmt: skip
     assert "truncated.xml.bz2 is truncated" in caplog.text
-
-
-def test_a_corpus_is_the_same_for_any_splits(tmp_path, monkeypatch):
-    path = tmp_path / "wiki.xml.bz2"
-    path.write_bytes(multistream([*pages_of_many_sizes(60), page("Alt", "#redirect [[P1]]")], 7)[:-30])
-    found = []
-    for size in (1 << 20, 300):
-        monkeypatch.setitem(reader.WIKIPEDIA.range_bytes, ".bz2", size)
-        output = tmp_path / str(size)
-        argv = ["corpus", "--input", str(path), "--output", str(output), "--vocab_size", "34", "--num_partitions", "3"]
-        assert cli.main([*argv, "--skip_rules", "repeated_ngrams"]) == 0
-        assert corpus_manifest.load(str(output)).counts["documents_rejected"] == {"redirect": 1, "truncated": 1}
-        files = [*output.glob("corpus/*.parquet"), *output.glob("rejected/*.jsonl"), output / "vocab.txt"]
-        found.append({file.name: file.read_bytes() for file in files})
-    assert found[0] == found[1]

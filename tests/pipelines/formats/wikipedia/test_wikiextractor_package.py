@@ -265,15 +265,6 @@ def test_a_package_that_cannot_be_imported_ends_the_job(package, tmp_path, monke
         outline(write(tmp_path / "a.xml", *PAGES))
 
 
-@pytest.mark.parametrize("input_format", ["text", "wikiextractor"])
-def test_the_flag_without_effect_is_refused(package, tmp_path, capsys, input_format):
-    """Refuse the flag for formats without wikitext: the format wikiextractor is the output of the package."""
-    path = write(tmp_path / "a.xml", *PAGES)
-    argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "o"), "--input_format", input_format]
-    assert cli.main([*argv, "--wikitext_extractor", "wikiextractor"]) == 1
-    assert f"has no effect on --input_format {input_format}" in capsys.readouterr().err
-
-
 # ---- The command
 
 
