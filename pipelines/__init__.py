@@ -1,7 +1,7 @@
 """Build pretraining data with Apache Beam: raw text to a corpus, a corpus to shards of masked examples.
 
-The jobs are in `beambert.pipelines.transforms.jobs`, composed of the public transforms. Public names are imported on
-first use, so that `beambert.pipelines.dataset`, which trainers use, does not require Beam.
+`beambert.pipelines.transforms` has the steps of the jobs. Public names are imported on first use, so that
+`beambert.pipelines.dataset`, which trainers use, does not require Beam.
 """
 
 from typing import TYPE_CHECKING

@@ -4,6 +4,8 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 
+from beambert.pipelines.errors import SourceError
+
 # Text that readers remove, counted like that of the rules: licenses of files, and notes about them.
 LICENSE = "license"
 NOTES = "notes"
@@ -77,6 +79,11 @@ class Document:
             object.__setattr__(self, "title", "")
 
     @property
+    def place(self) -> str:
+        """Return where the document comes from, for messages."""
+        return self.source or "the pipeline"
+
+    @property
     def text(self) -> str:
         """Return the paragraphs, one after another; after segmentation, each line is a sentence."""
         return "\n".join(self.paragraphs)
@@ -113,3 +120,27 @@ def is_validation(document_id: bytes, validation_fraction: float) -> bool:
 def partition_of(document_id: bytes, num_partitions: int) -> int:
     """Return the partition of a document, from 0 to `num_partitions` - 1, uniformly distributed."""
     return int.from_bytes(document_id[:8], "big") % num_partitions
+
+
+def require_segmented(document: Document) -> None:
+    """Raise SourceError if a document is neither segmented nor rejected."""
+    if not document.id and not document.rejected:
+        raise SourceError(f"a document of {document.place} is not segmented; apply SegmentSentences first")
+
+
+def identified(document: Document, language: str = "") -> Document:
+    """Return a segmented or rejected document with an ID, by which it is distributed over the partitions.
+
+    Args:
+        document: the document.
+        language: ISO 639 code, for a rejected document without a language of its own.
+
+    Raises:
+        SourceError: the document is neither segmented nor rejected.
+    """
+    require_segmented(document)
+    if document.id and document.language:
+        return document
+    # The title distributes documents without text over the partitions.
+    document_id = document.id or identity([document.rejected, document.title, *document.paragraphs]).hex()
+    return dataclasses.replace(document, id=document_id, language=document.language or language)

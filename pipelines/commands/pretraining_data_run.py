@@ -59,7 +59,7 @@ from beambert.pipelines.runner.job_output import (
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.memory import require_memory
 from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.transforms.jobs import build_pretraining_data
+from beambert.pipelines.transforms.examples import build_pretraining_data
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
 

@@ -16,7 +16,7 @@ from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
 from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions
-from beambert.pipelines.documents import Document, Removed, identity
+from beambert.pipelines.documents import Document, Removed, identity, require_segmented
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.segmentation.segmenters import document_sentences, truncate_sentences
 
@@ -140,7 +140,7 @@ def reject_document(document: Document, options: CleaningOptions) -> Document:
     """
     if document.rejected:
         return document
-    _require_segmented(document)
+    require_segmented(document)
     return dataclasses.replace(document, rejected=rejection_reason(document.sentences, options) or "")
 
 
@@ -183,7 +183,7 @@ def identify_language(document: Document) -> Document:
     if document.language:
         if document.id:
             raise SourceError(
-                f"a document of {_source(document)} is already segmented by the rules of the language "
+                f"a document of {document.place} is already segmented by the rules of the language "
                 f"{document.language}; identify the language before SegmentSentences"
             )
         return document
@@ -208,7 +208,7 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
     """
     if document.rejected or not evaluation_files:
         return document
-    _require_segmented(document)
+    require_segmented(document)
     evaluation = load_evaluation(tuple(evaluation_files))
     ngram = find_shared_ngram(document.sentences, evaluation.keys)
     if not ngram:
@@ -225,7 +225,7 @@ def truncate_document(document: Document, share: float) -> Document:
     """
     if not share:
         return document
-    _require_segmented(document)
+    require_segmented(document)
     if not document.id:
         return document
     sentences = iter(truncate_sentences(document.sentences, share, bytes.fromhex(document.id)))
@@ -233,33 +233,6 @@ def truncate_document(document: Document, share: float) -> Document:
     return dataclasses.replace(document, paragraphs=paragraphs)
 
 
-def identified(document: Document, language: str = "") -> Document:
-    """Return a segmented or rejected document with an ID, by which it is distributed over the partitions.
-
-    Args:
-        document: the document.
-        language: ISO 639 code, for a rejected document without a language of its own.
-
-    Raises:
-        SourceError: the document is neither segmented nor rejected.
-    """
-    _require_segmented(document)
-    if document.id and document.language:
-        return document
-    # The title distributes documents without text over the partitions.
-    document_id = document.id or identity([document.rejected, document.title, *document.paragraphs]).hex()
-    return dataclasses.replace(document, id=document_id, language=document.language or language)
-
-
-def _require_segmented(document: Document) -> None:
-    if not document.id and not document.rejected:
-        raise SourceError(f"a document of {_source(document)} is not segmented; apply SegmentSentences first")
-
-
 def _require_unsegmented(document: Document, transform: str) -> None:
     if document.id:
-        raise SourceError(f"a document of {_source(document)} is already segmented; apply {transform} first")
-
-
-def _source(document: Document) -> str:
-    return document.source or "the pipeline"
+        raise SourceError(f"a document of {document.place} is already segmented; apply {transform} first")

@@ -23,13 +23,14 @@ from beambert.pipelines.corpus.deduplicate import NEAR_DUPLICATE, REPEATED_PARAG
 from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
-from beambert.pipelines.errors import OutputError, SourceError
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import is_written, read_marker, require_written, write_marker, write_text
 from beambert.pipelines.io.live_counts import WRITING, WorkCounter
-from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME, listed
+from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import require_same_rules, versions
-from beambert.pipelines.runner.job_output import absolute, entries_in
+from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.files import require_unchanged
+from beambert.pipelines.transforms.directories import RequireNewOutput, open_corpus
 from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments
 from beambert.pipelines.transforms.partitions import (
     NUM_PARTITIONS,
@@ -176,25 +177,6 @@ def _upstream(documents: PCollection) -> Iterator[beam.PTransform]:
                 yield applied.transform
             pending += applied.inputs
             applied = applied.parent
-
-
-@beam.ptransform_fn
-def RequireNewOutput(elements: PCollection, output: str) -> PCollection:
-    """Return the elements, after a check that an output directory is new or empty.
-
-    The check is made when the pipeline runs, so that it can be built again.
-
-    Raises:
-        OutputError: when the pipeline runs: the directory has files.
-    """
-    checked = elements.pipeline | "Output" >> beam.Create([output]) | "Check" >> beam.Map(_require_new)
-    return elements | "AfterCheck" >> beam.Map(lambda element, _: element, AsSingleton(checked))
-
-
-def _require_new(output: str) -> str:
-    if names := sorted(name for name in entries_in(output) if "/" not in name):
-        raise OutputError(f"output {output} contains {listed(names)}; delete it, or give a new or empty directory")
-    return output
 
 
 def write_blocks(
@@ -457,18 +439,6 @@ def _list_shards(directory: str, splits: tuple[str, ...]) -> list[tuple[str, Cor
     """Return the names of the shards with the reader of the corpus."""
     reader = open_corpus(directory)
     return [(shard.name, reader) for shard in reader.read_manifest().shards if shard.split in splits]
-
-
-def open_corpus(directory: str) -> CorpusReader:
-    """Return the reader of a corpus.
-
-    Raises:
-        SourceError: the directory has no corpus.
-    """
-    path = absolute(directory)
-    if corpus_manifest.load(path) is None:
-        raise SourceError(f"{directory} has no {corpus_manifest.FILE_NAME}; give a directory of beambert corpus")
-    return CorpusReader.open(path)
 
 
 def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:

@@ -17,7 +17,7 @@ from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.blocks import read_block_file, write_block_file
 from beambert.pipelines.corpus.counts import Loss
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
-from beambert.pipelines.documents import Document
+from beambert.pipelines.documents import Document, identified
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
@@ -424,7 +424,7 @@ def corpus_step(options: CorpusOptions) -> Callable[[Document], Document]:
 def _prepare(functions: list[Callable[[Document], Document]], language: str, document: Document) -> Document:
     for function in functions:
         document = function(document)
-    return steps.identified(document, language)
+    return identified(document, language)
 
 
 @beam.ptransform_fn

@@ -39,7 +39,7 @@ from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_ato
 from beambert.pipelines.io.live_counts import READING, WorkCounter
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.transforms.corpora import RequireNewOutput, open_corpus
+from beambert.pipelines.transforms.directories import RequireNewOutput, open_corpus
 from beambert.pipelines.transforms.partitions import (
     DEFAULTS,
     NUM_PARTITIONS,
@@ -519,3 +519,30 @@ def _finish(
     for warning in manifest.counts["warnings"]:
         _warn(warning)
     return f"{output}/{dataset.FILE_NAME}"
+
+
+def build_pretraining_data(
+    pipeline: beam.Pipeline,
+    reader: CorpusReader,
+    work_items: list[WorkItem],
+    options: PretrainingDataOptions,
+    output: str,
+    work: str,
+) -> PCollection:
+    """Write the pretraining examples of a corpus.
+
+    Args:
+        pipeline: the pipeline.
+        reader: reader of the corpus.
+        work_items: all work items, from `deal_work_items`.
+        options: options of the examples.
+        output: the dataset directory, on any Beam filesystem, with vocab.txt.
+        work: work directory of completion markers, from which a stopped job resumes.
+
+    Returns:
+        The path of `dataset.json`.
+    """
+    path = f"{output}/{dataset.VOCAB_FILE_NAME}"
+    vocabulary = pipeline | "VocabularyFile" >> beam.Create([path]) | "Vocabulary" >> beam.Map(read_vocabulary)
+    examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
+    return examples | "WriteDataset" >> WriteDataset(output, vocabulary, corpus=reader, work=work)

@@ -23,7 +23,6 @@ from beambert.pipelines.corpus.document_steps import (
     clean_document,
     clean_with,
     decontaminate,
-    identified,
     identify_language,
     reject_document,
     reject_if,
@@ -31,7 +30,7 @@ from beambert.pipelines.corpus.document_steps import (
     truncate_document,
 )
 from beambert.pipelines.dataset_report import dataset_card
-from beambert.pipelines.documents import identity
+from beambert.pipelines.documents import identified, identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources import file_splits, readers

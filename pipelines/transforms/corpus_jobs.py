@@ -1,4 +1,4 @@
-"""Compose the transforms of this package to the jobs of the commands `corpus`, `vocab` and `pretraining-data`."""
+"""Compose the transforms of this package to the jobs of the commands `corpus` and `vocab`."""
 
 import json
 from collections.abc import Iterable
@@ -8,17 +8,12 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, PCollection
 
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.counts import add_marks, sum_counts
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.dataset import VOCAB_FILE_NAME
-from beambert.pipelines.examples.work_items import WorkItem
-from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.sources.file_splits import FileSplit
 from beambert.pipelines.transforms.corpora import write_blocks
 from beambert.pipelines.transforms.documents import ReadBlocks
-from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteDataset, read_vocabulary
 from beambert.pipelines.transforms.partitions import GroupByPartition
 from beambert.pipelines.transforms.vocabulary import CountWords, WriteVocabulary
 from beambert.tokenizer.lost_marks import MarkCounts
@@ -80,30 +75,3 @@ def _write_summary(
     diacritics = add_marks(marks, word_rules)
     content = {"vocab": vocab, "documents_rejected": sum_counts(rejected), "diacritics": diacritics}
     write_text(path, json.dumps(content))
-
-
-def build_pretraining_data(
-    pipeline: beam.Pipeline,
-    reader: CorpusReader,
-    work_items: list[WorkItem],
-    options: PretrainingDataOptions,
-    output: str,
-    work: str,
-) -> PCollection:
-    """Write the pretraining examples of a corpus.
-
-    Args:
-        pipeline: the pipeline.
-        reader: reader of the corpus.
-        work_items: all work items, from `deal_work_items`.
-        options: options of the examples.
-        output: the dataset directory, on any Beam filesystem, with vocab.txt.
-        work: work directory of completion markers, from which a stopped job resumes.
-
-    Returns:
-        The path of `dataset.json`.
-    """
-    path = f"{output}/{VOCAB_FILE_NAME}"
-    vocabulary = pipeline | "VocabularyFile" >> beam.Create([path]) | "Vocabulary" >> beam.Map(read_vocabulary)
-    examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
-    return examples | "WriteDataset" >> WriteDataset(output, vocabulary, corpus=reader, work=work)
