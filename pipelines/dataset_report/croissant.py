@@ -10,7 +10,7 @@ from typing import Any
 
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, Dataset
-from beambert.pipelines.dataset_report.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.pipelines.dataset_report.feature_descriptions import describe_feature, is_list, shard_pattern, type_of
 
 FILE_NAME = "croissant.json"
 # Name of the dataset in the description; a file with it was written by beambert.
@@ -106,7 +106,7 @@ def _record_set(manifest: Dataset, split: str) -> dict[str, Any]:
             "@type": "cr:Field",
             "@id": f"{split}/{name}",
             "name": name,
-            "description": description_of(feature, manifest),
+            "description": describe_feature(feature, manifest),
             "dataType": _DATA_TYPES[type_of(feature, manifest)],
             "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": name}},
         }

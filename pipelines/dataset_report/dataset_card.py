@@ -10,7 +10,7 @@ from beambert.common.unicode_text import table_cell
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, Dataset
-from beambert.pipelines.dataset_report.feature_descriptions import description_of, is_list, shard_pattern, type_of
+from beambert.pipelines.dataset_report.feature_descriptions import describe_feature, is_list, shard_pattern, type_of
 from beambert.reporting import rendering
 
 FILE_NAME = "README.md"
@@ -99,7 +99,7 @@ def _features(manifest: Dataset) -> list[tuple[str, str, str]]:
         kind = type_of(feature, manifest)
         if is_list(feature, manifest):
             kind = f"list of {kind}"
-        rows.append((f"`{name}`", kind, description_of(feature, manifest)))
+        rows.append((f"`{name}`", kind, describe_feature(feature, manifest)))
     return rows
 
 

@@ -21,7 +21,7 @@ _WITHOUT_MASKS = "token ids, without masks"
 _BYTES = ("segment_ids", "sequence_ids", "next_sentence_labels")
 
 
-def description_of(feature: str, manifest: Dataset) -> str:
+def describe_feature(feature: str, manifest: Dataset) -> str:
     """Return one line about a feature.
 
     Args:

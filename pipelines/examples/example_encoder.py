@@ -61,7 +61,7 @@ def _masked_crcs(chunks: Iterable[np.ndarray | bytes], count: int) -> np.ndarray
     return (crcs >> 15 | crcs << 17) + np.uint32(0xA282EAD8)
 
 
-def mask_of(name: str) -> str:
+def mask_feature(name: str) -> str:
     """Return the feature with value 1 for content and 0 for padding of the feature `name`."""
     if name.startswith("masked_lm_"):
         return "masked_lm_weights"
@@ -94,7 +94,7 @@ class ExampleEncoder:
         self._ragged = options.ragged
         self._fields: dict[str, _Field] = {}
         for name, name_in_file in sorted(options.names_of_features().items(), key=lambda names: names[1]):
-            count, is_float = lengths[mask_of(name)], name.endswith("_weights")
+            count, is_float = lengths[mask_feature(name)], name.endswith("_weights")
             width = 4 if is_float else _varint_width(max_values.get(name, 1))
             # Features.feature is a map: entry { key = 1; value = 2: Feature { float_list = 2 or int64_list = 3 } }.
             # Field 1 of a list has the packed values.
@@ -137,7 +137,7 @@ class ExampleEncoder:
 
         Args:
             features: padded arrays by feature: [n, L], [n, P] or [n, K], integers, or float32 for weights. To omit
-                padding, it must include `mask_of` of every feature.
+                padding, it must include `mask_feature` of every feature.
 
         Raises:
             ValueError: the shape of a feature is wrong, or a value is too large.
@@ -191,7 +191,7 @@ class ExampleEncoder:
         """Write the sizes of lists without padding into records [n, ...], and return the record sizes: int64 [n]."""
         values = np.zeros(len(records), np.int64)
         for name, field in self._fields.items():
-            size = np.count_nonzero(features[mask_of(name)], axis=1) * field.width
+            size = np.count_nonzero(features[mask_feature(name)], axis=1) * field.width
             values += size
             for offset, width, more in field.sizes:
                 _write_varints(records[:, offset : offset + width], (size + more)[:, None], width)
@@ -208,6 +208,6 @@ class ExampleEncoder:
         """Return which bytes of the records are not padding: bool, of this shape."""
         content = np.ones(shape, bool)
         for name, field in self._fields.items():
-            mask = features[mask_of(name)] != 0
+            mask = features[mask_feature(name)] != 0
             content[:, field.offset : field.offset + field.count * field.width] = np.repeat(mask, field.width, axis=1)
         return content

@@ -14,7 +14,7 @@ from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.documents import Document
 from beambert.pipelines.examples import array_record_files
-from beambert.pipelines.examples.example_encoder import ExampleEncoder, mask_of
+from beambert.pipelines.examples.example_encoder import ExampleEncoder, mask_feature
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.instances.instances import TokenizedDocuments, from_sentences
@@ -53,7 +53,7 @@ def _parquet_table(features: dict[str, np.ndarray], options: PretrainingDataOpti
     """Return a batch of n rows as a table.
 
     Args:
-        features: as for `beambert.pipelines.examples.example_encoder.ExampleEncoder.encode`, including `mask_of` of
+        features: as for `beambert.pipelines.examples.example_encoder.ExampleEncoder.encode`, including `mask_feature` of
             every feature.
         options: options of the examples.
     """
@@ -64,7 +64,7 @@ def _parquet_table(features: dict[str, np.ndarray], options: PretrainingDataOpti
         if not pyarrow.types.is_list(of_type):
             columns.append(pyarrow.array(features[name][:, 0], of_type))
             continue
-        content = features[mask_of(name)] != 0  # [n, L], [n, P] or [n, K]
+        content = features[mask_feature(name)] != 0  # [n, L], [n, P] or [n, K]
         offsets = np.concatenate([[0], np.cumsum(content.sum(axis=1))]).astype(np.int32)
         values = pyarrow.array(features[name][content], of_type.value_type)
         columns.append(pyarrow.ListArray.from_arrays(offsets, values, type=of_type))

@@ -90,7 +90,7 @@ def union(results: Iterable[np.ndarray]) -> np.ndarray:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *results]))
 
 
-def overlap_of(validation: ValidationSentences, numbers: np.ndarray) -> Overlap:
+def count_overlap(validation: ValidationSentences, numbers: np.ndarray) -> Overlap:
     """Return the counts of the overlap.
 
     Args:

@@ -28,7 +28,7 @@ _CR_LINE_ENDS = re.compile(r'(?:"[^"\r]*+"|[^"\r])*+\r.')
 _ENCLOSED = re.compile(r'"((?:[^"]|"")*+)"')
 
 
-def delimiter_of(header: str) -> str:
+def find_delimiter(header: str) -> str:
     """Return the delimiter of a CSV header: a comma, or else a semicolon or a tab."""
     return next((mark for mark in _DELIMITERS if mark in header), ",")
 
@@ -40,7 +40,7 @@ def read_csv(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iter
         SourceError: A column is missing, a quote is never closed, or a row is bad and `on_bad_record` is "stop".
     """
     lines = _Lines(decode_lines(stream, path, options.encoding, "surrogateescape"))
-    delimiter = delimiter_of(lines.header())
+    delimiter = find_delimiter(lines.header())
     # Strict: an unclosed quote is an error, and does not consume the rest of the file.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     yield from _documents(

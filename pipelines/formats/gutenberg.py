@@ -343,7 +343,7 @@ def _without_title_page(lines: list[str], header: str) -> list[str]:
     return [line for block in kept for line in block]
 
 
-def _parts_of(block: list[str]) -> list[list[str]]:
+def _split_parts(block: list[str]) -> list[list[str]]:
     """Split a block at its indented paragraphs, since a book without empty lines is one block."""
     text = [line for line in block if line]
     if not text:
@@ -360,7 +360,7 @@ def _without_insertions(lines: list[str]) -> list[str]:
     return [
         line
         for block in blocks_of(lines)
-        for paragraph in _parts_of(block)
+        for paragraph in _split_parts(block)
         if not any(_GUTENBERG.search(line) or ("@" in line and _MAIL.search(line)) for line in paragraph)
         and not _NOTE.match(paragraph[0].lstrip())
         for line in paragraph

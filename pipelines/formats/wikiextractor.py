@@ -30,7 +30,7 @@ def is_wikiextractor(_stem: str, head: bytes) -> bool:
     return start.startswith(b"<doc ") or bool(_JSON.match(start))
 
 
-def layout_of(head: bytes) -> InputFormat | None:
+def find_layout(head: bytes) -> InputFormat | None:
     """Return the format of `--json` output for a file that begins with JSON, or None for `<doc>`."""
     return WIKIEXTRACTOR_JSON if start_of(head).startswith(b"{") else None
 
@@ -110,4 +110,4 @@ def read_lines(lines: Iterable[Line], path: str, options: ReadOptions, is_file_s
 
 
 WIKIEXTRACTOR_JSON = InputFormat(name="wikiextractor_json", read_lines=read_json_lines, has_fields=True)
-WIKIEXTRACTOR = InputFormat(name="wikiextractor", recognize=is_wikiextractor, read_lines=read_lines, layout=layout_of)
+WIKIEXTRACTOR = InputFormat(name="wikiextractor", recognize=is_wikiextractor, read_lines=read_lines, layout=find_layout)

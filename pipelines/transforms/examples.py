@@ -148,10 +148,10 @@ class CreatePretrainingExamples(beam.PTransform):
             | "GroupByPartition" >> GroupByPartition(self._partitions)
         )
         vocabulary = _as_singleton(vocabulary, documents.pipeline)
-        return partitions | "Examples" >> beam.FlatMap(_examples_of, vocabulary, self._options, self._partitions)
+        return partitions | "Examples" >> beam.FlatMap(_create_examples, vocabulary, self._options, self._partitions)
 
 
-def _examples_of(
+def _create_examples(
     element: tuple[Partition, Grouped],
     vocabulary: Vocabulary,
     options: PretrainingDataOptions,
@@ -165,12 +165,12 @@ def _examples_of(
             functools.partial(tokenize_documents, kept, split, options),
             PartitionOfSplit(split, number, partitions.num_partitions_of(split)),
             tuple(range(num_copies(split, options))),
-            tokenizer_of(vocabulary, options),
+            make_tokenizer(vocabulary, options),
             options,
         )
 
 
-def tokenizer_of(vocabulary: Vocabulary, options: PretrainingDataOptions) -> Tokenizer:
+def make_tokenizer(vocabulary: Vocabulary, options: PretrainingDataOptions) -> Tokenizer:
     """Return the tokenizer of the examples.
 
     Raises:
@@ -254,7 +254,7 @@ class CreateExamplesOfCorpus(beam.PTransform):
         return (
             items
             | "Spread" >> beam.Reshuffle()
-            | "Examples" >> beam.Map(_examples_of_item, reader, vocabulary, self._options)
+            | "Examples" >> beam.Map(_create_examples_of_item, reader, vocabulary, self._options)
         )
 
 
@@ -263,11 +263,11 @@ def _all_work_items(_: None, reader: CorpusReader, options: PretrainingDataOptio
         yield WorkItem(shard, tuple(range(num_copies(shard.split, options))))
 
 
-def _examples_of_item(
+def _create_examples_of_item(
     item: WorkItem, reader: CorpusReader, vocabulary: Vocabulary, options: PretrainingDataOptions
 ) -> PretrainingExamples:
     load = functools.partial(tokenize_shard, reader, item.corpus_shard, options)
-    tokenizer = tokenizer_of(vocabulary, options)
+    tokenizer = make_tokenizer(vocabulary, options)
     return PretrainingExamples(load, item.corpus_shard.place, item.copies, tokenizer, options, item.corpus_shard.bytes)
 
 
@@ -505,7 +505,7 @@ def _finish(
     if reader is not None and overlap is not None:
         # Read here, not part of the job: the manifest of a corpus of terabytes exceeds the size limit of a job.
         corpus = reader.read_manifest()
-        found = train_eval_overlap.overlap_of(read_validation_sentences(reader, corpus.shards), overlap)
+        found = train_eval_overlap.count_overlap(read_validation_sentences(reader, corpus.shards), overlap)
     manifest = finish_dataset(
         output,
         convert(json.loads(all_options.pop()), PretrainingDataOptions),

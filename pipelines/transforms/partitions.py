@@ -151,7 +151,7 @@ def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.P
 def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:
     """Return the documents of a partition after all rules; warn if the partition is too large for its purpose."""
     (split, number), grouped = element
-    result = deduplicate(documents_of(grouped), duplicates_of(grouped))
+    result = deduplicate(read_partition(grouped), collect_duplicates(grouped))
     characters = sum(sum(map(len, document.paragraphs)) for document in result.kept)
     if characters > _MAX_CHARACTERS:
         _warn(
@@ -165,12 +165,12 @@ def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationRe
     return result
 
 
-def documents_of(grouped: Grouped) -> Iterator[Document]:
+def read_partition(grouped: Grouped) -> Iterator[Document]:
     """Yield all documents of a partition, in any order."""
     return read_blocks(grouped[_BLOCKS])
 
 
-def duplicates_of(grouped: Grouped) -> Duplicates:
+def collect_duplicates(grouped: Grouped) -> Duplicates:
     """Return the results of corpus-wide deduplication for a partition."""
     near_duplicate_of: dict[str, str] = {}
     for batch in grouped.get(_NEAR_DUPLICATES, ()):
@@ -230,12 +230,12 @@ def paragraph_batches(
 ) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
     """Yield (hash group, (keys, document IDs, paragraph numbers)) of a partition's remaining paragraphs."""
     grouped = element[1]
-    dropped = duplicates_of(grouped).near_duplicate_of
+    dropped = collect_duplicates(grouped).near_duplicate_of
     keys: list[int] = []
     ids: list[str] = []
     numbers: list[int] = []
     before = ""
-    for document in in_order(documents_of(grouped)):
+    for document in in_order(read_partition(grouped)):
         # Documents with equal sentences may differ in paragraphs; the numbers refer to the document that is kept.
         if document.rejected or document.id in dropped or document.id == before:
             continue

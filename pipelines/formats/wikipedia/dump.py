@@ -14,7 +14,7 @@ from typing import BinaryIO
 from beambert.pipelines.documents import Document
 from beambert.pipelines.formats.frames import CHUNK_BYTES, find_frame, plain_chunks, read_bz2, read_head
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
-from beambert.pipelines.formats.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, site_of
+from beambert.pipelines.formats.wikipedia.dump_pages import HEADER_BYTES, Chunk, is_dump, read_pages, read_site
 
 # Read size for a decompressor, small because at a truncation it drops the data of the current read.
 _SMALL_CHUNK_BYTES = 4 << 10
@@ -36,7 +36,7 @@ def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -
     head = b""
     while len(head) < HEADER_BYTES and (data := stream.read1(_SMALL_CHUNK_BYTES)):
         head += data
-    yield from read_pages(_stream_chunks(stream, path, head), site_of(head, path), path, options.wikitext_extractor)
+    yield from read_pages(_stream_chunks(stream, path, head), read_site(head, path), path, options.wikitext_extractor)
 
 
 def _stream_chunks(stream: io.BufferedIOBase, path: str, head: bytes) -> Iterator[Chunk]:
@@ -66,7 +66,7 @@ def read_range(file: BinaryIO, path: str, options: ReadOptions, start: int, stop
     Raises:
         SourceError: The file is not a dump.
     """
-    site = site_of(read_head(file, path, HEADER_BYTES, is_dump), path)
+    site = read_site(read_head(file, path, HEADER_BYTES, is_dump), path)
     if _is_bz2(path):
         yield from read_pages(_bz2_chunks(file, path, start, stop), site, path, options.wikitext_extractor)
     else:

@@ -72,7 +72,7 @@ def is_dump(head: bytes) -> bool:
     return start_of(head).startswith(b"<") and b"<mediawiki" in head
 
 
-def site_of(head: bytes, path: str) -> Site:
+def read_site(head: bytes, path: str) -> Site:
     """Parse the head of a dump.
 
     Raises:

@@ -14,7 +14,7 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.transforms.corpora import _WriteCorpusShard
-from beambert.pipelines.transforms.examples import tokenizer_of
+from beambert.pipelines.transforms.examples import make_tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import without_progress
 
@@ -107,7 +107,7 @@ def test_a_corpus_of_another_unicode_version_is_refused(corpus, tmp_path, capsys
 def test_a_worker_of_another_unicode_version_refuses(corpus):
     options = dataclasses.replace(PretrainingDataOptions(), character_rules="Unicode 99.0.0")
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
-        tokenizer_of(Vocabulary.load(corpus / "vocab.txt"), options)
+        make_tokenizer(Vocabulary.load(corpus / "vocab.txt"), options)
     options = CorpusOptions(do_lower_case=True, vocab_size=500, character_rules="Unicode 99.0.0", num_partitions=1)
     with pytest.raises(DatasetError, match=r"the machine that started the job uses Unicode 99\.0\.0"):
         _WriteCorpusShard(str(corpus), options, "").setup()

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.examples.example_encoder import ExampleEncoder, mask_of
+from beambert.pipelines.examples.example_encoder import ExampleEncoder, mask_feature
 from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
@@ -110,7 +110,7 @@ def test_tensorflow_reads_what_was_written(
     for name, in_file in names.items():
         values = parsed[in_file]
         if ragged:
-            sizes = np.count_nonzero(features[mask_of(name)], axis=1)
+            sizes = np.count_nonzero(features[mask_feature(name)], axis=1)
             assert values.row_lengths().numpy().tolist() == sizes.tolist(), name
             values = values.to_tensor(shape=features[name].shape)
         assert np.array_equal(values.numpy(), features[name]), name

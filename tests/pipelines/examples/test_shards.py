@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from beambert.deploy.plan.data import _record_bytes
 from beambert.pipelines.dataset import PartitionOfSplit
-from beambert.pipelines.examples.example_encoder import mask_of
+from beambert.pipelines.examples.example_encoder import mask_feature
 from beambert.pipelines.examples.pretraining_examples import PretrainingExamples, generator
 from beambert.pipelines.examples.shards import create_shard, write_shards
 from beambert.pipelines.instances.instances import from_sentences
@@ -92,7 +92,7 @@ def read(output, shard, options) -> dict[str, np.ndarray]:
         features = {}
         for name, in_file in names.items():
             lists = [value if isinstance(value, list) else [value] for value in table[in_file].to_pylist()]
-            features[name] = np.array([values + [0] * (counts[mask_of(name)] - len(values)) for values in lists])
+            features[name] = np.array([values + [0] * (counts[mask_feature(name)] - len(values)) for values in lists])
         return features
     kind = "GZIP" if options.compression == "gzip" else ""
     if options.format == "array_record":
@@ -107,10 +107,12 @@ def read(output, shard, options) -> dict[str, np.ndarray]:
         }
         parsed = tf.io.parse_example(records, spec)
         return {
-            name: parsed[in_file].to_tensor(shape=[None, counts[mask_of(name)]]).numpy()
+            name: parsed[in_file].to_tensor(shape=[None, counts[mask_feature(name)]]).numpy()
             for name, in_file in names.items()
         }
-    spec = {in_file: tf.io.FixedLenFeature([counts[mask_of(name)]], dtypes[name]) for name, in_file in names.items()}
+    spec = {
+        in_file: tf.io.FixedLenFeature([counts[mask_feature(name)]], dtypes[name]) for name, in_file in names.items()
+    }
     return {name: tf.io.parse_example(records, spec)[in_file].numpy() for name, in_file in names.items()}
 
 

@@ -57,7 +57,7 @@ def found_of(reader, shards) -> list:
 def test_overlap_equals_that_of_string_sets(corpus, monkeypatch, most):
     reader, shards, held_out, train = corpus
     monkeypatch.setattr(train_eval_overlap, "MAX_SENTENCES", most)
-    result = train_eval_overlap.overlap_of(
+    result = train_eval_overlap.count_overlap(
         train_eval_overlap.read_validation_sentences(reader, shards), train_eval_overlap.union(found_of(reader, shards))
     )
 
@@ -85,4 +85,9 @@ def test_corpus_without_validation_split(tmp_path):
     shards = [write_shard(tmp_path, "train", 0, 1, [["A sentence."]])]
     reader = write_manifest(tmp_path, shards)
     held_out = train_eval_overlap.read_validation_sentences(reader, shards)
-    assert train_eval_overlap.overlap_of(held_out, train_eval_overlap.union(found_of(reader, shards))) == (0, 0, 0, 0)
+    assert train_eval_overlap.count_overlap(held_out, train_eval_overlap.union(found_of(reader, shards))) == (
+        0,
+        0,
+        0,
+        0,
+    )

@@ -61,7 +61,7 @@ from beambert.pipelines.transforms import (
     ml_transform,
     vocabulary,
 )
-from beambert.pipelines.transforms.examples import _examples_of
+from beambert.pipelines.transforms.examples import _create_examples
 from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.every_output import digests
@@ -454,7 +454,7 @@ def examples_of(documents: list[Document]) -> tuple[list[list[str]], int]:
     grouped = {_BLOCKS: [to_block([identified(document, "en") for document in documents])]}
     options = PretrainingDataOptions(max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1)
     partitions = dataclasses.replace(DEFAULTS, num_partitions=1)
-    (examples,) = _examples_of((("train", 0), grouped), vocabulary, options, partitions)
+    (examples,) = _create_examples((("train", 0), grouped), vocabulary, options, partitions)
     table = examples.documents
     sentences = [
         " ".join(vocabulary.tokens[token] for token in table.token_ids[start:stop])
