@@ -53,8 +53,8 @@ def _parquet_table(features: dict[str, np.ndarray], options: PretrainingDataOpti
     """Return a batch of n rows as a table.
 
     Args:
-        features: as for `beambert.pipelines.examples.example_encoder.ExampleEncoder.encode`, including `mask_feature` of
-            every feature.
+        features: as for `beambert.pipelines.examples.example_encoder.ExampleEncoder.encode`, including
+            `mask_feature` of every feature.
         options: options of the examples.
     """
     columns = []
