@@ -91,7 +91,7 @@ class Document:
     @property
     def sentences(self) -> list[str]:
         """Return the sentences of a segmented document."""
-        return [sentence for paragraph in self.paragraphs for sentence in paragraph.split("\n")]
+        return self.text.split("\n") if self.paragraphs else []
 
     @property
     def num_sentences(self) -> int:

@@ -357,23 +357,18 @@ def WriteDataset(
         | "StatisticsOfSplit" >> beam.Map(lambda copy: ((copy.result.split, copy.options), copy.result.statistics))
         | "SumStatistics" >> beam.CombinePerKey(total)
     )
+    start = pipeline | "Start" >> beam.Create([output])
     reader, overlap = None, None
     if corpus:
         reader = _as_reader(corpus, pipeline)
-        start = pipeline | "StartOverlap" >> beam.Create([None])
         overlap = AsSingleton(start | "Overlap" >> _FindOverlap(reader))
-    return (
-        pipeline
-        | "Start" >> beam.Create([output])
-        | "Manifest"
-        >> beam.Map(
-            _finish,
-            vocabulary=vocabulary,
-            shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
-            statistics=AsDict(statistics),
-            reader=reader,
-            overlap=overlap,
-        )
+    return start | "Manifest" >> beam.Map(
+        _finish,
+        vocabulary=vocabulary,
+        shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
+        statistics=AsDict(statistics),
+        reader=reader,
+        overlap=overlap,
     )
 
 
@@ -455,7 +450,7 @@ def _FindOverlap(start: PCollection, reader: Any) -> PCollection:
     )
 
 
-def _training_shards(_: None, reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
+def _training_shards(_: str, reader: CorpusReader) -> list[tuple[CorpusReader, str]]:
     return [(reader, shard.name) for shard in reader.read_manifest().shards if shard.split == "train"]
 
 
