@@ -179,9 +179,7 @@ class CleanDocuments(DocumentTransform):
 
 
 def _cleaning_options(rules: CleaningOptions | Mapping[str, Any] | None) -> CleaningOptions:
-    options = from_mapping(CleaningOptions, rules, "rules", SourceError)
-    assert isinstance(options, CleaningOptions)
-    return options
+    return from_mapping(CleaningOptions, rules, "rules", SourceError)
 
 
 class SegmentSentences(DocumentTransform):
