@@ -7,6 +7,7 @@ a traceback, after the input files are listed.
 import argparse
 import logging
 import os
+import re
 from typing import NoReturn
 
 from apache_beam.options.pipeline_options import (
@@ -51,6 +52,8 @@ _REQUIRED = {
 _ALTERNATIVES = {"FlinkRunner": "use beambert submit flink", "DataflowRunner": "use beambert submit dataflow"}
 _LOCAL = "leave out --runner to run on this machine"
 _TRACEBACK = "Traceback (most recent call last)"
+# The environment with Beam may be in a directory named beambert.
+_OWN_FRAME = re.compile(r'File "[^"]*beambert/(?![^"]*site-packages)')
 _MAX_REASON_CHARACTERS = 200
 
 
@@ -188,7 +191,7 @@ def _require_job_server(endpoint: str, seconds: int) -> None:
 
 def is_beam_traceback(text: str) -> bool:
     """Return whether a text has a traceback without code of beambert, such as that of a job server in this process."""
-    return _TRACEBACK in text and "beambert/" not in text
+    return _TRACEBACK in text and not _OWN_FRAME.search(text)
 
 
 def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
