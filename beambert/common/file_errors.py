@@ -41,7 +41,8 @@ _IN_WORDS = (*_REMEDIES, errno.EIO, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, e
 _NUMBERS_BY_WORDS = {os.strerror(number).lower(): number for number in _IN_WORDS}
 _WORDS = re.compile("|".join(map(re.escape, sorted(_NUMBERS_BY_WORDS, key=len, reverse=True))), re.IGNORECASE)
 # A path in a library's message: quoted, or an absolute path that ends before a colon or semicolon.
-_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'|(?:^|[\s(])(/[^\n;:]++)[;:]")
+_QUOTED_PATH = re.compile(r"'((?:[^'\\\n]|\\.)*+)'")
+_BARE_PATH = re.compile(r"(?:^|[\s(])(/[^\n;:]++)[;:]")
 
 # Temporary names of files and directories of beambert.
 _TEMPORARY = re.compile(
@@ -148,8 +149,9 @@ def path_in(error: BaseException) -> str:
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes):
         return os.fsdecode(error.filename)
     # A message may contain several paths; the first one is that of the operation.
-    paths = (match[1] or match[2] for match in _PATH.finditer(str(error)))
-    return next((path for path in paths if path and os.sep in path), "")
+    text = str(error)
+    paths = (match[1] for pattern in (_QUOTED_PATH, _BARE_PATH) for match in pattern.finditer(text))
+    return next((path for path in paths if os.sep in path), "")
 
 
 def without_temporary_suffix(path: str | os.PathLike[str]) -> str:
