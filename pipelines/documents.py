@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 
 from beambert.pipelines.errors import SourceError
@@ -56,6 +57,7 @@ class Document:
 
     Raises:
         TypeError: paragraphs is a string.
+        SourceError: the weight is negative or not finite.
     """
 
     paragraphs: list[str]
@@ -75,6 +77,8 @@ class Document:
     def __post_init__(self) -> None:
         if isinstance(self.paragraphs, str):
             raise TypeError(f"paragraphs of a document must be a list of strings, not {self.paragraphs[:40]!r}")
+        if not 0 <= self.weight < math.inf:
+            raise SourceError(f"invalid weight {self.weight} of a document: must be a number of at least 0")
         if self.title is None:  # Rows of databases have null titles.
             object.__setattr__(self, "title", "")
 

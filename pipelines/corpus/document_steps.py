@@ -75,6 +75,22 @@ def load_function(name: str) -> Callable[..., Any]:
     return function
 
 
+def _call(function: Callable[[Any], Any] | str, argument: Any, rule: str, document: Document) -> Any:
+    """Return the result of a function of a user.
+
+    Raises:
+        SourceError: the function raises an exception, which is the cause.
+    """
+    function = load_function(function) if isinstance(function, str) else function
+    try:
+        return function(argument)
+    except Exception as error:
+        raise SourceError(
+            f"the function of the rule {rule} failed on a document of {document.place} ({type(error).__name__}: "
+            f"{error}); correct the function"
+        ) from error
+
+
 def clean_with(document: Document, function: Callable[[str], str] | str, rule: str) -> Document:
     """Apply a function to each paragraph, and count what it changes or drops under the name of a rule.
 
@@ -89,12 +105,11 @@ def clean_with(document: Document, function: Callable[[str], str] | str, rule: s
     if document.rejected:
         return document
     _require_unsegmented(document, "CleanParagraphs")
-    function = load_function(function) if isinstance(function, str) else function
     counts, lost = Counter(document.removed.counts), Counter(document.removed.lost)
     kept: list[str] = []
     dropped: list[tuple[str, str]] = []
     for paragraph in document.paragraphs:
-        changed = function(paragraph)
+        changed = _call(function, paragraph, rule, document)
         if not isinstance(changed, str):
             raise SourceError(f"the function of the rule {rule} returned {changed!r}; it must return a string")
         if changed != paragraph:
@@ -158,8 +173,7 @@ def reject_if(document: Document, function: Callable[[Document], bool | str] | s
     """
     if document.rejected:
         return document
-    function = load_function(function) if isinstance(function, str) else function
-    result = function(document)
+    result = _call(function, document, rule, document)
     if not isinstance(result, bool | str):
         raise SourceError(f"the function of the rule {rule} returned {result!r}; it must return True, False or a name")
     return dataclasses.replace(document, rejected=rule if result is True else result or "")

@@ -11,7 +11,6 @@ from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
 from beambert.common.command_line.options import from_mapping
-from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.blocks import read_block_file, write_block_file
@@ -22,10 +21,9 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
-from beambert.pipelines.segmentation.segmenters import SEGMENTERS
 from beambert.pipelines.sources.file_splits import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.sources.files import match_files, read_position
-from beambert.pipelines.transforms.partitions import BlockBuffer
+from beambert.pipelines.transforms.partitions import BlockBuffer, corpus_options
 
 _NAMESPACE = "beambert"
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -75,7 +73,8 @@ class ReadDocuments(beam.PTransform):
         **options: other fields of `beambert.pipelines.sources.ReadOptions`, such as encoding or text_field.
 
     Raises:
-        SourceError: when the pipeline runs: no file matches, or a file cannot be read or has changed.
+        SourceError: an option or the weight is invalid; when the pipeline runs: no file matches, or a file cannot be
+            read or has changed.
     """
 
     def __init__(
@@ -93,6 +92,9 @@ class ReadDocuments(beam.PTransform):
         self._line_paragraphs = line_paragraphs
         self._options = ReadOptions(format, **options)
         self.recorded = {"read": self._options}
+        corpus_options(**self.recorded)
+        # The check of a document.
+        Document([], weight=weight)
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
@@ -199,15 +201,13 @@ class SegmentSentences(DocumentTransform):
             is read when the pipeline runs; or a list of abbreviations.
 
     Raises:
-        SourceError: the language or the segmenter is unknown; when the pipeline runs: the file cannot be read, or a
-            line is no abbreviation.
+        SourceError: the language or the segmenter is unknown, or another segmenter than "rules" has abbreviations; when
+            the pipeline runs: the file cannot be read, or a line is no abbreviation.
     """
 
     def __init__(self, language: str = "en", segmenter: str = "rules", abbreviations: str | Sequence[str] = ()) -> None:
-        require_language(language)
-        if segmenter not in SEGMENTERS:
-            raise SourceError(f"invalid segmenter {segmenter}: must be one of {', '.join(SEGMENTERS)}")
         self._path, own = (abbreviations, ()) if isinstance(abbreviations, str) else ("", abbreviations)
+        corpus_options(language=language, segmenter=segmenter, abbreviations=self._path or "\n".join(own))
         super().__init__(
             steps.segment_document, language=language, segmenter=segmenter, abbreviations=_join_abbreviations(own)
         )
@@ -254,11 +254,13 @@ class IdentifyLanguage(DocumentTransform):
             that language.
 
     Raises:
-        SourceError: when the pipeline runs, without `keep`: a document is segmented by the rules of a language.
+        SourceError: the language is unknown; when the pipeline runs, without `keep`: a document is segmented by the
+            rules of a language.
     """
 
     def __init__(self, keep: str = "") -> None:
         if keep:
+            corpus_options(language=keep)
             super().__init__(steps.reject_other_language, language=keep)
             self.recorded = {"identify_language": True}
         else:
@@ -280,11 +282,16 @@ class RejectContaminated(DocumentTransform):
     Args:
         evaluation_files: paths of the files.
         action: "drop" to reject such documents, "report" to keep and list them.
+
+    Raises:
+        SourceError: the files are no list, or the action is unknown.
     """
 
     def __init__(self, evaluation_files: Sequence[str], action: str = "drop") -> None:
-        super().__init__(steps.decontaminate, evaluation_files=list(evaluation_files), action=action)
-        self.recorded = {"decontaminate": list(evaluation_files), "decontaminate_action": action}
+        paths = evaluation_files if isinstance(evaluation_files, str) else list(evaluation_files)
+        self.recorded = {"decontaminate": paths, "decontaminate_action": action}
+        corpus_options(**self.recorded)
+        super().__init__(steps.decontaminate, evaluation_files=paths, action=action)
 
 
 class TruncateSentences(DocumentTransform):
@@ -297,11 +304,15 @@ class TruncateSentences(DocumentTransform):
 
     Args:
         share: fraction of the sentences, from 0 to 1.
+
+    Raises:
+        SourceError: the fraction is out of range.
     """
 
     def __init__(self, share: float) -> None:
-        super().__init__(steps.truncate_document, share=share)
         self.recorded = {"truncation_noise": share}
+        corpus_options(**self.recorded)
+        super().__init__(steps.truncate_document, share=share)
 
 
 class RejectIf(DocumentTransform):

@@ -5,6 +5,7 @@ import doctest
 import importlib.util
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -311,7 +312,7 @@ def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
         WriteCorpus(str(tmp_path / "new"))
     with pytest.raises(TypeError, match="paragraphs of a document must be a list of strings, not 'one text'"):
         Document("one text")
-    with pytest.raises(SourceError, match="invalid segmenter foo: must be one of"):
+    with pytest.raises(SourceError, match="invalid --segmenter 'foo': must be one of"):
         SegmentSentences("en", "foo")
     with pytest.raises(SourceError, match="xx"):
         SegmentSentences("xx")
@@ -548,6 +549,31 @@ def test_own_rules_by_name(tmp_path, monkeypatch):
     ):
         with pytest.raises(SourceError, match=message):
             RejectIf(name)
+
+
+@pytest.mark.parametrize("step", [RejectIf(lambda _: 1 / 0, "own"), CleanParagraphs(lambda _: 1 / 0, "own")])
+def test_a_function_that_fails_is_one_line(step):
+    expected = r"rule own failed on a document of a\.txt \(ZeroDivisionError: division by zero\); correct the function"
+    with pytest.raises(Exception, match=expected):
+        _run(lambda p: p | beam.Create([Document(["Some text."], source="a.txt")]) | step)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TruncateSentences(7), "invalid --truncation_noise 7: must be"),
+        (lambda: RejectContaminated(["a.txt"], "dropp"), "invalid --decontaminate_action 'dropp': must be one of drop"),
+        (lambda: RejectContaminated("a.txt"), "invalid --decontaminate 'a.txt': must be a list"),
+        (lambda: IdentifyLanguage(keep="xx"), "xx"),
+        (lambda: SegmentSentences("en", "lines", "own.txt"), "--abbreviations has no effect on --segmenter lines"),
+        (lambda: ReadDocuments("a.txt", "foo"), "invalid --input_format foo: must be auto or one of"),
+        (lambda: ReadDocuments("a.txt", weight=-1.0), "invalid weight -1.0 of a document"),
+        (lambda: Document(["a"], weight=float("nan")), "invalid weight nan of a document"),
+    ],
+)
+def test_constructors_check_their_values(make, message):
+    with pytest.raises(SourceError, match=re.escape(message)):
+        make()
 
 
 def test_a_rule_of_a_lambda_needs_a_name():
