@@ -28,6 +28,11 @@ PART = PartitionOfSplit("train", 0, 1)
 needs_array_record = pytest.mark.skipif(
     importlib.util.find_spec("array_record") is None, reason="array-record is not installed"
 )
+FORMATS = [
+    {"compression": "gzip"},
+    {"format": "parquet"},
+    pytest.param({"format": "array_record"}, marks=needs_array_record),
+]
 
 
 @pytest.fixture(scope="module")
@@ -150,17 +155,7 @@ def test_every_format_holds_the_same_examples(write, padded, changes):
         assert shard.bytes < padded_bytes
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"compression": "gzip"},
-        {"format": "parquet"},
-        {"ragged": True},
-        {"pack": True},
-        pytest.param({"format": "array_record"}, marks=needs_array_record),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [*FORMATS, {"ragged": True}, {"pack": True}], ids=str)
 def test_same_options_same_bytes(write, changes):
     first, second = (write(**changes) for _ in range(2))
     assert first[1] == second[1]
@@ -168,15 +163,7 @@ def test_same_options_same_bytes(write, changes):
     assert (first[0] / shard.name).read_bytes() == (second[0] / shard.name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"compression": "gzip"},
-        {"format": "parquet"},
-        pytest.param({"format": "array_record"}, marks=needs_array_record),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", FORMATS, ids=str)
 def test_plan_estimates_the_bytes_of_each_format(write, vocab, changes):
     _, [shard], _, options = write(**changes)
     # ArrayRecord rounds its files up to blocks of 64 KiB, and adds one block.
@@ -241,16 +228,7 @@ def test_bins_have_shapes_of_their_own_and_less_padding(write):
     assert padding < padding_before / 2
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"compression": "gzip"},
-        {"format": "parquet"},
-        pytest.param({"format": "array_record"}, marks=needs_array_record),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{}, *FORMATS], ids=str)
 def test_nothing_is_left_of_a_shard_that_failed(tmp_path, changes):
     options = PretrainingDataOptions(**changes)
     features = random_features(np.random.default_rng(0), 10, 1000, 128, 20, 1)
