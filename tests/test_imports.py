@@ -45,7 +45,7 @@ FORBIDDEN = {
     "beambert.trainers.data.pipeline, beambert.trainers.finetuning.batches, "
     "beambert.trainers.optimization.schedule": _ENGINES,
     # Data workers.
-    "beambert.pipelines.transforms.corpus_jobs, beambert.pipelines.commands.build": (
+    "beambert.pipelines.transforms.corpora, beambert.pipelines.commands.build": (
         "tensorflow",
         "keras",
         "beambert.bert_model",

@@ -37,7 +37,7 @@ from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.output_lock import claim_output
 from beambert.pipelines.sources.file_splits import split_inputs
 from beambert.pipelines.sources.readers import is_one_document
-from beambert.pipelines.transforms.corpus_jobs import build_corpus
+from beambert.pipelines.transforms.corpora import build_corpus
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25

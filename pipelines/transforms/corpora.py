@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
@@ -29,9 +30,16 @@ from beambert.pipelines.io.live_counts import WRITING, WorkCounter
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.file_splits import FileSplit, Input
 from beambert.pipelines.sources.files import require_unchanged
 from beambert.pipelines.transforms.directories import RequireNewOutput, open_corpus
-from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments
+from beambert.pipelines.transforms.documents import (
+    CleanDocuments,
+    MatchInputs,
+    ReadAbbreviations,
+    ReadBlocks,
+    RejectDocuments,
+)
 from beambert.pipelines.transforms.partitions import (
     NUM_PARTITIONS,
     GroupByPartition,
@@ -39,6 +47,7 @@ from beambert.pipelines.transforms.partitions import (
     ToBlocks,
     corpus_options,
     deduplicate_partition,
+    group_documents,
 )
 from beambert.pipelines.transforms.vocabulary import WriteVocabulary, count_shard_words
 from beambert.pipelines.vocabulary.vocabulary_options import require_languages
@@ -80,10 +89,7 @@ class DeduplicateDocuments(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return all documents, some of them rejected."""
-        partitions = (
-            documents | "ToBlocks" >> ToBlocks(self._options) | "GroupByPartition" >> GroupByPartition(self._options)
-        )
-        return partitions | "Deduplicate" >> beam.FlatMap(_deduplicated)
+        return group_documents(documents, self._options) | "Deduplicate" >> beam.FlatMap(_deduplicated)
 
 
 def _deduplicated(element: tuple[Partition, Grouped]) -> Iterator[Document]:
@@ -98,7 +104,8 @@ class WriteCorpus(beam.PTransform):
     """Write segmented documents as a corpus, which `beambert pretraining-data` and `ReadCorpus` read.
 
     The directory gets the files that `beambert corpus` writes: `corpus/*.parquet`, `rejected/*.jsonl`, `vocab.txt`, and
-    `corpus.json` last, which records the options of the transforms that the documents come from.
+    `corpus.json` last, which records the options of the transforms that the documents come from, and the files of
+    `ReadDocuments`.
 
     >>> with beam.Pipeline() as pipeline:
     ...     texts = [Document([f"The cat number {number} and the hat."]) for number in range(9)]
@@ -128,24 +135,32 @@ class WriteCorpus(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        recorded = _recorded_upstream(documents, self._options)
+        upstream = list(_upstream(documents))
+        recorded = _recorded_options([applied.transform for applied in upstream], self._options)
         options = dataclasses.replace(self._options, **{**recorded, **self._given})
         blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
-        losses = documents.pipeline | "NoLosses" >> beam.Create([])
-        return write_blocks(blocks, read, losses, [], options, self._output)
+        nothing = documents.pipeline | "Nothing" >> beam.Create([])
+        inputs, abbreviations = (
+            (*(applied.outputs[None] for applied in upstream if isinstance(applied.transform, kind)), nothing)
+            | f"Flatten{kind.__name__}" >> beam.Flatten()
+            for kind in (MatchInputs, ReadAbbreviations)
+        )
+        return write_blocks(
+            blocks, read, nothing, [], options, self._output, inputs=inputs, abbreviations=abbreviations
+        )
 
 
-def _recorded_upstream(documents: PCollection, options: CorpusOptions) -> dict[str, Any]:
-    """Return the fields of `CorpusOptions` that describe the transforms that documents come from, the last ones first.
+def _recorded_options(transforms: list[beam.PTransform], options: CorpusOptions) -> dict[str, Any]:
+    """Return the fields of `CorpusOptions` that describe transforms.
 
     Args:
-        documents: the documents that a corpus is written of.
-        options: its own options; deduplication by either counts.
+        transforms: the transforms that the documents of a corpus come from, the last one first.
+        options: the options of the corpus; deduplication by either counts.
     """
     recorded: dict[str, Any] = {}
     cleaning, rejecting = None, None
-    for transform in _upstream(documents):
+    for transform in transforms:
         if isinstance(transform, CleanDocuments):
             cleaning = cleaning or transform.step.keywords["options"]
         elif isinstance(transform, RejectDocuments):
@@ -166,16 +181,16 @@ def _recorded_upstream(documents: PCollection, options: CorpusOptions) -> dict[s
     return recorded
 
 
-def _upstream(documents: PCollection) -> Iterator[beam.PTransform]:
-    """Yield the transforms that a collection comes from, from the last to the first."""
+def _upstream(documents: PCollection) -> Iterator[AppliedPTransform]:
+    """Yield the applied transforms that a collection comes from, from the last to the first."""
     pending, seen = [documents], set()
     while pending:
         applied = pending.pop(0).producer
         while applied is not None and applied not in seen:
             seen.add(applied)
             if applied.transform is not None:
-                yield applied.transform
-            pending += applied.inputs
+                yield applied
+            pending += [*applied.inputs, *(side_input.pvalue for side_input in applied.side_inputs)]
             applied = applied.parent
 
 
@@ -187,6 +202,8 @@ def write_blocks(
     options: CorpusOptions,
     output: str,
     work: str = "",
+    inputs: PCollection | None = None,
+    abbreviations: PCollection | None = None,
 ) -> PCollection:
     """Write the corpus of blocks of documents.
 
@@ -200,6 +217,8 @@ def write_blocks(
         output: the corpus directory, on any Beam filesystem.
         work: work directory, from which a killed job resumes, for a runner that shuffles in memory. "" for other
             runners.
+        inputs: lists of input files that are known only when the pipeline runs.
+        abbreviations: the same for the option.
 
     Returns:
         The path of the manifest.
@@ -226,6 +245,8 @@ def write_blocks(
             vocab=AsSingleton(vocab),
             read=AsIter(documents_read),
             losses=AsIter(losses),
+            inputs=AsIter(inputs) if inputs else (),
+            abbreviations=AsIter(abbreviations) if abbreviations else (),
         )
     )
 
@@ -278,6 +299,7 @@ class FinishedShard(NamedTuple):
     words: list[tuple[Group, Batch]]
 
 
+@beam.typehints.with_output_types(tuple[CorpusShard | None, dict[str, Any]])
 class _WriteCorpusShard(beam.DoFn):
     """Write the Parquet file of a partition and yield its CorpusShard and counts.
 
@@ -372,6 +394,8 @@ def _write_manifest(
     vocab: dict[str, Any],
     read: Iterable[int],
     losses: Iterable[tuple[str, str, bool, Loss]],
+    inputs: Iterable[list[Input]],
+    abbreviations: Iterable[str],
 ) -> str:
     """Check that no document was lost, write corpus.json after all other files are written, and return its path."""
     shards = list(written_shards)
@@ -394,6 +418,10 @@ def _write_manifest(
         if not weight and path != f"{output}/vocab.txt":
             require_unchanged(path, size, changed)
     require_languages(counts["languages"], options["language_sampling_exponent"])
+    read_files = sorted({file.path: file for listed in inputs for file in listed}.values())
+    files = files + [[file.path, file.bytes, file.changed, file.weight] for file in read_files]
+    if own := {line for content in abbreviations for line in content.splitlines()}:
+        options = {**options, "abbreviations": "\n".join(sorted(own))}
     path = f"{output}/{corpus_manifest.FILE_NAME}"
     write_text(path, Corpus(options, files, counts, vocab, written, versions()).to_json())
     return path
@@ -453,3 +481,28 @@ def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
             weight=row["weight"],
             id=row["id"],
         )
+
+
+def build_corpus(
+    pipeline: beam.Pipeline,
+    splits: list[FileSplit],
+    files: list[list[Any]],
+    options: CorpusOptions,
+    output: str,
+    work: str = "",
+) -> PCollection:
+    """Read files and write a corpus, as `ReadDocuments`, `corpus_transforms` and `WriteCorpus` do.
+
+    Args:
+        pipeline: the pipeline.
+        splits: file splits to read, from `split_inputs`.
+        files: [path, bytes, time of last change, ...] of every file that the result depends on, for the manifest.
+        options: options of the corpus.
+        output: the corpus directory, on any Beam filesystem.
+        work: work directory, from which a killed job resumes, for a runner that shuffles in memory; "" for others.
+
+    Returns:
+        The path of `corpus.json`.
+    """
+    read = pipeline | "FileSplits" >> beam.Create(splits) | "ReadBlocks" >> ReadBlocks(options, work)
+    return write_blocks(read.blocks, read.documents_read, read.losses, files, options, output, work)

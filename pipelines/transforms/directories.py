@@ -20,7 +20,8 @@ def RequireNewOutput(elements: PCollection, output: str) -> PCollection:
         OutputError: when the pipeline runs: the directory has files.
     """
     checked = elements.pipeline | "Output" >> beam.Create([output]) | "Check" >> beam.Map(_require_new)
-    return elements | "AfterCheck" >> beam.Map(lambda element, _: element, AsSingleton(checked))
+    after = beam.Map(lambda element, _: element, AsSingleton(checked)).with_output_types(elements.element_type)
+    return elements | "AfterCheck" >> after
 
 
 def _require_new(output: str) -> str:

@@ -98,17 +98,37 @@ class ReadDocuments(beam.PTransform):
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
         """Return the documents."""
-        splits = pipeline | "Patterns" >> beam.Create([self._patterns]) | "Splits" >> beam.FlatMap(self._splits)
+        patterns = pipeline | "Patterns" >> beam.Create([self._patterns])
+        inputs = patterns | "Inputs" >> MatchInputs(self._weight)
+        splits = inputs | "Splits" >> beam.FlatMap(split_inputs, self._options)
         read = _Read(self._options, self._line_paragraphs)
         return splits | "Spread" >> beam.Reshuffle() | "Read" >> beam.ParDo(read)
 
-    def _splits(self, patterns: list[str]) -> list[FileSplit]:
-        origins: dict[str, Input] = {}
-        for pattern in patterns:
-            for file in match_files([pattern], "ReadDocuments", absolute_paths=False):
-                found = Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, pattern, self._weight)
-                origins.setdefault(file.path, found)
-        return split_inputs([file for _, file in sorted(origins.items())], self._options)
+
+@beam.typehints.with_output_types(list[Input])
+class MatchInputs(beam.PTransform):
+    """Return the list of the files that glob patterns match; `WriteCorpus` records it too.
+
+    Args:
+        weight: sampling weight of the documents of the files.
+    """
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self._weight = weight
+
+    def expand(self, patterns: beam.PCollection) -> beam.PCollection:
+        """Return one list, sorted by path."""
+        return patterns | beam.Map(_match_inputs, self._weight)
+
+
+def _match_inputs(patterns: list[str], weight: float) -> list[Input]:
+    inputs: dict[str, Input] = {}
+    for pattern in patterns:
+        for file in match_files([pattern], "ReadDocuments", absolute_paths=False):
+            found = Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, pattern, weight)
+            inputs.setdefault(file.path, found)
+    return [file for _, file in sorted(inputs.items())]
 
 
 class _Read(beam.DoFn):
@@ -218,8 +238,16 @@ class SegmentSentences(DocumentTransform):
         if not self._path:
             return super().expand(documents)
         paths = documents.pipeline | "AbbreviationsFile" >> beam.Create([self._path])
-        own = beam.pvalue.AsSingleton(paths | "Abbreviations" >> beam.Map(read_abbreviations))
-        return documents | beam.ParDo(_Apply(self.step), abbreviations=own)
+        own = paths | "Abbreviations" >> ReadAbbreviations()
+        return documents | beam.ParDo(_Apply(self.step), abbreviations=beam.pvalue.AsSingleton(own))
+
+
+class ReadAbbreviations(beam.PTransform):
+    """Return the content of a file of abbreviations; `WriteCorpus` records it too."""
+
+    def expand(self, paths: beam.PCollection) -> beam.PCollection:
+        """Return the result of `read_abbreviations` of each path."""
+        return paths | beam.Map(read_abbreviations)
 
 
 class RejectDocuments(DocumentTransform):

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 import json
 import logging
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection
 from apache_beam.utils.shared import Shared
@@ -43,11 +45,10 @@ from beambert.pipelines.transforms.directories import RequireNewOutput, open_cor
 from beambert.pipelines.transforms.partitions import (
     DEFAULTS,
     NUM_PARTITIONS,
-    GroupByPartition,
     Grouped,
-    ToBlocks,
     corpus_options,
     deduplicate_partition,
+    group_documents,
 )
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -56,6 +57,25 @@ _warn = logging.getLogger("beambert").warning
 
 # A vocabulary, its path, or the result of `LearnWordPieceVocabulary`; None for a named input.
 AnyVocabulary: TypeAlias = "str | Vocabulary | PCollection | None"
+
+
+class _ExamplesCoder(Coder):
+    """Pickle examples. By default, Beam would also pickle a partition to estimate its size for metrics."""
+
+    def encode(self, examples: PretrainingExamples) -> bytes:
+        """Return the bytes of the examples."""
+        return pickle.dumps(examples)
+
+    def decode(self, encoded: bytes) -> PretrainingExamples:
+        """Return the examples of bytes of another worker."""
+        return pickle.loads(encoded)  # noqa: S301
+
+    def estimate_size(self, examples: PretrainingExamples) -> int:
+        """Return the size for Beam's metrics."""
+        return examples.size
+
+
+registry.register_coder(PretrainingExamples, _ExamplesCoder)
 
 
 def _as_reader(corpus: str | CorpusReader, pipeline: beam.Pipeline) -> Any:
@@ -139,14 +159,11 @@ class CreatePretrainingExamples(beam.PTransform):
         self._options = from_mapping(PretrainingDataOptions, options, "options", DatasetError)
         self._partitions = corpus_options(num_partitions=num_partitions, validation_fraction=validation_fraction)
 
+    @beam.typehints.decorators.no_annotations  # Beam warns about a union.
     def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the examples."""
         documents, vocabulary = _with_vocabulary(inputs, "documents", self._vocabulary)
-        partitions = (
-            documents
-            | "ToBlocks" >> ToBlocks(self._partitions)
-            | "GroupByPartition" >> GroupByPartition(self._partitions)
-        )
+        partitions = group_documents(documents, self._partitions)
         vocabulary = _as_singleton(vocabulary, documents.pipeline)
         return partitions | "Examples" >> beam.FlatMap(_create_examples, vocabulary, self._options, self._partitions)
 
@@ -321,6 +338,7 @@ class WriteShards(beam.PTransform):
         if format == "array_record":
             array_record_files.require_package()
 
+    @beam.typehints.decorators.no_annotations  # Beam warns about a union.
     def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the path of `dataset.json`."""
         examples, vocabulary = _with_vocabulary(inputs, "examples", self._vocabulary)
@@ -353,9 +371,7 @@ def WriteDataset(
     vocabulary = _as_singleton(vocabulary, pipeline)
     written = examples | "Files" >> WriteShardFiles(output, vocabulary, options, work)
     statistics = (
-        written
-        | "StatisticsOfSplit" >> beam.Map(lambda copy: ((copy.result.split, copy.options), copy.result.statistics))
-        | "SumStatistics" >> beam.CombinePerKey(total)
+        written | "StatisticsOfSplit" >> beam.Map(_key_statistics) | "SumStatistics" >> beam.CombinePerKey(total)
     )
     start = pipeline | "Start" >> beam.Create([output])
     reader, overlap = None, None
@@ -365,7 +381,7 @@ def WriteDataset(
     return start | "Manifest" >> beam.Map(
         _finish,
         vocabulary=vocabulary,
-        shards=AsIter(written | "Shards" >> beam.FlatMap(lambda copy: copy.result.shards)),
+        shards=AsIter(written | "Shards" >> beam.FlatMap(_list_shards)),
         statistics=AsDict(statistics),
         reader=reader,
         overlap=overlap,
@@ -377,6 +393,14 @@ class WrittenCopy(NamedTuple):
 
     result: ShardResult
     options: str
+
+
+def _key_statistics(copy: WrittenCopy) -> tuple[tuple[str, str], Statistics]:
+    return (copy.result.split, copy.options), copy.result.statistics
+
+
+def _list_shards(copy: WrittenCopy) -> list[Shard]:
+    return copy.result.shards
 
 
 @beam.typehints.with_input_types(PretrainingExamples)
@@ -404,6 +428,7 @@ def WriteShardFiles(
     return examples | beam.ParDo(_WriteShardFiles(output, options or {}, work), vocabulary)
 
 
+@beam.typehints.with_output_types(WrittenCopy)
 class _WriteShardFiles(beam.DoFn):
     _EXAMPLES = Metrics.counter("beambert", "examples_written")
 

@@ -148,6 +148,43 @@ def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.P
     return collections | "Partition" >> beam.CoGroupByKey()
 
 
+class GroupDocuments(beam.PTransform):
+    """Group documents by partition, for `deduplicate_partition`. Use `group_documents`, which applies it once.
+
+    Args:
+        options: options of the corpus.
+    """
+
+    def __init__(self, options: CorpusOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def groups_as(self, options: CorpusOptions) -> bool:
+        """Return whether the result is the same with other options."""
+        names = ("language", "num_partitions", "validation_fraction", "near_duplicates", "repeated_paragraphs")
+        return all(getattr(self._options, name) == getattr(options, name) for name in names)
+
+    def expand(self, documents: beam.PCollection) -> beam.PCollection:
+        """Return (partition, grouped blocks)."""
+        blocks = documents | "ToBlocks" >> ToBlocks(self._options)
+        return blocks | "GroupByPartition" >> GroupByPartition(self._options)
+
+
+def group_documents(documents: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
+    """Return documents by partition, for `deduplicate_partition`.
+
+    Transforms of the same documents share a shuffle, which has the text of all documents.
+    """
+    pending = [documents.pipeline.transforms_stack[0]]
+    while pending:
+        applied = pending.pop()
+        transform = applied.transform
+        if isinstance(transform, GroupDocuments) and documents in applied.inputs and transform.groups_as(options):
+            return applied.outputs[None]
+        pending += applied.parts
+    return documents | "GroupDocuments" >> GroupDocuments(options)
+
+
 def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:
     """Return the documents of a partition after all rules; warn if the partition is too large for its purpose."""
     (split, number), grouped = element

@@ -19,6 +19,7 @@ dropped words. Validation text is only used to measure coverage, group by group;
 """
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -28,18 +29,21 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PCollection
 
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.corpus.counts import add_marks, sum_counts
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, SourceError
-from beambert.pipelines.io.atomic_files import read_bytes, write_atomically
+from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.versions import require_same_rules
+from beambert.pipelines.sources.file_splits import FileSplit
+from beambert.pipelines.transforms.documents import ReadBlocks
 from beambert.pipelines.transforms.partitions import (
     GroupByPartition,
     Grouped,
-    ToBlocks,
     corpus_options,
     deduplicate_partition,
+    group_documents,
 )
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
 from beambert.pipelines.vocabulary.word_groups import (
@@ -170,6 +174,8 @@ def scale_language_counts(
     return (split, "", number), (" ".join(counts), list(counts.values()), dropped, 1.0)
 
 
+@beam.typehints.with_input_types(Batch)
+@beam.typehints.with_output_types(GroupCounts)
 class MergeWordCounts(beam.CombineFn):
     """Sum the counts of all batches of a word group. The result does not depend on the order of merging.
 
@@ -292,6 +298,7 @@ def CountWords(partitions: PCollection, options: CorpusOptions) -> Any:
     return partitions | beam.ParDo(count).with_outputs(count.REJECTED, count.DIACRITICS, main="words")
 
 
+@beam.typehints.with_output_types(tuple[Group, Batch])
 class _CountWords(beam.DoFn):
     REJECTED, DIACRITICS = "rejected", "diacritics"
 
@@ -340,9 +347,7 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
-        partitions = (
-            documents | "ToBlocks" >> ToBlocks(self._options) | "GroupByPartition" >> GroupByPartition(self._options)
-        )
+        partitions = group_documents(documents, self._options)
         vocabularies, _ = (
             partitions | "CountWords" >> CountWords(self._options)
         ).words | "LearnVocabularies" >> LearnVocabularies(self._options)
@@ -354,3 +359,39 @@ def _with_options(vocabularies: Vocabularies, options: CorpusOptions) -> Vocabul
     names = [field.name for field in dataclasses.fields(WordRules)] + ["num_partitions", "validation_fraction"]
     learned_with = {name: getattr(options, name) for name in names}
     return dataclasses.replace(vocabularies.vocab, learned_with=learned_with)
+
+
+def build_vocabulary(
+    pipeline: beam.Pipeline, splits: list[FileSplit], options: CorpusOptions, output: str, report: str, work: str = ""
+) -> PCollection:
+    """Write only the vocabulary of a corpus, with the same bytes.
+
+    Args:
+        pipeline: the pipeline.
+        splits: file splits to read, from `split_inputs`.
+        options: options of the corpus.
+        output: the vocabulary file, on any Beam filesystem.
+        report: JSON file for the fields "vocab", "documents_rejected" and "diacritics" of `corpus.json`.
+        work: work directory, from which a killed job resumes, for a runner that shuffles in memory; "" for others.
+
+    Returns:
+        One element, after the files are written.
+    """
+    read = pipeline | "FileSplits" >> beam.Create(splits) | "ReadBlocks" >> ReadBlocks(options, work)
+    counts = read.blocks | "GroupByPartition" >> GroupByPartition(options) | "CountWords" >> CountWords(options)
+    vocab = counts.words | "WriteVocabulary" >> WriteVocabulary(options, output)
+    return vocab | "Report" >> beam.Map(
+        _write_summary, AsIter(counts.rejected), AsIter(counts.diacritics), WordRules.of(options), report
+    )
+
+
+def _write_summary(
+    vocab: dict[str, Any],
+    rejected: Iterable[dict[str, int]],
+    marks: Iterable[MarkCounts],
+    word_rules: WordRules,
+    path: str,
+) -> None:
+    diacritics = add_marks(marks, word_rules)
+    content = {"vocab": vocab, "documents_rejected": sum_counts(rejected), "diacritics": diacritics}
+    write_text(path, json.dumps(content))

@@ -158,7 +158,7 @@ def test_wrong_imports_are_found():
         "trainers.checkpoints.best_checkpoint": "trainers.training.loop",
         "bert_model.config": "tokenizer.vocabulary",
         "deploy.plan.data": "deploy.tpu.job",
-        "trainers.data.parsing": "pipelines.transforms.corpus_jobs",
+        "trainers.data.parsing": "pipelines.transforms.corpora",
         "tokenizer.wordpiece": "cli",
     }
     for module, other in upward.items():

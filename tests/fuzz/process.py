@@ -125,7 +125,7 @@ def preload() -> None:
         "apache_beam.runners.portability.fn_api_runner.fn_runner",
         "beambert.pipelines.runner.pipeline_runner",
         "keras",
-        "beambert.pipelines.transforms.corpus_jobs",
+        "beambert.pipelines.transforms.corpora",
         "pyarrow.parquet",
         "tensorflow",
         "beambert.trainers.finetuning.finetuning_run",

@@ -10,7 +10,7 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.file_splits import FileSplit, Input
-from beambert.pipelines.transforms.corpus_jobs import build_corpus
+from beambert.pipelines.transforms.corpora import build_corpus
 from beambert.pipelines.transforms.examples import build_pretraining_data
 
 OPTIONS = CorpusOptions(do_lower_case=True, vocab_size=8000, character_rules="", num_partitions=16)

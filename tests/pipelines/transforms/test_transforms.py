@@ -128,10 +128,11 @@ def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
         )
     names = ("corpus/*.parquet", "vocab.txt", "rejected/*.jsonl")
     assert digests(tmp_path / "corpus", *names) == digests(built, *names)
-    # The manifests differ in the files and options of reading only.
     ours, theirs = (json.loads((folder / "corpus.json").read_text()) for folder in (tmp_path / "corpus", built))
     theirs["counts"]["files_mostly_rejected"] = []
-    for name in ("counts", "shards", "vocab", "format", "format_version"):
+    # Without the file of evaluation data, which has no weight.
+    theirs["files"] = [file for file in theirs["files"] if len(file) == 4]
+    for name in ("counts", "files", "shards", "vocab", "format", "format_version"):
         assert ours[name] == theirs[name], name
     for name in ours["options"]:
         assert ours["options"][name] == theirs["options"][name], name
@@ -140,10 +141,13 @@ def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
 def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
     """Test own steps between ours, two sources, rules that are left out, and deduplication before the sink."""
     texts = [Document([f"The cat number {number} sat on the mat."]) for number in range(9)]
+    (tmp_path / "own.txt").write_text("bzgl.\n", encoding="utf-8")
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"Ein Text {name}.\n", encoding="utf-8")
     with beam.Pipeline() as pipeline:
         first = (
             pipeline
-            | "First" >> beam.Create(texts)
+            | "First" >> ReadDocuments(f"{tmp_path}/[ab].txt", weight=0.5)
             | CleanDocuments(CleaningOptions(skip_rules="boilerplate", fix_mojibake=True))
         )
         second = pipeline | "Second" >> beam.Create(texts)
@@ -151,12 +155,15 @@ def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
             (first, second)
             | beam.Flatten()
             | beam.Map(lambda document: document).with_output_types(Document)
-            | SegmentSentences("de", abbreviations=["bzgl."])
+            | SegmentSentences("de", abbreviations=f"{tmp_path}/own.txt")
             | TruncateSentences(0.1)
             | DeduplicateDocuments(repeated_paragraphs=True)
         )
         _ = documents | WriteCorpus(str(tmp_path / "corpus"), vocab_size=40, near_duplicates=True)
-    recorded = json.loads((tmp_path / "corpus/corpus.json").read_text())["options"]
+    manifest = json.loads((tmp_path / "corpus/corpus.json").read_text())
+    files = [[path.removeprefix(f"{tmp_path}/"), size, weight] for path, size, _, weight in manifest["files"]]
+    assert files == [["a.txt", 12, 0.5], ["b.txt", 12, 0.5]]
+    recorded = manifest["options"]
     assert recorded["language"] == "de"
     assert recorded["abbreviations"] == "bzgl"
     assert recorded["truncation_noise"] == 0.1
@@ -594,6 +601,28 @@ def test_a_vocabulary_of_another_pipeline_is_refused():
     learned = segmented(beam.Pipeline()) | LearnWordPieceVocabulary(20)
     with pytest.raises(DatasetError, match="the vocabulary is of another pipeline"):
         _ = segmented(beam.Pipeline()) | CreatePretrainingExamples(learned)
+
+
+@pytest.mark.parametrize(("num_partitions", "shuffles"), [(4, 1), (5, 2)])
+def test_transforms_of_the_same_documents_share_a_shuffle(num_partitions, shuffles):
+    pipeline = beam.Pipeline()
+    documents = pipeline | beam.Create([Document(["a text"])]) | SegmentSentences()
+    learned = documents | LearnWordPieceVocabulary(20, num_partitions=4)
+    _ = documents | CreatePretrainingExamples(learned, num_partitions=num_partitions)
+    steps = pipeline.to_runner_api().components.transforms.values()
+    grouped = [step for step in steps if step.unique_name.endswith("GroupByPartition/Partition")]
+    assert len(grouped) == shuffles
+
+
+def test_examples_are_not_pickled_to_measure_their_size(tmp_path, monkeypatch):
+    """Test that the text of a partition is not copied for Beam's metrics."""
+    monkeypatch.setattr(examples.PretrainingExamples, "__getstate__", None)
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        documents = pipeline | beam.Create([Document([f"Cat number {n}."]) for n in range(20)]) | SegmentSentences()
+        learned = documents | LearnWordPieceVocabulary(40, num_partitions=1)
+        created = documents | CreatePretrainingExamples(learned, num_partitions=1)
+        _ = created | WriteShards(str(tmp_path / "data"), learned)
+    assert (tmp_path / "data/dataset.json").exists()
 
 
 def test_a_learned_vocabulary_equals_the_vocabulary_of_its_file(tmp_path):
