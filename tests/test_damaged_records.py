@@ -45,12 +45,12 @@ def test_a_corrupt_completion_marker_is_ignored(tmp_path):
 def test_a_corrupt_block_file_is_ignored_or_reported(tmp_path):
     path = str(tmp_path / "unit")
     document = Document(["A sentence."], "t", "s", language="en", id="0a" * 16)
-    blocks.write_block_file(path, [(("train", n), blocks.to_block([document])) for n in range(2)], {"documents": 2})
-    places, _ = blocks.read_block_file(path)
+    places = blocks.write_block_file(path, [(("train", n), blocks.to_block([document])) for n in range(2)])
+    blocks.write_block_marker(path, places, {"documents": 2})
     content = (tmp_path / "unit").read_bytes()
     for other in (content[:-1], content + b"0"):
         (tmp_path / "unit").write_bytes(other)
-        assert blocks.read_block_file(path) is None
+        assert blocks.read_block_marker(path) is None
     (tmp_path / "unit").write_bytes(b"noise" * 200)
     with pytest.raises(SourceError, match="unit is corrupt; delete it and run the same command again"):
         list(blocks.read_blocks(place for _, place in places))

@@ -68,25 +68,24 @@ def read_blocks(blocks: Iterable[bytes | BlockLocation]) -> Iterator[Document]:
             yield from from_block(block)
 
 
-def write_block_file(path: str, blocks: Iterable[tuple[Partition, bytes]], summary: dict[str, Any]) -> None:
-    """Write blocks to a file, then its completion marker.
-
-    Args:
-        path: the block file; the marker is `path`.json.
-        blocks: (partition, block) pairs.
-        summary: JSON object for the marker; read after the last block, so that the iterator may fill it.
-    """
-    places = []
+def write_block_file(path: str, blocks: Iterable[tuple[Partition, bytes]]) -> list[tuple[Partition, BlockLocation]]:
+    """Write blocks to a file, and return their partitions and locations."""
+    locations = []
     with write_atomically(path) as file:
         for partition, block in blocks:
-            places.append([partition, file.bytes, len(block)])
+            locations.append((partition, BlockLocation(path, file.bytes, len(block))))
             file.write(block)
-        size = file.bytes
-    write_marker(f"{path}.json", [places, summary, size])
+    return locations
 
 
-def read_block_file(path: str) -> tuple[list[tuple[Partition, BlockLocation]], dict[str, Any]] | None:
-    """Return the partitions and locations of the blocks of a file from `write_block_file`, and its summary.
+def write_block_marker(path: str, locations: list[tuple[Partition, BlockLocation]], summary: dict[str, Any]) -> None:
+    """Write the completion marker of a block file, with a JSON object as summary."""
+    places = [(partition, block.offset, block.length) for partition, block in locations]
+    write_marker(f"{path}.json", [places, summary, sum(block.length for _, block in locations)])
+
+
+def read_block_marker(path: str) -> tuple[list[tuple[Partition, BlockLocation]], dict[str, Any]] | None:
+    """Return the partitions and locations of the blocks of a file, and its summary.
 
     Returns None if the file is incomplete or was removed or changed.
     """

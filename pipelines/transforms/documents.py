@@ -13,11 +13,11 @@ from apache_beam.metrics import Metrics
 from beambert.common.command_line.options import from_mapping
 from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
-from beambert.pipelines.corpus.blocks import read_block_file, write_block_file
+from beambert.pipelines.corpus.blocks import read_block_marker, write_block_file, write_block_marker
 from beambert.pipelines.corpus.counts import Loss
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document, identified
-from beambert.pipelines.errors import DatasetError, SourceError
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
@@ -499,13 +499,12 @@ class _ReadBlocks(beam.DoFn):
             yield from self._blocks(file_split, summary, counter)
         else:
             path = f"{self._work}/{file_split.name()}"
-            block_file = read_block_file(path)
-            if block_file is None:
-                write_block_file(path, self._blocks(file_split, summary, counter), summary)
-                block_file = read_block_file(path)
-                if block_file is None:
-                    raise DatasetError(f"{path} was removed while the command ran; run the same command again")
-            locations, summary = block_file
+            finished = read_block_marker(path)
+            if finished is None:
+                locations = write_block_file(path, self._blocks(file_split, summary, counter))
+                write_block_marker(path, locations, summary)
+            else:
+                locations, summary = finished
             yield from locations
         counter.finish(summary["documents"])
         self._READ.inc(summary["documents"])

@@ -6,24 +6,28 @@ least 64, so a range is about as large as a partition.
 """
 
 import dataclasses
+import itertools
 import logging
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import deduplication
-from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block
+from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block, write_block_file
 from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, in_order
 from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from beambert.pipelines.corpus.partitions import PARTITION_BYTES
 from beambert.pipelines.documents import Document, identified
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.runner.beam_flags import EMBEDDED_RUNNERS
 from beambert.tokenizer.normalization import CHARACTER_RULES
 
 _warn = logging.getLogger("beambert").warning
@@ -89,6 +93,9 @@ class BlockBuffer:
 def ToBlocks(documents: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
     """Convert segmented or rejected documents to (partition, block of documents).
 
+    On an embedded engine, which shuffles in memory, the blocks are in files of the pipeline's temporary directory,
+    which Beam deletes after the run, and only their locations are shuffled.
+
     Args:
         documents: the documents.
         options: options of the corpus; they determine the partitions.
@@ -98,23 +105,38 @@ def ToBlocks(documents: beam.PCollection, options: CorpusOptions) -> beam.PColle
     """
     if not isinstance(documents.windowing.windowfn, GlobalWindows):
         raise SourceError("the documents are in windows; a corpus requires bounded input in the global window")
-    return documents | beam.ParDo(_ToBlocks(options))
+    return documents | beam.ParDo(_ToBlocks(options, _local_directory(documents.pipeline)))
+
+
+def _local_directory(pipeline: beam.Pipeline) -> str:
+    """Return a directory that all workers of an embedded engine share during the run; "" for another engine."""
+    engine = type(pipeline.runner).__name__.removeprefix("Switching")
+    environment = pipeline.options.view_as(PortableOptions).environment_type
+    return pipeline.local_tempdir if engine in EMBEDDED_RUNNERS and environment in (None, "LOOPBACK") else ""
 
 
 class _ToBlocks(beam.DoFn):
-    def __init__(self, options: CorpusOptions) -> None:
-        self._options = options
+    def __init__(self, options: CorpusOptions, directory: str) -> None:
+        self._options, self._directory = options, directory
 
     def start_bundle(self) -> None:
         self._buffer = BlockBuffer(self._options)
 
-    def process(self, document: Document) -> Iterator[tuple[Partition, bytes]]:
-        yield from self._buffer.add(identified(document, self._options.language))
+    def process(self, document: Document) -> Iterator[tuple[Partition, Block]]:
+        yield from self._store(self._buffer.add(identified(document, self._options.language)))
 
     def finish_bundle(self) -> Iterator[Any]:
         window = GlobalWindow()
-        for block in self._buffer.flush():
+        for block in self._store(self._buffer.flush()):
             yield WindowedValue(block, window.max_timestamp(), [window])
+
+    def _store(self, blocks: Iterator[tuple[Partition, bytes]]) -> Iterator[tuple[Partition, Block]]:
+        if not self._directory:
+            yield from blocks
+        elif first := next(blocks, None):
+            # The name has no influence on the result.
+            path = f"{self._directory}/{uuid.uuid4().hex}"
+            yield from write_block_file(path, itertools.chain([first], blocks))
 
 
 @beam.ptransform_fn

@@ -160,9 +160,10 @@ def test_the_output_directory_is_deleted_before_a_block_file_is_read_again(artic
     paths = []
 
     def write_and_delete(path, *rest):
-        write_block_file(path, *rest)
+        locations = write_block_file(path, *rest)
         shutil.rmtree(output)
         paths.append(path)
+        return locations
 
     monkeypatch.setattr(documents, "write_block_file", write_and_delete)
     assert cli.main([*argv_of_corpus(articles, output), "--direct_num_workers", "1"]) == 1

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 from beambert.pipelines.corpus.blocks import (
     BlockLocation,
     from_block,
-    read_block_file,
+    read_block_marker,
     read_blocks,
     to_block,
     write_block_file,
+    write_block_marker,
 )
 from beambert.pipelines.documents import Document
 from tests.pipelines.documents import documents
@@ -31,16 +32,18 @@ def test_a_block_of_one_short_document_weighs_little_more_than_its_text() -> Non
 def test_blocks_in_a_file(tmp_path) -> None:
     documents = [Document(["A sentence."] * i, "t", "s", language="en", id=f"{i:032x}") for i in range(1, 4)]
     path = str(tmp_path / "unit")
-    assert read_block_file(path) is None
+    assert read_block_marker(path) is None
     blocks = [(("train", 3), to_block(documents[:2])), (("validation", 0), to_block(documents[2:]))]
-    write_block_file(path, blocks, {"documents_read": 3})
-    places, summary = read_block_file(path)
+    places = write_block_file(path, blocks)
+    write_block_marker(path, places, {"documents_read": 3})
+    read_again, summary = read_block_marker(path)
+    assert read_again == places
     assert summary == {"documents_read": 3}
     assert [key for key, _ in places] == [("train", 3), ("validation", 0)]
     assert list(read_blocks(place for _, place in places)) == documents
     assert list(read_blocks([places[1][1], blocks[0][1]])) == [*documents[2:], *documents[:2]]
     # Without the JSON file, which is written last, the block file is ignored.
     (tmp_path / "unit.json").unlink()
-    assert read_block_file(path) is None
+    assert read_block_marker(path) is None
     with pytest.raises(FileNotFoundError):
         list(read_blocks([BlockLocation(str(tmp_path / "none"), 0, 9)]))

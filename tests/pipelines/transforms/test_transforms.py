@@ -13,6 +13,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.coders import registry
 from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 
@@ -63,7 +64,7 @@ from beambert.pipelines.transforms import (
     vocabulary,
 )
 from beambert.pipelines.transforms.examples import _create_examples
-from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS
+from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS, ToBlocks, _local_directory
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.every_output import digests
 from tests.pipelines.documents import documents as any_documents
@@ -612,6 +613,19 @@ def test_transforms_of_the_same_documents_share_a_shuffle(num_partitions, shuffl
     steps = pipeline.to_runner_api().components.transforms.values()
     grouped = [step for step in steps if step.unique_name.endswith("GroupByPartition/Partition")]
     assert len(grouped) == shuffles
+
+
+def test_documents_are_shuffled_in_files_that_are_deleted():
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        documents = pipeline | beam.Create([Document(["a text"])]) | SegmentSentences()
+        kinds = documents | ToBlocks(DEFAULTS) | beam.Map(lambda block: type(block[1]).__name__)
+        assert_that(kinds, equal_to(["BlockLocation"]))
+    assert not Path(pipeline.local_tempdir).exists()
+
+
+@pytest.mark.parametrize("flags", [["--runner=FlinkRunner"], ["--runner=DirectRunner", "--environment_type=DOCKER"]])
+def test_documents_are_shuffled_as_bytes_between_machines(flags):
+    assert _local_directory(beam.Pipeline(options=PipelineOptions(flags))) == ""
 
 
 def test_examples_are_not_pickled_to_measure_their_size(tmp_path, monkeypatch):
