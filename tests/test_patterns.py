@@ -8,7 +8,7 @@ import pytest
 from beambert.common.added_tokens import AddedToken
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.pipelines.formats.wikipedia import dump_pages
-from beambert.tokenizer.added_tokens import _Pattern
+from beambert.tokenizer.encoder import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
 
@@ -58,7 +58,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "tokenizer.added_tokens.__init__": (
+    "tokenizer.encoder.__init__": (
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),

@@ -52,10 +52,10 @@ from beambert.pipelines.vocabulary.word_groups import (
     rounded,
     word_batches,
 )
-from beambert.tokenizer.coverage import Coverage, coverage
 from beambert.tokenizer.learner import alphabet_losses, learn_vocabulary
 from beambert.tokenizer.lost_marks import MarkCounts, count_marks
 from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import Coverage, coverage
 
 # The learner takes less than 1 kB of memory per word.
 MAX_LEARNER_WORDS = 2_000_000
