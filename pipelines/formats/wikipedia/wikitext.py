@@ -8,8 +8,9 @@ block it. `TooComplex` rejects pages that MediaWiki does not display either.
 
 import html
 import re
+from collections.abc import Callable
 
-from beambert.pipelines.formats.wikipedia.languages import unwanted_prefixes, unwanted_sections
+from beambert.pipelines.formats.wikipedia.editions import unwanted_prefixes, unwanted_sections
 from beambert.pipelines.formats.wikipedia.templates import template_text
 
 # MediaWiki saves no page of more than 2 MiB and expands no template below this depth.
@@ -64,6 +65,9 @@ _OPENED = re.compile(r"([(（])[\s;,]+")
 _CLOSED = re.compile(r"(?<![\s;,])[\s;,]+([)）])")
 _EMPTY = re.compile(r"(?<!\S)(?:\(\)|（）|\[\])|（）")
 _STRAY_BLANK = re.compile(r" ([,.])(?=\s|$)")
+
+# The type of `to_paragraphs` and of other extractors.
+Extract = Callable[[str, str, str, frozenset[str]], list[str]]
 
 
 class TooComplex(Exception):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.formats.wikipedia import template_rules, templates
+from beambert.pipelines.formats.wikipedia import templates
 from beambert.pipelines.formats.wikipedia.wikitext import MAX_CHARACTERS, MAX_NESTING, TooComplex, to_paragraphs
 from tests.conftest import with_slow
 
@@ -399,7 +399,22 @@ def test_any_mixture_gives_clean_paragraphs(pieces):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from([*sorted(template_rules.RULES), "script/x", "ipa-de", "ipac-xx", "lang-de", "lc:x", "formatnum:²"]),
+    st.sampled_from(
+        [
+            *sorted(templates._RULES),
+            "nowrap",
+            '"',
+            "unité",
+            "sp",
+            "読み仮名",
+            "script/x",
+            "ipa-de",
+            "ipac-xx",
+            "lang-de",
+            "lc:x",
+            "formatnum:²",
+        ]
+    ),
     st.lists(
         st.sampled_from(
             ["", "1", "²", "x", "to", "y", "9" * 5000, "1=a", "2=b", "text=t", "df=y", "-", "a=b=c", "lit=x", "٣"]
