@@ -15,7 +15,7 @@ from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
-from beambert.pipelines.sources.file_splits import Input
+from beambert.pipelines.sources.readers import Input
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError, rules_beside
 from beambert.tokenizer.wordpiece import coverage

@@ -30,9 +30,8 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
 from beambert.pipelines.io.atomic_files import read_bytes
-from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import open_stored
-from beambert.pipelines.sources.readers import range_format, read_file, split_file
+from beambert.pipelines.sources.readers import Input, range_format, read_file, split_file
 from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary

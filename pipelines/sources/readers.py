@@ -1,12 +1,16 @@
-"""Recognize the format of a file, split it for several workers, and read its documents."""
+"""Recognize the formats of files, divide them into splits for several workers, and read the documents of a split."""
 
+import dataclasses
+import hashlib
 import io
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import FORMATS, get_format, recognize
+from beambert.pipelines.formats import FORMATS, get_format, reads_files, recognize
 from beambert.pipelines.formats.frames import (
     CHUNK_BYTES,
     FrameError,
@@ -17,10 +21,10 @@ from beambert.pipelines.formats.frames import (
     read_head,
     stem_of,
 )
-from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
+from beambert.pipelines.formats.input_format import InputFormat, RangeReader, ReadOptions
 from beambert.pipelines.formats.lines import Line, lines_of_chunks
 from beambert.pipelines.formats.text import TEXT, read_text
-from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored
+from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored, require_unchanged
 from beambert.pipelines.sources.kinds import kind_of
 
 # Size of a range of lines in bytes, by the compression of the file.
@@ -29,9 +33,51 @@ _LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
 _HEAD_BYTES = 4096
 # A compressed file is split if its second frame is in these first bytes; the tools that write frames make smaller ones.
 _MAX_FRAME_BYTES = 16 << 20
+# Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
+_MAX_RANGES = 4096
 
 
-def recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
+class Input(NamedTuple):
+    """An input file.
+
+    Attributes:
+        path: path of the file.
+        bytes: its size.
+        changed: its modification time.
+        origin: the --input pattern that matched it.
+        weight: sampling weight of its documents.
+    """
+
+    path: str
+    bytes: int
+    changed: Any
+    origin: str
+    weight: float
+
+
+class FileSplit(NamedTuple):
+    """A file split, read by one worker; `start` and `stop` are from `split_file`."""
+
+    input: Input
+    start: int
+    stop: int | None
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the split in bytes."""
+        return (self.input.bytes if self.stop is None else self.stop) - self.start
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Return whether the split is the complete file."""
+        return not self.start and self.stop is None
+
+    def name(self) -> str:
+        """Return a name derived from the file and the range of the split."""
+        return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
+
+
+def _recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
     """Return the format with which to read a file.
 
     Args:
@@ -60,7 +106,7 @@ def _read_head(path: str) -> bytes:
         return read_head(file, path, _HEAD_BYTES)
 
 
-def _format_of_file(path: str, options: ReadOptions) -> InputFormat:
+def find_format(path: str, options: ReadOptions) -> InputFormat:
     """Return the format of a file, which is opened only if its content decides.
 
     Raises:
@@ -70,25 +116,7 @@ def _format_of_file(path: str, options: ReadOptions) -> InputFormat:
         requested = get_format(options.input_format)
         if requested.reports_other_kinds or not requested.reads_files:
             return requested
-    return recognize_format(path, _read_head(path), options)
-
-
-def check_file(path: str, options: ReadOptions) -> bool:
-    """Check the first bytes of a file, and return whether its format has fields, from which `--text_field` selects.
-
-    Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
-    """
-    return _format_of_file(path, options).has_fields
-
-
-def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is a single document, because its format is plain text.
-
-    Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
-    """
-    return _format_of_file(path, options) is TEXT
+    return _recognize_format(path, _read_head(path), options)
 
 
 def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
@@ -123,6 +151,23 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
     return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
 
 
+def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
+    """Return the splits of all files. A local file that cannot be read in ranges is one split."""
+    min_bytes = sum(file.bytes for file in inputs) // _MAX_RANGES
+    splits = []
+    for file in inputs:
+        ranges = split_file(file.path, file.bytes, options, min_bytes)
+        if len(ranges) > 1 and "://" not in file.path:
+            try:
+                has_ranges = range_format(file.path, options) is not None
+            except SourceError:
+                # The job reads the file as a whole and reports the error.
+                has_ranges = False
+            ranges = ranges if has_ranges else [(file.path, 0, None)]
+        splits += [FileSplit(file, start, stop) for _, start, stop in ranges]
+    return splits
+
+
 def _by_suffix(sizes: Mapping[str, int], path: str) -> int:
     """Return the size of the first suffix that a path has; 0 without one."""
     return next((size for suffix, size in sizes.items() if path.lower().endswith(suffix)), 0)
@@ -137,12 +182,9 @@ def _has_frames(path: str) -> bool:
         return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES) is not None
 
 
-def _possible_formats(options: ReadOptions) -> Iterator[InputFormat]:
-    return map(get_format, FORMATS if options.input_format == "auto" else [options.input_format])
-
-
-def _has_byte_ranges(input_format: InputFormat, path: str) -> bool:
-    return input_format.read_range is not None and _by_suffix(input_format.range_bytes, path) > 0
+def _range_reader(input_format: InputFormat, path: str) -> RangeReader | None:
+    """Return the function that reads ranges of bytes of a file as stored, if the format has one for its suffix."""
+    return input_format.read_range if _by_suffix(input_format.range_bytes, path) else None
 
 
 def range_format(path: str, options: ReadOptions) -> InputFormat | None:
@@ -151,8 +193,8 @@ def range_format(path: str, options: ReadOptions) -> InputFormat | None:
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    input_format = _format_of_file(path, options)
-    if _has_byte_ranges(input_format, path) or (input_format.read_lines and _has_frames(path)):
+    input_format = find_format(path, options)
+    if _range_reader(input_format, path) or (input_format.read_lines and _has_frames(path)):
         return input_format
     return None
 
@@ -202,15 +244,16 @@ def read_file(
         SourceError: The file is missing, corrupt, wrongly encoded or not of its format.
     """
     is_range = start > 0 or stop is not None
+    names = FORMATS if options.input_format == "auto" else [options.input_format]
     if is_range:
         input_format = range_format(path, options)
-    elif any(_has_byte_ranges(each, path) for each in _possible_formats(options)):
-        input_format = _format_of_file(path, options)
+    elif any(_range_reader(get_format(name), path) for name in names):
+        input_format = find_format(path, options)
     else:
         input_format = None
-    if input_format and input_format.read_range and _has_byte_ranges(input_format, path):
+    if input_format and (read_range := _range_reader(input_format, path)):
         with open_stored(path, 2 * CHUNK_BYTES) as file:
-            yield from input_format.read_range(file, path, options, start, stop)
+            yield from read_range(file, path, options, start, stop)
     elif is_range and input_format and input_format.read_lines:
         with open_lines(path, options.encoding, start, stop) as lines:
             yield from input_format.read_lines(lines, path, options, start == 0)
@@ -228,8 +271,36 @@ def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> 
         if requested and requested.reports_other_kinds:
             input_format = requested
         else:
-            input_format = recognize_format(path, stream.peek(_HEAD_BYTES), options)
+            input_format = _recognize_format(path, stream.peek(_HEAD_BYTES), options)
         if input_format is TEXT:
             yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
         else:
             yield from input_format.read_documents(stream, path, options)
+
+
+def read_documents(file_split: FileSplit, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:
+    """Yield the documents of a split, and check that the file has not changed since the job started.
+
+    Args:
+        file_split: the split.
+        options: options of reading.
+        line_paragraphs: as of `read_file`.
+
+    Raises:
+        SourceError: the file cannot be read or has changed.
+    """
+    path, size, changed, origin, weight = file_split.input
+    try:
+        documents = read_file(path, options, file_split.start, file_split.stop, line_paragraphs=line_paragraphs)
+        for document in documents:
+            yield dataclasses.replace(document, origin=origin, weight=weight)
+    except SourceError:
+        # A file that is being written appears corrupt: report the change instead.
+        _require_unchanged(path, size, changed, options)
+        raise
+    _require_unchanged(path, size, changed, options)
+
+
+def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions) -> None:
+    if reads_files(options.input_format):
+        require_unchanged(path, size, changed)

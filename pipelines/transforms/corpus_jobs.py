@@ -11,7 +11,7 @@ from beambert.common.word_rules import WordRules
 from beambert.pipelines.corpus.counts import add_marks, sum_counts
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.io.atomic_files import write_text
-from beambert.pipelines.sources.file_splits import FileSplit
+from beambert.pipelines.sources.readers import FileSplit
 from beambert.pipelines.transforms.corpora import write_blocks
 from beambert.pipelines.transforms.documents import ReadBlocks
 from beambert.pipelines.transforms.partitions import GroupByPartition
