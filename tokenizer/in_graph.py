@@ -123,13 +123,10 @@ class GraphTokenizer(tf.Module, metaclass=abc.ABCMeta):
         else:
             second_start, second = starts[number:, None], lengths[number:, None]
         if max_seq_length is not None:
-            # Truncating the longer text token by token (the pair on ties) leaves each text half of the room, the odd
-            # token to the first, or all that the other text does not use.
+            # As `beambert.tokenizer.tokenizer.truncated_lengths`.
             room = max_seq_length - 2 - tf.cast(second > 0, tf.int32)
-            first, second = (
-                tf.minimum(first, tf.maximum((room + 1) // 2, room - second)),
-                tf.minimum(second, tf.maximum(room // 2, room - first)),
-            )
+            second = tf.minimum(second, tf.maximum(room - first, room // 2))
+            first = tf.minimum(first, room - second)
         # Positions of the first and of the last [SEP], which are equal for a single text.
         separator = 1 + first
         last = separator + tf.where(second > 0, second + 1, 0)

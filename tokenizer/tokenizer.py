@@ -14,11 +14,8 @@ import numpy as np
 from beambert.common.added_tokens import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.encoder import Encoded, Encoder
-from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError, rules_beside
+from beambert.tokenizer.vocabulary import VOCABULARY_FILE_NAMES, Vocabulary, VocabularyError, rules_beside
 from beambert.tokenizer.wordpiece import CONTINUATION
-
-VOCABULARY_FILE_NAME = "vocab.txt"
-TOKENIZER_JSON_FILE_NAME = "tokenizer.json"
 
 
 class Tokenizer:
@@ -94,12 +91,10 @@ class Tokenizer:
         """
         path = Path(path)
         if path.is_dir():
-            names = (VOCABULARY_FILE_NAME, TOKENIZER_JSON_FILE_NAME)
-            paths = [path / name for name in names if (path / name).is_file()]
+            paths = [path / name for name in VOCABULARY_FILE_NAMES if (path / name).is_file()]
             if not paths:
-                raise VocabularyError(
-                    f"{path} contains no {' or '.join(names)}; give a BERT model's directory or vocabulary"
-                )
+                names = " or ".join(VOCABULARY_FILE_NAMES)
+                raise VocabularyError(f"{path} contains no {names}; give a BERT model's directory or vocabulary")
             path = paths[0]
         vocabulary = Vocabulary.load(path)
         recorded = rules_beside(path)

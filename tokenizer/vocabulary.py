@@ -15,14 +15,14 @@ from typing import Any, Required, TypedDict
 import numpy as np
 
 from beambert.common.added_tokens import AddedToken, read_added_tokens
-from beambert.common.hugging_face_rules import read_rules
+from beambert.common.hugging_face_rules import TOKENIZER_JSON_FILE_NAME, read_rules
 from beambert.common.small_files import read_small
 from beambert.common.typed_json import JsonError, convert, decode, read, shortened
 from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_FILE_NAMES = ("vocab.txt", "tokenizer.json")
+VOCABULARY_FILE_NAMES = ("vocab.txt", TOKENIZER_JSON_FILE_NAME)
 _RESERVED = re.compile(r"\[unused\d+\]")
 # Files of beambert in a directory with a vocab.txt, and the field that contains the rules ("": the file itself).
 _RECORDS = {"beambert.json": "", "dataset.json": "", "corpus.json": "options"}
@@ -48,12 +48,6 @@ class TokenizerJson(TypedDict, total=False):
 
     model: Required[_Model]
     added_tokens: list[_AddedToken]
-
-
-class _RecordedWordRules(TypedDict, total=False):
-    do_lower_case: bool | None
-    strip_accents: bool | None
-    tokenize_chinese_chars: bool
 
 
 @dataclass(frozen=True)
@@ -112,7 +106,7 @@ class Vocabulary:
             raise VocabularyError(f"{path}: {error.strerror}; give a vocabulary file with --vocab_file") from error
         is_json = str(path).endswith(".json")
         vocabulary = cls.from_tokenizer_json(data, str(path)) if is_json else cls.from_bytes(data, str(path))
-        if path.name not in _FILE_NAMES:
+        if path.name not in VOCABULARY_FILE_NAMES:
             return vocabulary
         try:
             return vocabulary._with_recorded_tokens(read_added_tokens(path.parent))
@@ -374,9 +368,8 @@ def _read_record(path: Path, field: str) -> RecordedRules | None:
         content: dict[str, Any] = read(path, dict[str, Any])
         if not str(content.get("format")).startswith("beambert-"):
             return None
-        rules = convert(content.get(field) if field else content, _RecordedWordRules, field)
+        return convert(content.get(field) if field else content, RecordedRules, field)
     except FileNotFoundError:
         return None
     except JsonError as error:
         raise JsonError(f"{path}: {error}") from error
-    return RecordedRules(**rules)

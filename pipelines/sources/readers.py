@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from beambert.pipelines.documents import Document
@@ -77,26 +77,6 @@ class FileSplit(NamedTuple):
         return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
-def _recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
-    """Return the format with which to read a file.
-
-    Args:
-        path: Path of the file.
-        head: Its first decompressed bytes.
-        options: Options of reading.
-
-    Raises:
-        SourceError: The file is of a kind that is not text. The message contains the kind and the remedy.
-    """
-    is_auto = options.input_format == "auto"
-    input_format = recognize(path, head[:_HEAD_BYTES]) if is_auto else get_format(options.input_format)
-    kind = None if input_format.reports_other_kinds else kind_of(path, head)
-    # An explicit format overrides the recognition of markup, but not of binary files.
-    if kind and (kind.binary or is_auto):
-        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
-    return (input_format.layout and input_format.layout(head)) or input_format
-
-
 def _read_head(path: str) -> bytes:
     """Return the first bytes of a file, decompressed. The rest of a file may be corrupt."""
     if path.lower().endswith((".gz", ".xz", ".zst")):
@@ -106,17 +86,30 @@ def _read_head(path: str) -> bytes:
         return read_head(file, path, _HEAD_BYTES)
 
 
-def find_format(path: str, options: ReadOptions) -> InputFormat:
-    """Return the format of a file, which is opened only if its content decides.
+def find_format(path: str, options: ReadOptions, stream: io.BufferedReader | None = None) -> InputFormat:
+    """Return the format with which to read a file. The file is opened only if its content decides.
+
+    Args:
+        path: Path of the file.
+        options: Options of reading.
+        stream: The decompressed file, if it is open already.
 
     Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
+        SourceError: The file cannot be opened, or is of a kind that is not text. The message has the kind and the
+            remedy.
     """
-    if options.input_format != "auto":
-        requested = get_format(options.input_format)
-        if requested.reports_other_kinds or not requested.reads_files:
-            return requested
-    return _recognize_format(path, _read_head(path), options)
+    is_auto = options.input_format == "auto"
+    requested = None if is_auto else get_format(options.input_format)
+    # A format that reports other kinds of files itself may read a truncated file up to its end.
+    if requested and (requested.reports_other_kinds or not requested.reads_files):
+        return requested
+    head = stream.peek(_HEAD_BYTES) if stream else _read_head(path)
+    input_format = requested or recognize(path, head[:_HEAD_BYTES])
+    kind = None if input_format.reports_other_kinds else kind_of(path, head)
+    # An explicit format overrides the recognition of markup, but not of binary files.
+    if kind and (kind.binary or is_auto):
+        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
+    return (input_format.layout and input_format.layout(head)) or input_format
 
 
 def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
@@ -179,7 +172,7 @@ def _has_frames(path: str) -> bool:
     if codec is None:
         return not path.lower().endswith((".gz", ".xz"))
     with open_stored(path, 2 * CHUNK_BYTES) as file:
-        return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES) is not None
+        return find_frame(file, codec.magic, 1, _MAX_FRAME_BYTES) is not None
 
 
 def _range_reader(input_format: InputFormat, path: str) -> RangeReader | None:
@@ -258,24 +251,13 @@ def read_file(
         with open_lines(path, options.encoding, start, stop) as lines:
             yield from input_format.read_lines(lines, path, options, start == 0)
     elif start == 0:
-        yield from _read_whole_file(path, options, line_paragraphs)
-
-
-def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> Iterator[Document]:
-    requested = None if options.input_format == "auto" else get_format(options.input_format)
-    if requested and not requested.reads_files:
-        yield from requested.read_documents(io.BufferedReader(io.BytesIO()), path, options)
-        return
-    with open_decompressed(path) as stream:
-        # A format that reports other kinds of files itself may read a truncated file up to its end.
-        if requested and requested.reports_other_kinds:
-            input_format = requested
-        else:
-            input_format = _recognize_format(path, stream.peek(_HEAD_BYTES), options)
-        if input_format is TEXT:
-            yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
-        else:
-            yield from input_format.read_documents(stream, path, options)
+        nothing: io.BufferedReader = io.BufferedReader(io.BytesIO())
+        with open_decompressed(path) if reads_files(options.input_format) else nullcontext(nothing) as stream:
+            input_format = find_format(path, options, stream)
+            if input_format is TEXT:
+                yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
+            else:
+                yield from input_format.read_documents(stream, path, options)
 
 
 def read_documents(file_split: FileSplit, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:

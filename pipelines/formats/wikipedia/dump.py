@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CHUNK_BYTES, find_frame, plain_chunks, read_bz2, read_head
+from beambert.pipelines.formats.frames import CHUNK_BYTES, MAGIC_BYTES, find_frame, plain_chunks, read_bz2, read_head
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.formats.lines import start_of
 from beambert.pipelines.formats.wikipedia.editions import disambiguation_templates
@@ -56,7 +56,6 @@ _NAMESPACES = re.compile(r"<namespace\b[^<>]*\bkey=\"(-?\d+)\"[^<>]*>([^<]+)</na
 _SMALL_CHUNK_BYTES = 4 << 10
 # The start of a stream with data, or of an empty stream.
 _STREAM = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
-_STREAM_BYTES = 10
 
 _warn = logging.getLogger("beambert").warning
 
@@ -277,7 +276,7 @@ def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
     Ten bytes that look like the start of a stream may occur inside one. A split whose search finds such bytes fails to
     decompress them and continues the search. The split in which the true stream begins never searches inside it.
     """
-    position = find_frame(file, _STREAM, _STREAM_BYTES, start, stop)
+    position = find_frame(file, _STREAM, start, stop)
     while position is not None:
         in_split = stop is None or position < stop
         if not in_split:
@@ -289,16 +288,16 @@ def _bz2_chunks(file: BinaryIO, path: str, start: int, stop: int | None) -> Iter
         except (OSError, EOFError) as error:
             _warn("%s: the stream at byte %d is corrupt (%s); read up to there", path, position, error)
             yield None, in_split
-            position = find_frame(file, _STREAM, _STREAM_BYTES, position + 1, stop)
+            position = find_frame(file, _STREAM, position + 1, stop)
             continue
         position = file.tell()
-        following = file.read(_STREAM_BYTES)
+        following = file.read(MAGIC_BYTES)
         if not following:
             return
         if not _STREAM.match(following):
             _warn("%s: the bzip2 stream expected at byte %d is missing; continued with the next stream", path, position)
             yield None, in_split
-            position = find_frame(file, _STREAM, _STREAM_BYTES, position, stop)
+            position = find_frame(file, _STREAM, position, stop)
 
 
 # A stream of a multistream dump has about 0.25 MB.
