@@ -102,6 +102,11 @@ CODECS = {
 }
 
 
+def compression_of(path: str) -> str:
+    """Return the suffix of a compressed file, such as ".gz", or "" for a file that is not compressed."""
+    return next((suffix for suffix in COMPRESSED_SUFFIXES if path.lower().endswith(suffix)), "")
+
+
 def stem_of(name: str) -> str:
     """Return the lowercase name of a file without compression suffixes."""
     stem = name.lower()
@@ -112,7 +117,7 @@ def stem_of(name: str) -> str:
 
 def codec_of(path: str) -> Codec | None:
     """Return the codec of a file by its suffix, or None for a file that is read as stored."""
-    return next((codec for suffix, codec in CODECS.items() if path.lower().endswith(suffix)), None)
+    return CODECS.get(compression_of(path))
 
 
 def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes], bool] = lambda _: False) -> bytes:
@@ -128,7 +133,7 @@ def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes],
     Raises:
         SourceError: Nothing can be decompressed.
     """
-    if not path.lower().endswith(".bz2"):
+    if compression_of(path) != ".bz2":
         return file.read(size)
     decompressor = bz2.BZ2Decompressor()
     head = data = b""

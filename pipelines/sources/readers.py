@@ -16,6 +16,7 @@ from beambert.pipelines.formats.frames import (
     FrameError,
     FrameReader,
     codec_of,
+    compression_of,
     find_frame,
     plain_chunks,
     read_head,
@@ -79,7 +80,7 @@ class FileSplit(NamedTuple):
 
 def _read_head(path: str) -> bytes:
     """Return the first bytes of a file, decompressed. The rest of a file may be corrupt."""
-    if path.lower().endswith((".gz", ".xz", ".zst")):
+    if compression_of(path) in (".gz", ".xz", ".zst"):
         with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
             return stream.peek(_HEAD_BYTES)
     with open_stored(path, 2 * _HEAD_BYTES) as file:
@@ -134,10 +135,10 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
     input_format = _format_by_name(path, options)
     if input_format and input_format.read_range:
         step = _by_suffix(input_format.range_bytes, path)
-    elif (input_format and not input_format.read_lines) or path.lower().endswith((".gz", ".xz")):
+    elif input_format and not input_format.read_lines:
         step = 0
     else:
-        step = _by_suffix(_LINE_RANGE_BYTES, path)
+        step = _LINE_RANGE_BYTES.get(compression_of(path), 0)
     if not step:
         return [(path, 0, None)]
     step = max(step, min_bytes)
@@ -170,7 +171,7 @@ def _has_frames(path: str) -> bool:
     """Return whether lines can be read from any position: plain, or compressed with the second frame near its start."""
     codec = codec_of(path)
     if codec is None:
-        return not path.lower().endswith((".gz", ".xz"))
+        return not compression_of(path)
     with open_stored(path, 2 * CHUNK_BYTES) as file:
         return find_frame(file, codec.magic, 1, _MAX_FRAME_BYTES) is not None
 

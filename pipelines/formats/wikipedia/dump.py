@@ -20,7 +20,15 @@ from typing import BinaryIO
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CHUNK_BYTES, MAGIC_BYTES, find_frame, plain_chunks, read_bz2, read_head
+from beambert.pipelines.formats.frames import (
+    CHUNK_BYTES,
+    MAGIC_BYTES,
+    compression_of,
+    find_frame,
+    plain_chunks,
+    read_bz2,
+    read_head,
+)
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.formats.lines import start_of
 from beambert.pipelines.formats.wikipedia.editions import disambiguation_templates
@@ -265,8 +273,8 @@ def read_range(file: BinaryIO, path: str, options: ReadOptions, start: int, stop
         SourceError: The file is not a dump.
     """
     site = read_site(read_head(file, path, HEADER_BYTES, is_dump), path)
-    is_bz2 = path.lower().endswith(".bz2")
-    chunks = _bz2_chunks(file, path, start, stop) if is_bz2 else plain_chunks(file, start, stop)
+    is_compressed = compression_of(path) == ".bz2"
+    chunks = _bz2_chunks(file, path, start, stop) if is_compressed else plain_chunks(file, start, stop)
     yield from read_pages(chunks, site, path, options.wikitext_extractor)
 
 

@@ -114,6 +114,10 @@ def test_templates_deeper_than_the_package_expands_are_dropped(package, tmp_path
 # ---- The reader
 
 
+def test_the_process_runs_this_module():
+    assert wikiextractor_process._COMMAND[-2:] == ["-m", MODULE] == ["-m", wikiextractor_process.__name__]
+
+
 PAGES = [
     page("Dog", "A dog."),
     page("Way", "#REDIRECT [[Dog]]"),
