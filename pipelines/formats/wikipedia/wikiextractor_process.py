@@ -150,15 +150,12 @@ class _Process:
         process, self._process = self._process, None
         if process is None:
             return None
-        for pipe in (process.stdin, process.stdout):
-            if pipe:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
         try:
-            return process.wait(_SECONDS_TO_END)
+            process.communicate(timeout=_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
             process.kill()
-            return process.wait()
+            process.communicate()
+        return process.returncode
 
 
 class _OutOfTime(BaseException):
