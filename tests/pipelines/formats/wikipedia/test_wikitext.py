@@ -427,6 +427,15 @@ def test_no_parameters_break_a_rule(name, parameters, language):
     assert isinstance(shown, str)
 
 
+@pytest.mark.parametrize("edition", sorted(templates._TABLES))
+def test_a_template_of_an_edition_has_one_rule(edition):
+    names = [name for group in templates._TABLES[edition].values() for name in group]
+    assert sorted(set(names)) == sorted(names)
+    assert [" ".join(name.replace("_", " ").lower().split()) for name in names] == names
+    if edition == "en":
+        assert not templates._RULES.keys() & set(names)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abcdefgh éß漢字,.", min_size=1))
 def test_plain_prose_is_left_as_it_is(prose):
