@@ -67,10 +67,11 @@ setup(
     python_requires=">=3.11,<3.14",
     # beambert/ has a link to each package of the repository's root.
     packages=find_packages(include=["beambert", "beambert.*"]),
-    # Abbreviations for sentence segmentation; templates of reports; prices for `beambert plan`; what
-    # `beambert submit tpu` installs on the machine.
+    # Names and templates of Wikipedia's editions; abbreviations for sentence segmentation; templates of reports; prices
+    # for `beambert plan`; what `beambert submit tpu` installs on the machine.
     package_data={
         "beambert": ["py.typed"],
+        "beambert.pipelines.formats.wikipedia": ["editions.toml", "templates.toml"],
         "beambert.pipelines.segmentation": ["abbreviations.toml"],
         "beambert.reporting": ["templates/*"],
         "beambert.deploy.plan": ["prices.toml"],

@@ -15,11 +15,10 @@ from beambert.common.quantities import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination
-from beambert.pipelines.sources.file_splits import Input
-from beambert.tokenizer.coverage import coverage
+from beambert.pipelines.sources.readers import Input
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
-from beambert.tokenizer.recorded_rules import rules_beside
-from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError, rules_beside
+from beambert.tokenizer.wordpiece import coverage
 from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     read_token_file,
@@ -156,14 +155,7 @@ def _print_effect(text: TextWords, former: Vocabulary, vocabulary: Vocabulary) -
     """Print the coverage by the new vocabulary, and how the tokens of other words change."""
     print_status(f"After     {coverage(text.counts, vocabulary.ids)}")
     changes = compare_tokenization(text.counts, former.ids, vocabulary.ids)
-    kinds = {
-        "fewer tokens": changes.fewer,
-        "other tokens of the same number": changes.as_many,
-        "more tokens": changes.more,
-        "no longer [UNK]": changes.known,
-        "now [UNK]": changes.unknown,
-    }
-    for name, changed in kinds.items():
+    for name, changed in changes.items():
         if changed:
             word, old, new = changed[0]
             example = f"{word}: {' '.join(old)} -> {' '.join(new)}"

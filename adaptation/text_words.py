@@ -8,10 +8,9 @@ from beambert.common.word_rules import WordRules
 from beambert.pipelines.commands.input_check import check_inputs
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import match_files
-from beambert.pipelines.sources.readers import read_file
-from beambert.tokenizer.word_counts import count_words, most_frequent
+from beambert.pipelines.sources.readers import Input, read_file
+from beambert.tokenizer.learner import count_words, most_frequent
 
 # Distinct words kept, about 150 bytes each. With more than twice as many, the least frequent ones are dropped.
 MAX_WORDS = 2_000_000

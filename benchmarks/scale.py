@@ -40,9 +40,8 @@ from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.readers import read_file
 from beambert.pipelines.transforms.documents import corpus_step
-from beambert.tokenizer.coverage import coverage
-from beambert.tokenizer.learner import learn_vocabulary
-from beambert.tokenizer.word_counts import count_words, most_frequent
+from beambert.tokenizer.learner import count_words, learn_vocabulary, most_frequent
+from beambert.tokenizer.wordpiece import coverage
 from benchmarks.corpus import run_command
 from benchmarks.job_size import measure_graph, measure_manifests
 

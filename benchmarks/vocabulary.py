@@ -24,11 +24,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer.coverage import coverage
-from beambert.tokenizer.learner import learn_vocabulary, reserved_tokens
-from beambert.tokenizer.merging import merge_pairs
+from beambert.tokenizer.learner import count_words, learn_vocabulary, merge_pairs, reserved_tokens
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.tokenizer.word_counts import count_words
+from beambert.tokenizer.wordpiece import coverage
 
 VOCAB_SIZE = 30_000
 ALPHABET_LIMIT = 1000

@@ -24,8 +24,8 @@ from unittest import mock
 
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.formats.wikipedia import wikiextractor_package
-from beambert.pipelines.formats.wikipedia.dump_pages import _unescape
+from beambert.pipelines.formats.wikipedia import wikiextractor_process
+from beambert.pipelines.formats.wikipedia.dump import _unescape
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_package
 from beambert.pipelines.formats.wikipedia.wikitext import to_paragraphs
 from beambert.pipelines.segmentation.segmenters import split_sentences
@@ -63,11 +63,11 @@ def extractors() -> dict[str, Extract]:
     except SourceError as error:
         print(error)
         return result
-    result["wikiextractor"] = wikiextractor_package.to_paragraphs
+    result["wikiextractor"] = wikiextractor_process.to_paragraphs
 
     def without_templates(text: str, title: str) -> list[str]:
-        with mock.patch.object(wikiextractor_package, "template_text", return_value=""):
-            return wikiextractor_package.to_paragraphs(text, title)
+        with mock.patch.object(wikiextractor_process, "template_text", return_value=""):
+            return wikiextractor_process.to_paragraphs(text, title)
 
     result["wikiextractor, templates dropped"] = without_templates
     return result

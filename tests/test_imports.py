@@ -21,7 +21,7 @@ EXPORTS = {
 _ENGINES = ("apache_beam", "tensorflow", "keras", "pyarrow")
 # Packages that must not be imported by a list of modules. One process imports each list.
 FORBIDDEN = {
-    "beambert.tokenizer, beambert.tokenizer.tokenizer, beambert.tokenizer.learner, beambert.tokenizer.coverage": (
+    "beambert.tokenizer, beambert.tokenizer.tokenizer, beambert.tokenizer.learner, beambert.tokenizer.wordpiece": (
         *_ENGINES,
         "beambert.pipelines",
         "beambert.trainers",

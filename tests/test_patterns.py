@@ -7,8 +7,8 @@ import pytest
 
 from beambert.common.added_tokens import AddedToken
 from beambert.deploy.dataflow import flags as dataflow_flags
-from beambert.pipelines.formats.wikipedia import dump_pages
-from beambert.tokenizer.added_tokens import _Pattern
+from beambert.pipelines.formats.wikipedia import dump
+from beambert.tokenizer.encoder import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
 
@@ -50,15 +50,15 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     "pipelines.segmentation.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
     "pipelines.sources.files._expression": ("patterns of the user", list),
-    "pipelines.formats.wikipedia.dump_pages._disambiguation": (
+    "pipelines.formats.wikipedia.dump._disambiguation": (
         "search",
-        lambda: [dump_pages._disambiguation(language) for language in ("en", "de", "ja")],
+        lambda: [dump._disambiguation(language) for language in ("en", "de", "ja")],
     ),
     "pipelines.formats.wikipedia.wikitext._without_tags.end_of": (
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "tokenizer.added_tokens.__init__": (
+    "tokenizer.encoder.__init__": (
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),

@@ -1,24 +1,75 @@
 """Learn a WordPiece vocabulary from word counts.
 
 Google did not release the code that learned the BERT vocabularies. This learner has two stages. Byte-pair encoding
-proposes 1.5 times the requested number of tokens (`beambert.tokenizer.merging`). Then the tokens with the lowest cost
-under longest-match-first tokenization are dropped (`beambert.tokenizer.pruning`). docs/design/vocabulary-learning.md
-compares it with other learners.
+proposes 1.5 times the requested number of tokens (`merge_pairs`). Then the tokens with the lowest cost under
+longest-match-first tokenization are dropped (`prune_tokens`). docs/design/vocabulary-learning.md compares it with other
+learners.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from beambert.tokenizer.merging import merge_pairs
-from beambert.tokenizer.normalization import is_cjk, is_punctuation
-from beambert.tokenizer.pruning import prune_tokens
+from beambert.common.word_rules import WordRules
+from beambert.tokenizer.normalization import is_cjk, is_punctuation, prepare_chunks, split_words
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
 from beambert.tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
+# Distinct chunks after which `count_words` empties its buffer, about 150 bytes each.
+_MAX_CHUNKS = 1_000_000
 # Candidate tokens per token of the vocabulary. On validation text, 1.2 is worse and 2 is no better.
 _SURPLUS = 1.5
 # The released vocabularies have this many reserved tokens between [PAD] (id 0) and [UNK] (id 100).
 _RESERVED_BEFORE_UNKNOWN = 99
+_NONE = -1
+
+Pair = tuple[str, str]
+
+
+def count_words(texts: Iterable[str], rules: WordRules) -> Counter[str]:
+    """Count the words of texts, as split by `beambert.tokenizer.normalization.split_words`.
+
+    Memory is proportional to the number of distinct words, not to the size of the text. Counts of parts of a corpus can
+    be added. For a large corpus, limit the counts of each part with `most_frequent` before adding.
+
+    Args:
+        texts: The texts.
+        rules: Rules that split the texts into words.
+    """
+    words: Counter[str] = Counter()
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        chunks.update(prepare_chunks([text], rules.tokenize_chinese_chars)[0].split())
+        if len(chunks) > _MAX_CHUNKS:
+            _add_words(words, chunks, rules)
+            chunks.clear()
+    _add_words(words, chunks, rules)
+    return words
+
+
+def _add_words(words: Counter[str], chunks: Counter[str], rules: WordRules) -> None:
+    for chunk, count in chunks.items():
+        for word in split_words(chunk, rules):
+            words[word] += count
+
+
+def most_frequent(word_counts: Mapping[str, int], limit: int, min_count: int = 1) -> dict[str, int]:
+    """Return the `limit` most frequent words; the result does not depend on the order of word_counts.
+
+    Words of more than 200 characters, which are always "[UNK]", are excluded.
+
+    Args:
+        word_counts: Occurrences of each word.
+        limit: Maximum number of words (ties: order of code points).
+        min_count: Minimum occurrences of a word.
+    """
+    kept = {
+        word: count for word, count in word_counts.items() if count >= min_count and len(word) <= MAX_WORD_CHARACTERS
+    }
+    if len(kept) <= limit:
+        return kept
+    return dict(sorted(kept.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
 
 def learn_vocabulary(
@@ -28,16 +79,16 @@ def learn_vocabulary(
 
     The alphabet consists of the alphabet_limit most frequent characters (ties: lower code point first). A character c
     is a token at the start of a word (c) and inside a word (##c), see `_alphabet_tokens`. Longer tokens are proposed by
-    `beambert.tokenizer.merging.merge_pairs` up to 1.5 * vocab_size tokens and reduced to vocab_size by
-    `beambert.tokenizer.pruning.prune_tokens`.
+    `merge_pairs` up to 1.5 * vocab_size tokens and reduced to vocab_size by
+    `prune_tokens`.
 
     Words of more than 200 characters, which are always "[UNK]", and words with a character outside the alphabet are
     ignored. Memory and time are proportional to the number of remaining words, less than 1 kB each for words between
-    spaces; `beambert.tokenizer.word_counts.most_frequent` limits their number. Time grows about quadratically with
+    spaces; `most_frequent` limits their number. Time grows about quadratically with
     their length: 2,000 words of 6.5, 22.5 and 44.7 letters on average take 0.2, 2.7 and 13.9 s.
 
     Args:
-        word_counts: Occurrences of each word, from `beambert.tokenizer.word_counts.count_words`.
+        word_counts: Occurrences of each word, from `count_words`.
         vocab_size: Number of tokens of all kinds.
         num_unused: Number of "[unusedN]" tokens.
         alphabet_limit: Maximum number of characters in the alphabet.
@@ -161,3 +212,222 @@ def _characters_by_frequency(word_counts: Mapping[str, int]) -> list[str]:
             for character in word:
                 occurrences[character] += count
     return sorted(occurrences, key=lambda character: (-occurrences[character], character))
+
+
+def merge_pairs(spellings: Sequence[list[str]], counts: Sequence[int]) -> Iterator[str]:
+    """Merge the most frequent pair of neighboring tokens repeatedly until every word is one token.
+
+    Ties: the pair that is first in the order of code points (left token, then right). Within a word, pairs are merged
+    from left to right.
+
+    Args:
+        spellings: Tokens of each word, initially its characters; modified in place.
+        counts: Occurrences of each word.
+
+    Yields:
+        The result of each merge. A token can result from several merges.
+    """
+    pair_counts: dict[Pair, int] = defaultdict(int)
+    # Indices of the words that contain the pair or did so before a merge.
+    words_of_pair: dict[Pair, list[int]] = defaultdict(list)
+    for number, spelling in enumerate(spellings):
+        for pair in pairwise(spelling):
+            pair_counts[pair] += counts[number]
+            words_of_pair[pair].append(number)
+    # Counts in the heap may be outdated, but only too high; they are corrected when popped.
+    heap = [(-count, pair) for pair, count in pair_counts.items()]
+    heapq.heapify(heap)
+    while heap:
+        negative_count, pair = heap[0]
+        count = pair_counts.get(pair, 0)
+        if count < -negative_count:
+            if count > 0:
+                heapq.heapreplace(heap, (-count, pair))
+            else:
+                heapq.heappop(heap)
+            continue
+        heapq.heappop(heap)
+        left, right = pair
+        merged = left + right.removeprefix(CONTINUATION)
+        changes: dict[Pair, int] = defaultdict(int)
+        for number in words_of_pair.pop(pair):
+            for changed, change in _merge_in_word(spellings[number], left, right, merged):
+                changes[changed] += change * counts[number]
+                if change > 0:
+                    words_of_pair[changed].append(number)
+        for changed, change in changes.items():
+            pair_counts[changed] += change
+            if change > 0:
+                heapq.heappush(heap, (-pair_counts[changed], changed))
+            elif not pair_counts[changed]:
+                del pair_counts[changed]
+                words_of_pair.pop(changed, None)
+        # Removed last: in "aaa" the changes above add to the count of the merged pair itself.
+        pair_counts.pop(pair, None)
+        yield merged
+
+
+def _merge_in_word(spelling: list[str], left: str, right: str, merged: str) -> list[tuple[Pair, int]]:
+    """Merge a pair in one word in place; return the pairs that the word lost (-1) and gained (+1)."""
+    changes = []
+    position = 0
+    while left in spelling[position:-1]:
+        position = spelling.index(left, position)
+        if spelling[position + 1] == right:
+            if position:
+                before = spelling[position - 1]
+                changes += [((before, left), -1), ((before, merged), 1)]
+            if position + 2 < len(spelling):
+                after = spelling[position + 2]
+                changes += [((right, after), -1), ((merged, after), 1)]
+            spelling[position : position + 2] = [merged]
+        position += 1
+    return changes
+
+
+def prune_tokens(
+    words: Sequence[str], counts: Sequence[int], alphabet: Sequence[str], candidates: Sequence[str], keep: int
+) -> list[str]:
+    """Drop the candidate with the lowest cost repeatedly until `keep` candidates are left.
+
+    The cost of a token is the number of additional tokens over all counted words if it is removed. Words are tokenized
+    longest match first (`split_word` in wordpiece.py) with all remaining tokens, and costs are exact after
+    every step. A cost is negative if greedy matching takes more tokens with the token than without it. Ties: the last
+    candidate is dropped first.
+
+    Args:
+        words: Distinct words over the alphabet.
+        counts: Occurrences of each word.
+        alphabet: Tokens of one character that cover every word; never dropped.
+        candidates: Other tokens, distinct; "##" marks a continuation.
+        keep: Number of candidates to keep.
+
+    Returns:
+        The remaining candidates by descending frequency in the tokenized words (ties: order of code points).
+    """
+    tokens = _Tokens(words, counts, alphabet, candidates)
+    for _ in range(len(candidates) - keep):
+        tokens.drop_cheapest()
+    return tokens.by_use()
+
+
+class _Tokens:
+    """The remaining tokens, by number, and the removal cost of each, updated word by word."""
+
+    def __init__(
+        self, words: Sequence[str], counts: Sequence[int], alphabet: Sequence[str], candidates: Sequence[str]
+    ) -> None:
+        self.words = words
+        self.counts = counts
+        self.first_candidate = len(alphabet)
+        self.names = [*alphabet, *candidates]
+        self.texts = [name.removeprefix(CONTINUATION) for name in self.names]
+        self.longest = max(map(len, self.texts), default=1)
+        # Token numbers by text, without "##".
+        self.starting: dict[str, int] = {}
+        self.continuing: dict[str, int] = {}
+        for number, (name, text) in enumerate(zip(self.names, self.texts, strict=True)):
+            self._table(name)[text] = number
+        # By candidate: its cost, and the words whose tokens with or without it contain it or did so before.
+        self.costs = dict.fromkeys(range(self.first_candidate, len(self.names)), 0)
+        self.words_of: dict[int, list[int]] = defaultdict(list)
+        for word in range(len(words)):
+            self._add_costs(word)
+        self.heap = [(cost, -token) for token, cost in self.costs.items()]
+        heapq.heapify(self.heap)
+
+    def _table(self, name: str) -> dict[str, int]:
+        """Return the table for word starts or for continuations that a token is in."""
+        return self.continuing if name.startswith(CONTINUATION) else self.starting
+
+    def _split(self, word: str) -> list[int]:
+        """Return the tokens of a word, longest match first."""
+        return self._split_without(word, 0, _NONE, (len(word),))[0]
+
+    def _split_without(self, word: str, start: int, token: int, boundaries: Container[int]) -> tuple[list[int], int]:
+        """Split a word from `start` on without using one token, up to the next of the boundaries.
+
+        Returns:
+            The tokens, and the boundary.
+        """
+        spelling = []
+        size = len(word)
+        while True:
+            tokens = self.continuing if start else self.starting
+            for end in range(min(size, start + self.longest), start, -1):
+                other = tokens.get(word[start:end], token)
+                if other != token:
+                    break
+            spelling.append(other)
+            start = end
+            if start in boundaries:
+                return spelling, start
+
+    def _costs_in(self, word: str) -> tuple[list[tuple[int, int]], set[int]]:
+        """Return (candidate, removal cost) for the candidates in a word, and all tokens that the costs depend on.
+
+        Where the tokens without the candidate meet a boundary of the present tokens, both continue equally up to the
+        next use of the candidate.
+        """
+        spelling = self._split(word)
+        # Offset of each token and of the end, with its position, and the offsets of each candidate.
+        boundaries: dict[int, int] = {}
+        offsets: dict[int, list[int]] = {}
+        start = 0
+        for position, token in enumerate(spelling):
+            boundaries[start] = position
+            if token >= self.first_candidate:
+                offsets.setdefault(token, []).append(start)
+            start += len(self.texts[token])
+        boundaries[start] = len(spelling)
+        costs = []
+        involved = set(offsets)
+        for token, starts in offsets.items():
+            cost = reached = 0
+            for start in starts:
+                if start >= reached:
+                    otherwise, reached = self._split_without(word, start, token, boundaries)
+                    cost += len(otherwise) - boundaries[reached] + boundaries[start]
+                    involved.update(otherwise)
+            costs.append((token, cost))
+        return costs, involved
+
+    def _add_costs(self, word: int) -> list[int]:
+        """Add the costs of a word, and return the candidates concerned."""
+        costs, involved = self._costs_in(self.words[word])
+        for token, cost in costs:
+            self.costs[token] += cost * self.counts[word]
+        for token in involved:
+            if token >= self.first_candidate:
+                self.words_of[token].append(word)
+        return [token for token, _ in costs]
+
+    def drop_cheapest(self) -> None:
+        """Drop the candidate with the lowest cost (ties: the last)."""
+        while True:
+            cost, negative = heapq.heappop(self.heap)
+            dropped = -negative
+            # The heap holds every cost that a candidate has had; outdated entries are skipped.
+            if self.costs.get(dropped) == cost:
+                break
+        words = set(self.words_of.pop(dropped, ()))
+        changed: set[int] = set()
+        for word in words:
+            for token, cost in self._costs_in(self.words[word])[0]:
+                self.costs[token] -= cost * self.counts[word]
+                changed.add(token)
+        del self._table(self.names[dropped])[self.texts[dropped]]
+        del self.costs[dropped]
+        for word in words:
+            changed.update(self._add_costs(word))
+        changed.discard(dropped)
+        for token in changed:
+            heapq.heappush(self.heap, (self.costs[token], -token))
+
+    def by_use(self) -> list[str]:
+        """Return the remaining candidates by descending frequency (ties: order of code points)."""
+        uses = dict.fromkeys(range(len(self.names)), 0)
+        for word, count in zip(self.words, self.counts, strict=True):
+            for token in self._split(word):
+                uses[token] += count
+        return [self.names[token] for token in sorted(self.costs, key=lambda token: (-uses[token], self.names[token]))]

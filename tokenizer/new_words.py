@@ -11,6 +11,14 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from beambert.tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS, UNKNOWN, split_word
 
+# Changes of the tokens of a word between two vocabularies.
+FEWER = "fewer tokens"
+AS_MANY = "other tokens of the same number"
+MORE = "more tokens"
+NO_LONGER_UNKNOWN = f"no longer {UNKNOWN}"
+NOW_UNKNOWN = f"now {UNKNOWN}"
+CHANGES = (FEWER, AS_MANY, MORE, NO_LONGER_UNKNOWN, NOW_UNKNOWN)
+
 
 @dataclasses.dataclass(frozen=True)
 class NewWord:
@@ -27,26 +35,6 @@ class NewWord:
     former_tokens: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenizationChanges:
-    """Distinct words of a text that another vocabulary tokenizes differently, except those that became one token.
-
-    Attributes:
-        fewer: examples of words with fewer tokens, as (word, tokens before, tokens after), in descending order of their
-            occurrences.
-        as_many: the same for words with other tokens of the same number.
-        more: the same for words with more tokens.
-        known: the same for words that were "[UNK]".
-        unknown: the same for words that became "[UNK]".
-    """
-
-    fewer: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
-    as_many: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
-    more: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
-    known: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
-    unknown: list[tuple[str, list[str], list[str]]] = dataclasses.field(default_factory=list)
-
-
 def select_words(
     word_counts: Mapping[str, int], tokens: Iterable[str], num_words: int, min_count: int = 1
 ) -> list[NewWord]:
@@ -58,7 +46,7 @@ def select_words(
     or if one of them would become "[UNK]".
 
     Args:
-        word_counts: occurrences of each word, from `beambert.tokenizer.word_counts.count_words`.
+        word_counts: occurrences of each word, from `beambert.tokenizer.learner.count_words`.
         tokens: the tokens of the vocabulary.
         num_words: maximum number of words.
         min_count: minimum occurrences of a word to add.
@@ -102,25 +90,31 @@ def select_words(
 
 def compare_tokenization(
     word_counts: Mapping[str, int], before: Container[str], after: Container[str]
-) -> TokenizationChanges:
+) -> dict[str, list[tuple[str, list[str], list[str]]]]:
     """Return the words of a text whose tokens differ between two vocabularies, without those that became one token.
 
     Args:
         word_counts: occurrences of each word.
         before: tokens of the first vocabulary, such as `Vocabulary.ids`.
         after: tokens of the second vocabulary.
+
+    Returns:
+        For each of `CHANGES`, its words as (word, tokens before, tokens after), in descending order of their
+        occurrences.
     """
-    changes = TokenizationChanges()
+    words: dict[str, list[tuple[str, list[str], list[str]]]] = {change: [] for change in CHANGES}
     for word in sorted(word_counts, key=lambda word: (-word_counts[word], word)):
         old, new = split_word(word, before), split_word(word, after)
         if new == [UNKNOWN] != old:
-            changes.unknown.append((word, old, new))
-        elif old == [UNKNOWN] != new and len(new) > 1:
-            changes.known.append((word, old, new))
-        elif old != new and len(new) > 1:
-            kinds = (changes.fewer, changes.as_many, changes.more)
-            kinds[1 + (len(new) > len(old)) - (len(new) < len(old))].append((word, old, new))
-    return changes
+            change = NOW_UNKNOWN
+        elif old == new or len(new) == 1:
+            continue
+        elif old == [UNKNOWN]:
+            change = NO_LONGER_UNKNOWN
+        else:
+            change = FEWER if len(new) < len(old) else MORE if len(new) > len(old) else AS_MANY
+        words[change].append((word, old, new))
+    return words
 
 
 def split_token(token: str, tokens: Container[str]) -> list[str]:
@@ -137,27 +131,11 @@ def split_token(token: str, tokens: Container[str]) -> list[str]:
         The tokens; empty if the token cannot be split into them.
     """
     text = token.removeprefix(CONTINUATION)
-    if not text or len(text) > MAX_WORD_CHARACTERS:
-        return []
     for continues in (text != token, text == token):
-        pieces = _split_from(text, tokens, continues)
-        if pieces:
+        pieces = split_word(text, tokens, continues=continues)
+        if pieces != [UNKNOWN]:
             return pieces
     return []
-
-
-def _split_from(text: str, tokens: Container[str], continues: bool) -> list[str]:
-    pieces = []
-    start = 0
-    while start < len(text):
-        prefix = CONTINUATION if start or continues else ""
-        ends = range(len(text), start, -1)
-        end = next((end for end in ends if prefix + text[start:end] in tokens), None)
-        if end is None:
-            return []
-        pieces.append(prefix + text[start:end])
-        start = end
-    return pieces
 
 
 def _cost(word: str, count: int, spelling: Sequence[str]) -> int:

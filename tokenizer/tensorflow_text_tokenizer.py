@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer.graph_tokenizer import GraphTokenizer
+from beambert.tokenizer.in_graph import GraphTokenizer
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
 from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS
 

@@ -1,14 +1,11 @@
 """Convert text to token ids exactly as google-research/bert's `FullTokenizer`, with offsets into the text.
 
-`normalization.py` and `wordpiece.py` implement the published rules. The encoder applies them in one compiled pass over
-the text (`_native.c`). Without the compiled extension, `python_encoder.py` gives the same results with a cache of
-chunks.
+`normalization.py` and `wordpiece.py` implement the published rules, and `encoder.py` applies them.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +13,9 @@ import numpy as np
 
 from beambert.common.added_tokens import AddedToken
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer.added_tokens import AddedTokenFinder
-from beambert.tokenizer.normalization import replace_character, split_words_with_sources
-from beambert.tokenizer.pair_truncation import truncated_lengths
-from beambert.tokenizer.python_encoder import PythonEncoder
-from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
+from beambert.tokenizer.encoder import Encoded, Encoder
+from beambert.tokenizer.vocabulary import VOCABULARY_FILE_NAMES, Vocabulary, VocabularyError, rules_beside
 from beambert.tokenizer.wordpiece import CONTINUATION
-
-try:
-    import beambert.tokenizer._native as _native
-except ImportError:  # Installed on a machine without a C compiler.
-    _native = None  # type: ignore[assignment]
-
-VOCABULARY_FILE_NAME = "vocab.txt"
-TOKENIZER_JSON_FILE_NAME = "tokenizer.json"
 
 
 class Tokenizer:
@@ -71,24 +57,9 @@ class Tokenizer:
         self.vocabulary = vocabulary
         self.rules = WordRules(do_lower_case, strip_accents, tokenize_chinese_chars)
         self.never_split = tuple(never_split)
-        self.compiled = _native is not None if compiled is None else compiled
         kept_whole = [*vocabulary.added_tokens, *(AddedToken(token, normalized=False) for token in never_split)]
-        self._finder = AddedTokenFinder(kept_whole, self.rules) if kept_whole else None
-        self._encoder: Any
-        if not self.compiled:
-            self._encoder = PythonEncoder(vocabulary.wordpieces, self.rules)
-        elif _native is None:
-            raise ImportError(
-                "beambert.tokenizer._native is not built; install a C compiler and reinstall beambert, or use "
-                "compiled=False"
-            )
-        else:
-            self._encoder = _native.Encoder(
-                list(vocabulary.wordpieces.tokens),
-                vocabulary.unk_id,
-                partial(replace_character, rules=self.rules),
-                partial(split_words_with_sources, rules=self.rules),
-            )
+        self._encoder = Encoder(vocabulary, self.rules, kept_whole, compiled)
+        self.compiled = self._encoder.compiled
 
     @classmethod
     def load(
@@ -120,16 +91,11 @@ class Tokenizer:
         """
         path = Path(path)
         if path.is_dir():
-            names = (VOCABULARY_FILE_NAME, TOKENIZER_JSON_FILE_NAME)
-            paths = [path / name for name in names if (path / name).is_file()]
+            paths = [path / name for name in VOCABULARY_FILE_NAMES if (path / name).is_file()]
             if not paths:
-                raise VocabularyError(
-                    f"{path} contains no {' or '.join(names)}; give a BERT model's directory or vocabulary"
-                )
+                names = " or ".join(VOCABULARY_FILE_NAMES)
+                raise VocabularyError(f"{path} contains no {names}; give a BERT model's directory or vocabulary")
             path = paths[0]
-        # Imported here, so that a tokenizer of a vocabulary alone loads faster.
-        from beambert.tokenizer.recorded_rules import rules_beside
-
         vocabulary = Vocabulary.load(path)
         recorded = rules_beside(path)
         lower = recorded.do_lower_case if do_lower_case is None else do_lower_case
@@ -149,7 +115,7 @@ class Tokenizer:
     @property
     def keeps_tokens(self) -> bool:
         """Return whether tokens are kept whole, so that a token may have several words."""
-        return self._finder is not None
+        return bool(self.vocabulary.added_tokens or self.never_split)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a text, without [CLS] and [SEP].
@@ -207,48 +173,10 @@ class Tokenizer:
         assert offsets is not None
         return ids, row_splits, offsets
 
-    def _encode(self, texts: Sequence[str], with_offsets: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def _encode(self, texts: Sequence[str], with_offsets: bool) -> Encoded:
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of str, not one str; use [text]")
-        if self._finder is not None:
-            return self._encode_around(self._finder, texts, with_offsets)
-        encoded = self._encoder.encode(list(texts), with_offsets)
-        offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) if with_offsets else None
-        return np.frombuffer(encoded[0], np.int32), np.frombuffer(encoded[1], np.int64), offsets
-
-    def _encode_around(
-        self, finder: AddedTokenFinder, texts: Sequence[str], with_offsets: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the result of `_encode` where tokens are kept whole: the text between them is encoded."""
-        matches = [finder.find(text) for text in texts]
-        starts = [[0, *(match.end for match in found)] for found in matches]  # of the parts of each text
-        ends = [[*(match.start for match in found), len(text)] for found, text in zip(matches, texts, strict=True)]
-        parts = [
-            text[start:end]
-            for text, *bounds in zip(texts, starts, ends, strict=True)
-            for start, end in zip(*bounds, strict=True)
-        ]
-        kept_ids = [[self.vocabulary.ids[match.token] for match in found] for found in matches]
-        encoded = self._encoder.encode(parts, with_offsets)
-        part_splits = np.frombuffer(encoded[1], np.int64)
-        last_parts = np.cumsum([0, *(len(tokens) + 1 for tokens in kept_ids)])
-        inserted = np.cumsum([0, *map(len, kept_ids)])
-        row_splits = part_splits[last_parts] + inserted
-        # A token that is kept whole follows every part except the last of a text.
-        insert_positions = np.delete(part_splits[1:], last_parts[1:] - 1)
-        ids = np.insert(
-            np.frombuffer(encoded[0], np.int32),
-            insert_positions,
-            np.array([i for tokens in kept_ids for i in tokens], np.int32),
-        )
-        if not with_offsets:
-            return ids, row_splits, None
-        # Start of each part in its text, repeated for every token of the part.
-        shifts = np.repeat(np.array(list(chain(*starts)), np.int32), np.diff(part_splits))
-        offsets = np.frombuffer(encoded[2], np.int32).reshape(-1, 2) + shifts[:, None]
-        kept_offsets = [(match.start, match.end) for found in matches for match in found]
-        offsets = np.insert(offsets, insert_positions, np.array(kept_offsets, np.int32).reshape(-1, 2), axis=0)
-        return ids, row_splits, offsets
+        return self._encoder.encode(texts, with_offsets)
 
     def align_words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the token ids of a text given as words and the first token of each word, for word labeling tasks.
@@ -336,3 +264,24 @@ class Tokenizer:
                 )
             tokens.append(self.vocabulary.tokens[token_id])
         return " ".join(tokens).replace(f" {CONTINUATION}", "")
+
+
+def truncated_lengths(
+    first: np.ndarray | int, second: np.ndarray | int, room: np.ndarray | int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lengths of text pairs after truncation, as google-research/bert truncates them.
+
+    `_truncate_seq_pair` of run_classifier.py and `truncate_seq_pair` of create_pretraining_data.py remove one token at
+    a time from the longer text, or from the second if both are equally long. So either the shorter text is kept whole,
+    or both get half of the room, the first one more token if it is odd.
+
+    Args:
+        first: Tokens of the first texts: int64 [n] or one number.
+        second: Tokens of the second texts: int64 [n] or one number.
+        room: Maximum tokens of a pair, at least 0: int64 [n] or one number.
+
+    Returns:
+        Lengths of the first and of the second texts: int64 [n] or one number each.
+    """
+    kept_second = np.minimum(second, np.maximum(room - first, room // 2))
+    return np.minimum(first, room - kept_second), kept_second

@@ -1,4 +1,7 @@
-"""The vocabulary file: one token per line; the line number, starting at 0, is the token id."""
+"""The vocabulary file: one token per line; the line number, starting at 0, is the token id.
+
+The files beside it record added tokens and the rules that split text into words.
+"""
 
 import codecs
 import hashlib
@@ -12,12 +15,17 @@ from typing import Any, Required, TypedDict
 import numpy as np
 
 from beambert.common.added_tokens import AddedToken, read_added_tokens
+from beambert.common.hugging_face_rules import TOKENIZER_JSON_FILE_NAME, read_rules
 from beambert.common.small_files import read_small
+from beambert.common.typed_json import JsonError, convert, decode, read, shortened
+from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_FILE_NAMES = ("vocab.txt", "tokenizer.json")
+VOCABULARY_FILE_NAMES = ("vocab.txt", TOKENIZER_JSON_FILE_NAME)
 _RESERVED = re.compile(r"\[unused\d+\]")
+# Files of beambert in a directory with a vocab.txt, and the field that contains the rules ("": the file itself).
+_RECORDS = {"beambert.json": "", "dataset.json": "", "corpus.json": "options"}
 
 
 class VocabularyError(ValueError):
@@ -98,10 +106,8 @@ class Vocabulary:
             raise VocabularyError(f"{path}: {error.strerror}; give a vocabulary file with --vocab_file") from error
         is_json = str(path).endswith(".json")
         vocabulary = cls.from_tokenizer_json(data, str(path)) if is_json else cls.from_bytes(data, str(path))
-        if path.name not in _FILE_NAMES:
+        if path.name not in VOCABULARY_FILE_NAMES:
             return vocabulary
-        from beambert.common.typed_json import JsonError
-
         try:
             return vocabulary._with_recorded_tokens(read_added_tokens(path.parent))
         except JsonError as error:
@@ -124,9 +130,6 @@ class Vocabulary:
             VocabularyError: The file is invalid, the tokenizer is not a WordPiece model, or the ids are not consecutive
                 from 0.
         """
-        # Imported here, so that a vocab.txt loads faster.
-        from beambert.common.typed_json import JsonError, convert, decode, shortened
-
         try:
             content = decode(data, TokenizerJson)
             model = content["model"]
@@ -335,3 +338,38 @@ class Vocabulary:
     def text_ids(self) -> np.ndarray:
         """Return the ids of all tokens except `special_ids`: int32 [V - K], ascending."""
         return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())
+
+
+def rules_beside(vocabulary_file: Path) -> RecordedRules:
+    """Return the word rules that a model, a dataset, a corpus or a Hugging Face directory records for its vocabulary.
+
+    Args:
+        vocabulary_file: A vocab.txt or tokenizer.json.
+
+    Returns:
+        The rules; the defaults without a record.
+
+    Raises:
+        VocabularyError: A record is invalid.
+    """
+    try:
+        for name, field in _RECORDS.items():
+            recorded = _read_record(vocabulary_file.with_name(name), field)
+            if recorded is not None:
+                return recorded
+        return read_rules(vocabulary_file.parent)
+    except JsonError as error:
+        raise VocabularyError(f"{error}; correct the file, or copy it again from its source") from error
+
+
+def _read_record(path: Path, field: str) -> RecordedRules | None:
+    """Return the rules of a record; None if the file does not exist or another program wrote it."""
+    try:
+        content: dict[str, Any] = read(path, dict[str, Any])
+        if not str(content.get("format")).startswith("beambert-"):
+            return None
+        return convert(content.get(field) if field else content, RecordedRules, field)
+    except FileNotFoundError:
+        return None
+    except JsonError as error:
+        raise JsonError(f"{path}: {error}") from error

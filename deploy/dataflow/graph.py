@@ -28,7 +28,7 @@ from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.io.atomic_files import write_text
 from beambert.pipelines.runner import pipeline_runner
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources.file_splits import split_inputs
+from beambert.pipelines.sources.readers import split_inputs
 from beambert.pipelines.transforms.corpora import build_corpus
 from beambert.pipelines.transforms.examples import build_pretraining_data
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -28,11 +28,10 @@ from beambert.pipelines.commands.corpus_config import corpus_config
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CODECS, COMPRESSED_SUFFIXES, FrameError, FrameReader
+from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of
 from beambert.pipelines.io.atomic_files import read_bytes
-from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import open_stored
-from beambert.pipelines.sources.readers import range_format, read_file, split_file
+from beambert.pipelines.sources.readers import Input, range_format, read_file, split_file
 from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -206,7 +205,7 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
     with open_stored(file.path) as stream:
         head = stream.read(_WHOLE_BYTES)
     name, represented = file.path.rsplit("/", 1)[-1], len(head)
-    suffix = next((suffix for suffix in COMPRESSED_SUFFIXES if name.lower().endswith(suffix)), "")
+    suffix = compression_of(name)
     if suffix:
         head, represented = _decompress(head, suffix)
     documents: list[Document] = []

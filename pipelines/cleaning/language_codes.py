@@ -4,7 +4,7 @@ import difflib
 import re
 
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.wikipedia.languages import LANGUAGE_NAMES, editions
+from beambert.pipelines.formats.wikipedia.editions import EDITION_CODES, LANGUAGE_NAMES
 
 # Codes without a Wikipedia edition: of ISO 639-1, sentencex and py3langid, of languages of India, and special codes
 # (und, mul, zxx).
@@ -14,7 +14,7 @@ _OTHERS = """
     lki lua lus luz lzz mag mnc mul mwr nod npi nyn nyo ory pdt prs qug rgn rsk rup ruq rut sdc sdh ses sgs sjd sli sma
     sro sty swc tmr tru ttj und uzn uzs vmf vmw vot vro wls yrl zlm zxx
 """
-_CODES = frozenset([*(code.split("-")[0] for code in editions()), *_OTHERS.split()])
+_CODES = frozenset([*(code.split("-")[0] for code in EDITION_CODES), *_OTHERS.split()])
 _SUBTAGS = re.compile(r"[A-Za-z]{2,9}(?:[-_][A-Za-z0-9]{1,8})*")
 
 

@@ -24,8 +24,8 @@ from beambert.pipelines.formats.wikipedia.wikiextractor_process import require_p
 from beambert.pipelines.io.atomic_files import storage_errors
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
-from beambert.pipelines.sources.file_splits import Input
 from beambert.pipelines.sources.files import match_files
+from beambert.pipelines.sources.readers import Input
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
 _EXPANSION = 4

@@ -35,8 +35,7 @@ from beambert.pipelines.runner.job_output import (
 )
 from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.sources.file_splits import split_inputs
-from beambert.pipelines.sources.readers import is_one_document
+from beambert.pipelines.sources.readers import find_format, split_inputs
 from beambert.pipelines.transforms.corpora import build_corpus
 
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
@@ -72,7 +71,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
         SourceError, VocabularyError: The input or a flag is invalid.
     """
     inputs, options = config.inputs, config.options
-    if len(inputs) == 1 and objective == "nsp" and is_one_document(inputs[0].path, options.read):
+    if len(inputs) == 1 and objective == "nsp" and find_format(inputs[0].path, options.read).name == "text":
         # Fail before the file is read, which may take hours.
         require_documents(1, objective)
     output = absolute(config.output)

@@ -10,8 +10,7 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files
 from beambert.pipelines.formats.frames import stem_of
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources.file_splits import Input
-from beambert.pipelines.sources.readers import check_file
+from beambert.pipelines.sources.readers import Input, find_format
 
 # Maximum number of files checked. A block of bzip2 takes 0.05 s to decompress, a file in an object store costs a
 # request. The other files are checked when they are read.
@@ -60,7 +59,7 @@ def _check_files(inputs: list[Input], options: ReadOptions) -> dict[str, bool]:
     problems: dict[str, SourceError] = {}
     for file in inputs:
         try:
-            has_fields[file.path] = check_file(file.path, options)
+            has_fields[file.path] = find_format(file.path, options).has_fields
         except SourceError as error:
             problems[file.path] = error
     if problems:

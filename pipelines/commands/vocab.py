@@ -67,7 +67,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     from beambert.pipelines.runner import pipeline_runner
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
     from beambert.pipelines.runner.job_progress import Stage, report_progress
-    from beambert.pipelines.sources.file_splits import split_inputs
+    from beambert.pipelines.sources.readers import split_inputs
     from beambert.pipelines.transforms.vocabulary import build_vocabulary
 
     inputs, corpus_options = config.inputs, config.options

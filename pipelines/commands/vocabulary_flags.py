@@ -13,11 +13,10 @@ from beambert.common.terminal import print_summary_line
 from beambert.common.word_rules import RecordedRules, WordRules
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.vocabulary.vocabulary_options import DEFAULT_VOCAB_SIZE
-from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.lost_marks import default_do_lower_case, loses_mark
 from beambert.tokenizer.normalization import CHARACTER_RULES
-from beambert.tokenizer.recorded_rules import rules_beside
-from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.vocabulary import Vocabulary, rules_beside
+from beambert.tokenizer.wordpiece import Coverage
 
 
 def vocabulary_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -49,5 +49,5 @@ def recognize(name: str, head: bytes) -> InputFormat:
     """
     from beambert.pipelines.formats.frames import stem_of
 
-    formats = map(get_format, FORMATS)
-    return next(each for each in formats if each.recognize and each.recognize(stem_of(name), head))
+    stem = stem_of(name)
+    return next(each for each in map(get_format, FORMATS) if each.recognizes(stem, head))

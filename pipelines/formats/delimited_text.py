@@ -203,7 +203,6 @@ def _unquoted(field: str) -> str:
 CSV = InputFormat(
     name="csv",
     read=read_csv,
-    recognize=lambda stem, _head: stem.endswith(".csv"),
     suffixes=(".csv",),
     has_fields=True,
     has_language=True,
@@ -211,7 +210,6 @@ CSV = InputFormat(
 TSV = InputFormat(
     name="tsv",
     read=read_tsv,
-    recognize=lambda stem, _head: stem.endswith((".tsv", ".tab")),
     suffixes=(".tsv", ".tab"),
     has_fields=True,
     has_language=True,

@@ -23,7 +23,8 @@ _LARGEST_ZST_HEADER = 18
 _ZST_BLOCK_HEADER = 3
 _ZST_REPEATED_BYTE = 1
 _BZ2_OUTPUT_BYTES = 4 << 20
-_HEADER_BYTES = 10
+# Length of the longest start of a frame.
+MAGIC_BYTES = 10
 # A frame of zstandard without text, such as the table of the seekable format: its magic and its length.
 _SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18(....)", re.DOTALL)
 _NOTHING = re.compile(rb"(?!)")
@@ -45,8 +46,7 @@ class Codec(NamedTuple):
     """A compression whose frames can be read separately.
 
     Attributes:
-        magic: Pattern of the start of a frame with text.
-        magic_bytes: Length of its matches.
+        magic: Pattern of the start of a frame with text, which matches at most `MAGIC_BYTES`.
         skippable: Pattern of the header of a frame to skip, with its length in group 1.
         read_frame: Yields the output of the frame at the position of a file, in blocks whose size does not depend on
             the file, and leaves the file at the end of the frame.
@@ -54,7 +54,6 @@ class Codec(NamedTuple):
     """
 
     magic: re.Pattern[bytes]
-    magic_bytes: int
     skippable: re.Pattern[bytes]
     read_frame: Callable[[BinaryIO], Iterator[bytes]]
     error: type[Exception]
@@ -98,9 +97,14 @@ def _read_zst(file: BinaryIO) -> Iterator[bytes]:
 
 # Codecs by suffix. Streams of bzip2 without text are left out: Arrow, which reads whole files, rejects them.
 CODECS = {
-    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), 10, _NOTHING, read_bz2, OSError),
-    ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), 4, _SKIPPABLE, _read_zst, zstandard.ZstdError),
+    ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), _NOTHING, read_bz2, OSError),
+    ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), _SKIPPABLE, _read_zst, zstandard.ZstdError),
 }
+
+
+def compression_of(path: str) -> str:
+    """Return the suffix of a compressed file, such as ".gz", or "" for a file that is not compressed."""
+    return next((suffix for suffix in COMPRESSED_SUFFIXES if path.lower().endswith(suffix)), "")
 
 
 def stem_of(name: str) -> str:
@@ -113,7 +117,7 @@ def stem_of(name: str) -> str:
 
 def codec_of(path: str) -> Codec | None:
     """Return the codec of a file by its suffix, or None for a file that is read as stored."""
-    return next((codec for suffix, codec in CODECS.items() if path.lower().endswith(suffix)), None)
+    return CODECS.get(compression_of(path))
 
 
 def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes], bool] = lambda _: False) -> bytes:
@@ -129,7 +133,7 @@ def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes],
     Raises:
         SourceError: Nothing can be decompressed.
     """
-    if not path.lower().endswith(".bz2"):
+    if compression_of(path) != ".bz2":
         return file.read(size)
     decompressor = bz2.BZ2Decompressor()
     head = data = b""
@@ -149,13 +153,12 @@ def read_head(file: BinaryIO, path: str, size: int, is_enough: Callable[[bytes],
     return head
 
 
-def find_frame(file: BinaryIO, magic: re.Pattern[bytes], magic_bytes: int, start: int, stop: int | None) -> int | None:
+def find_frame(file: BinaryIO, magic: re.Pattern[bytes], start: int, stop: int | None) -> int | None:
     """Return the first offset in [start, stop) with the magic bytes of a frame, or None.
 
     Args:
         file: The file as stored.
-        magic: Pattern of the start of a frame.
-        magic_bytes: Length of its matches.
+        magic: Pattern of the start of a frame, which matches at most `MAGIC_BYTES`.
         start, stop: Range of the search; None is the end of the file.
     """
     file.seek(start)
@@ -166,7 +169,7 @@ def find_frame(file: BinaryIO, magic: re.Pattern[bytes], magic_bytes: int, start
         if match:
             offset = position + match.start()
             return offset if stop is None or offset < stop else None
-        keep = min(magic_bytes - 1, len(window))
+        keep = min(MAGIC_BYTES - 1, len(window))
         position += len(window) - keep
         window = window[len(window) - keep :]
     return None
@@ -226,14 +229,13 @@ class FrameReader:
 
     def _find_valid_frame(self, start: int, stop: int | None) -> int | None:
         """Return the first frame that begins in [start, stop), or None."""
-        magic, magic_bytes = self._codec.magic, self._codec.magic_bytes
-        offset = find_frame(self._file, magic, magic_bytes, start, stop)
+        offset = find_frame(self._file, self._codec.magic, start, stop)
         while offset is not None:
             try:
                 self._verify(offset)
             except FrameError:
                 # Bytes inside a frame may look like the start of one.
-                offset = find_frame(self._file, magic, magic_bytes, offset + 1, stop)
+                offset = find_frame(self._file, self._codec.magic, offset + 1, stop)
             else:
                 return offset
         return None
@@ -256,7 +258,7 @@ class FrameReader:
         """
         while True:
             self._file.seek(offset)
-            header = self._file.read(_HEADER_BYTES)
+            header = self._file.read(MAGIC_BYTES)
             if not header:
                 return None
             if self._codec.magic.match(header):

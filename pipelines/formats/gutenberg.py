@@ -20,42 +20,31 @@ from beambert.pipelines.formats.wrapped_lines import (
     split_by_indent,
 )
 
-_HEADER_END = re.compile(
-    r"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE
-)
 _MODERN_START = re.compile(r"\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
 _MODERN_END = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG", re.IGNORECASE)
+_HEADER_END = re.compile(rf"\*END\*? ?THE SMALL PRINT|\*SMALL PRINT!.*\*END\*|{_MODERN_START.pattern}", re.IGNORECASE)
 _HEADER_LINES = 60
-_FOOTER = re.compile(r"\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG|\*{3,}START\*\*.*SMALL PRINT", re.IGNORECASE)
+_FOOTER = re.compile(rf"{_MODERN_END.pattern}|\*{{3,}}START\*\*.*SMALL PRINT", re.IGNORECASE)
 # The last line of older books; if many lines follow, the file continues with another book.
 _END_LINE = re.compile(r"(?:The )?(?:End of|Ende)\b.*\bProje[ck]t Gutenb[eu]rg", re.IGNORECASE)
 _SHORT_REST_LINES = 15
 
 _GUTENBERG = re.compile(r"proje[ck]t gutenb[eu]rg|gutenberg e-?(?:text|book)|gutenberg-tm", re.IGNORECASE)
+_PRODUCERS_NOTE = r"(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive director)'?s?'? notes?\b"
 # Text that only the producers of the file write, matched before the start of the book.
 _PRODUCTION = re.compile(
-    r"""proje[ck]t\ gutenb[eu]rg|gutenberg\ e-?text|[\w.]@[\w-]++\.\w|html\ version|\b[78]\ bit\ version
-    |^\W*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive\ director)'?s?'?\ notes?\b""",
-    re.IGNORECASE | re.VERBOSE,
+    r"proje[ck]t gutenb[eu]rg|gutenberg e-?text|[\w.]@[\w-]++\.\w|html version|\b[78] bit version"
+    rf"|^\W*{_PRODUCERS_NOTE}",
+    re.IGNORECASE,
 )
 # A note, and the heading of one of several paragraphs, which ends where lines are left empty.
-_NOTE_START = re.compile(
-    r"[^\w\[(]*(?:transcriber|scanner|redactor|preparer|producer|proofreader|executive director)'?s?'? notes?\b(.*)",
-    re.IGNORECASE,
-)
+_NOTE_START = re.compile(rf"[^\w\[(]*{_PRODUCERS_NOTE}(.*)", re.IGNORECASE)
 _HEADING_CHARACTERS = 5
+_MADE = r"(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)"
 # Text of the producers, unless it is within a paragraph of the book.
-_CREDIT = re.compile(
-    r"""^\s*(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread|typed|converted)(?:\ \w+)*
-        \ (?:by|for|from)\b
-    |^\s*prepared\ by:""",
-    re.IGNORECASE | re.VERBOSE,
-)
+_CREDIT = re.compile(rf"^\s*{_MADE}(?: \w+)* (?:by|for|from)\b", re.IGNORECASE)
 _ETEXT = re.compile(r"\be-?(?:text|book)s?\b", re.IGNORECASE)
-_PRODUCED = re.compile(
-    r"\b(?:produced|prepared|transcribed|scanned|digiti[sz]ed|proofed|proofread\w*|typed|converted|created|version|by:)",
-    re.IGNORECASE,
-)
+_PRODUCED = re.compile(rf"\b(?:{_MADE}|created|version|by:)", re.IGNORECASE)
 # A run of carriage returns is matched only once, from its start, to keep matching linear.
 _LINE_END = re.compile(r"(?<!\r)\r+\n|\r")
 _MAIL = re.compile(r"\w\.*+@[\w-]++\.\w")
@@ -213,28 +202,22 @@ def license_bounds(lines: list[str]) -> tuple[int, int]:
                 start += 1
         elif start and (_FOOTER.match(line.lstrip()) or _END_LINE.match(line.lstrip())):
             break
-    if start and (not any(lines[start:]) or (_is_short(lines, start) and not _names_gutenberg(lines[:_HEADER_LINES]))):
+    if start and (
+        not any(lines[start:]) or (_is_short(lines, start) and not any(map(_GUTENBERG.search, lines[:_HEADER_LINES])))
+    ):
         # The end of a license that follows the book.
         lines, start = lines[: start - 1], 0
-    end = len(lines)
-    for number in range(start, len(lines)):
-        if _FOOTER.match(lines[number].lstrip()):
-            end = number
-            break
-        if _END_LINE.match(lines[number].lstrip()) and _is_short(lines, number + 1):
-            end = number
-            break
-    return start, end
+    for end in range(start, len(lines)):
+        line = lines[end].lstrip()
+        if _FOOTER.match(line) or (_END_LINE.match(line) and _is_short(lines, end + 1)):
+            return start, end
+    return start, len(lines)
 
 
 def _is_short(lines: list[str], start: int) -> bool:
     """Return whether few lines follow, from `start` on, so that they are not a book."""
     rest = (line for line in itertools.islice(lines, start, None) if line)
     return len(list(itertools.islice(rest, _SHORT_REST_LINES + 1))) <= _SHORT_REST_LINES
-
-
-def _names_gutenberg(lines: list[str]) -> bool:
-    return any(map(_GUTENBERG.search, lines))
 
 
 def strip_license(lines: list[str], start: int, end: int) -> list[str]:
@@ -420,10 +403,6 @@ def split_chapters(lines: list[str]) -> list[tuple[str, list[str]]]:
     return chapters
 
 
-def _paragraphs(lines: list[str], joiner: Joiner) -> list[str]:
-    return [cleaned for cleaned in map(_clean, join_paragraphs(lines, joiner)) if cleaned]
-
-
 def _clean(paragraph: str) -> str:
     """Remove producers' notes, illustration markers and emphasis underscores; return "" if no word remains."""
     cleaned = paragraph
@@ -441,22 +420,17 @@ def _clean(paragraph: str) -> str:
 def read_documents(stream: io.BufferedIOBase, path: str, options: ReadOptions) -> Iterator[Document]:
     """Yield each book of the file, or each chapter if `options.document_unit` is "chapter"."""
     for lines in split_books(split_lines(decode(stream.read(), options.encoding))):
-        yield from _documents_of(lines, path, options)
-
-
-def _documents_of(lines: list[str], path: str, options: ReadOptions) -> Iterator[Document]:
-    title = find_title(lines)
-    start, end = license_bounds(lines)
-    body = strip_license(lines, start, end)
-    removed = _removed(lines, start, end, body)
-    joiner = Joiner(body)
-    chapters = split_chapters(body) if options.document_unit == "chapter" else []
-    if not chapters:
-        yield Document(paragraphs=_paragraphs(body, joiner), title=title, source=path, removed=removed)
-    for heading, chapter in chapters:
-        name = f"{title}: {heading}" if title and heading else title or heading
-        yield Document(paragraphs=_paragraphs(chapter, joiner), title=name, source=path, removed=removed)
-        removed = Removed()
+        title = find_title(lines)
+        start, end = license_bounds(lines)
+        body = strip_license(lines, start, end)
+        removed = _removed(lines, start, end, body)
+        joiner = Joiner(body)
+        chapters = split_chapters(body) if options.document_unit == "chapter" else []
+        for heading, part in chapters or [("", body)]:
+            name = f"{title}: {heading}" if title and heading else title or heading
+            paragraphs = [cleaned for cleaned in map(_clean, join_paragraphs(part, joiner)) if cleaned]
+            yield Document(paragraphs=paragraphs, title=name, source=path, removed=removed)
+            removed = Removed()
 
 
 def _removed(lines: list[str], start: int, end: int, body: list[str]) -> Removed:

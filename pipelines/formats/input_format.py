@@ -76,7 +76,7 @@ class InputFormat:
     Attributes:
         name: Value of --input_format.
         recognize: Returns whether `--input_format auto` reads a file in this format, by its lowercase name without a
-            compression suffix and its first decompressed bytes. None: never.
+            compression suffix and its first decompressed bytes. None: by `suffixes`.
         read: Reads a complete file; None if `read_lines` does.
         read_lines: Reads the documents that begin in a range of lines.
         read_range: Reads the documents that begin in a range of bytes, in files with a suffix in `range_bytes`.
@@ -101,6 +101,10 @@ class InputFormat:
     layout: Callable[[bytes], "InputFormat | None"] | None = None
     reports_other_kinds: bool = False
     reads_files: bool = True
+
+    def recognizes(self, stem: str, head: bytes) -> bool:
+        """Return whether `--input_format auto` reads a file in this format; see `recognize`."""
+        return self.recognize(stem, head) if self.recognize else stem.endswith(self.suffixes)
 
     def read_documents(self, stream: io.BufferedReader, path: str, options: ReadOptions) -> Iterator[Document]:
         """Return the documents of a complete file, from its decompressed bytes."""

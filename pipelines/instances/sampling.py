@@ -17,7 +17,7 @@ import numpy as np
 from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.instances.ragged import ranges
-from beambert.tokenizer.pair_truncation import truncated_lengths
+from beambert.tokenizer.tokenizer import truncated_lengths
 
 
 def target_lengths(count: int, max_num_tokens: int, short_seq_prob: float, rng: np.random.Generator) -> np.ndarray:

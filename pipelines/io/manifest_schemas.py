@@ -98,7 +98,7 @@ class Alphabet(TypedDict):
 
 
 class ValidationCoverage(TypedDict):
-    """`beambert.tokenizer.coverage.Coverage` of a vocabulary."""
+    """`beambert.tokenizer.wordpiece.Coverage` of a vocabulary."""
 
     words: Count
     unknown: Count

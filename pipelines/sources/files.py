@@ -20,7 +20,7 @@ from beambert.common.quantities import counted
 from beambert.common.terminal import printable
 from beambert.common.unicode_text import replace_surrogates
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader
+from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of
 from beambert.pipelines.formats.lines import Chunk
 from beambert.pipelines.io.atomic_files import storage_errors
 
@@ -301,7 +301,7 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
     Raises:
         SourceError: The file cannot be opened, or (during reading) its compressed data is corrupt or truncated.
     """
-    suffix = path[path.rfind(".") :].lower() if "." in path else ""
+    suffix = compression_of(path)
     try:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
             _opened.file = (path, raw)
@@ -316,7 +316,7 @@ def open_decompressed(path: str, buffer_bytes: int = _BUFFER_BYTES) -> Iterator[
     except BeamIOError as error:
         raise SourceError(f"{path} cannot be opened ({error}); check the path and its permissions") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
-        if suffix in _MAGIC:
+        if suffix:
             raise not_complete(path, error) from error
         raise SourceError(f"{path} cannot be read ({error}); check the file and the disk") from error
 
@@ -348,7 +348,7 @@ class _Chunks(io.RawIOBase):
 
 def not_complete(path: str, error: Exception) -> SourceError:
     """Return the error of a compressed file that cannot be decompressed, or is not compressed."""
-    suffix = path[path.rfind(".") :].lower()
+    suffix = compression_of(path)
     with suppress(BeamIOError, OSError), FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         if not file.read(6).startswith(_MAGIC[suffix]):
             return SourceError(f"{path} is not compressed with {suffix}, in spite of its name; rename it")

@@ -1,26 +1,31 @@
-"""Recognize the format of a file, split it for several workers, and read its documents."""
+"""Recognize the formats of files, divide them into splits for several workers, and read the documents of a split."""
 
+import dataclasses
+import hashlib
 import io
+import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import FORMATS, get_format, recognize
+from beambert.pipelines.formats import FORMATS, get_format, reads_files, recognize
 from beambert.pipelines.formats.frames import (
     CHUNK_BYTES,
     FrameError,
     FrameReader,
     codec_of,
+    compression_of,
     find_frame,
     plain_chunks,
     read_head,
     stem_of,
 )
-from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
+from beambert.pipelines.formats.input_format import InputFormat, RangeReader, ReadOptions
 from beambert.pipelines.formats.lines import Line, lines_of_chunks
 from beambert.pipelines.formats.text import TEXT, read_text
-from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored
+from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored, require_unchanged
 from beambert.pipelines.sources.kinds import kind_of
 
 # Size of a range of lines in bytes, by the compression of the file.
@@ -29,66 +34,83 @@ _LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
 _HEAD_BYTES = 4096
 # A compressed file is split if its second frame is in these first bytes; the tools that write frames make smaller ones.
 _MAX_FRAME_BYTES = 16 << 20
+# Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
+_MAX_RANGES = 4096
 
 
-def recognize_format(path: str, head: bytes, options: ReadOptions) -> InputFormat:
-    """Return the format with which to read a file.
+class Input(NamedTuple):
+    """An input file.
 
-    Args:
-        path: Path of the file.
-        head: Its first decompressed bytes.
-        options: Options of reading.
-
-    Raises:
-        SourceError: The file is of a kind that is not text. The message contains the kind and the remedy.
+    Attributes:
+        path: path of the file.
+        bytes: its size.
+        changed: its modification time.
+        origin: the --input pattern that matched it.
+        weight: sampling weight of its documents.
     """
-    is_auto = options.input_format == "auto"
-    input_format = recognize(path, head[:_HEAD_BYTES]) if is_auto else get_format(options.input_format)
-    kind = None if input_format.reports_other_kinds else kind_of(path, head)
-    # An explicit format overrides the recognition of markup, but not of binary files.
-    if kind and (kind.binary or is_auto):
-        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
-    return (input_format.layout and input_format.layout(head)) or input_format
+
+    path: str
+    bytes: int
+    changed: Any
+    origin: str
+    weight: float
+
+
+class FileSplit(NamedTuple):
+    """A file split, read by one worker; `start` and `stop` are from `split_file`."""
+
+    input: Input
+    start: int
+    stop: int | None
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the split in bytes."""
+        return (self.input.bytes if self.stop is None else self.stop) - self.start
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Return whether the split is the complete file."""
+        return not self.start and self.stop is None
+
+    def name(self) -> str:
+        """Return a name derived from the file and the range of the split."""
+        return hashlib.blake2b(json.dumps(self).encode("utf-8"), digest_size=12).hexdigest()
 
 
 def _read_head(path: str) -> bytes:
     """Return the first bytes of a file, decompressed. The rest of a file may be corrupt."""
-    if path.lower().endswith((".gz", ".xz", ".zst")):
+    if compression_of(path) in (".gz", ".xz", ".zst"):
         with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
             return stream.peek(_HEAD_BYTES)
     with open_stored(path, 2 * _HEAD_BYTES) as file:
         return read_head(file, path, _HEAD_BYTES)
 
 
-def _format_of_file(path: str, options: ReadOptions) -> InputFormat:
-    """Return the format of a file, which is opened only if its content decides.
+def find_format(path: str, options: ReadOptions, stream: io.BufferedReader | None = None) -> InputFormat:
+    """Return the format with which to read a file. The file is opened only if its content decides.
+
+    Args:
+        path: Path of the file.
+        options: Options of reading.
+        stream: The decompressed file, if it is open already.
 
     Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
+        SourceError: The file cannot be opened, or is of a kind that is not text. The message has the kind and the
+            remedy.
     """
-    if options.input_format != "auto":
-        requested = get_format(options.input_format)
-        if requested.reports_other_kinds or not requested.reads_files:
-            return requested
-    return recognize_format(path, _read_head(path), options)
-
-
-def check_file(path: str, options: ReadOptions) -> bool:
-    """Check the first bytes of a file, and return whether its format has fields, from which `--text_field` selects.
-
-    Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
-    """
-    return _format_of_file(path, options).has_fields
-
-
-def is_one_document(path: str, options: ReadOptions) -> bool:
-    """Return whether a file is a single document, because its format is plain text.
-
-    Raises:
-        SourceError: The file cannot be opened, or is of a kind that is not text.
-    """
-    return _format_of_file(path, options) is TEXT
+    is_auto = options.input_format == "auto"
+    requested = None if is_auto else get_format(options.input_format)
+    # A format that reports other kinds of files itself may read a truncated file up to its end.
+    if requested and (requested.reports_other_kinds or not requested.reads_files):
+        return requested
+    head = stream.peek(_HEAD_BYTES) if stream else _read_head(path)
+    input_format = requested or recognize(path, head[:_HEAD_BYTES])
+    kind = None if input_format.reports_other_kinds else kind_of(path, head)
+    # An explicit format overrides the recognition of markup, but not of binary files.
+    if kind and (kind.binary or is_auto):
+        raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
+    return (input_format.layout and input_format.layout(head)) or input_format
 
 
 def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
@@ -113,14 +135,31 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
     input_format = _format_by_name(path, options)
     if input_format and input_format.read_range:
         step = _by_suffix(input_format.range_bytes, path)
-    elif (input_format and not input_format.read_lines) or path.lower().endswith((".gz", ".xz")):
+    elif input_format and not input_format.read_lines:
         step = 0
     else:
-        step = _by_suffix(_LINE_RANGE_BYTES, path)
+        step = _LINE_RANGE_BYTES.get(compression_of(path), 0)
     if not step:
         return [(path, 0, None)]
     step = max(step, min_bytes)
     return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
+
+
+def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
+    """Return the splits of all files. A local file that cannot be read in ranges is one split."""
+    min_bytes = sum(file.bytes for file in inputs) // _MAX_RANGES
+    splits = []
+    for file in inputs:
+        ranges = split_file(file.path, file.bytes, options, min_bytes)
+        if len(ranges) > 1 and "://" not in file.path:
+            try:
+                has_ranges = range_format(file.path, options) is not None
+            except SourceError:
+                # The job reads the file as a whole and reports the error.
+                has_ranges = False
+            ranges = ranges if has_ranges else [(file.path, 0, None)]
+        splits += [FileSplit(file, start, stop) for _, start, stop in ranges]
+    return splits
 
 
 def _by_suffix(sizes: Mapping[str, int], path: str) -> int:
@@ -132,17 +171,14 @@ def _has_frames(path: str) -> bool:
     """Return whether lines can be read from any position: plain, or compressed with the second frame near its start."""
     codec = codec_of(path)
     if codec is None:
-        return not path.lower().endswith((".gz", ".xz"))
+        return not compression_of(path)
     with open_stored(path, 2 * CHUNK_BYTES) as file:
-        return find_frame(file, codec.magic, codec.magic_bytes, 1, _MAX_FRAME_BYTES) is not None
+        return find_frame(file, codec.magic, 1, _MAX_FRAME_BYTES) is not None
 
 
-def _possible_formats(options: ReadOptions) -> Iterator[InputFormat]:
-    return map(get_format, FORMATS if options.input_format == "auto" else [options.input_format])
-
-
-def _has_byte_ranges(input_format: InputFormat, path: str) -> bool:
-    return input_format.read_range is not None and _by_suffix(input_format.range_bytes, path) > 0
+def _range_reader(input_format: InputFormat, path: str) -> RangeReader | None:
+    """Return the function that reads ranges of bytes of a file as stored, if the format has one for its suffix."""
+    return input_format.read_range if _by_suffix(input_format.range_bytes, path) else None
 
 
 def range_format(path: str, options: ReadOptions) -> InputFormat | None:
@@ -151,8 +187,8 @@ def range_format(path: str, options: ReadOptions) -> InputFormat | None:
     Raises:
         SourceError: The file cannot be opened, or is of a kind that is not text.
     """
-    input_format = _format_of_file(path, options)
-    if _has_byte_ranges(input_format, path) or (input_format.read_lines and _has_frames(path)):
+    input_format = find_format(path, options)
+    if _range_reader(input_format, path) or (input_format.read_lines and _has_frames(path)):
         return input_format
     return None
 
@@ -202,34 +238,52 @@ def read_file(
         SourceError: The file is missing, corrupt, wrongly encoded or not of its format.
     """
     is_range = start > 0 or stop is not None
+    names = FORMATS if options.input_format == "auto" else [options.input_format]
     if is_range:
         input_format = range_format(path, options)
-    elif any(_has_byte_ranges(each, path) for each in _possible_formats(options)):
-        input_format = _format_of_file(path, options)
+    elif any(_range_reader(get_format(name), path) for name in names):
+        input_format = find_format(path, options)
     else:
         input_format = None
-    if input_format and input_format.read_range and _has_byte_ranges(input_format, path):
+    if input_format and (read_range := _range_reader(input_format, path)):
         with open_stored(path, 2 * CHUNK_BYTES) as file:
-            yield from input_format.read_range(file, path, options, start, stop)
+            yield from read_range(file, path, options, start, stop)
     elif is_range and input_format and input_format.read_lines:
         with open_lines(path, options.encoding, start, stop) as lines:
             yield from input_format.read_lines(lines, path, options, start == 0)
     elif start == 0:
-        yield from _read_whole_file(path, options, line_paragraphs)
+        nothing: io.BufferedReader = io.BufferedReader(io.BytesIO())
+        with open_decompressed(path) if reads_files(options.input_format) else nullcontext(nothing) as stream:
+            input_format = find_format(path, options, stream)
+            if input_format is TEXT:
+                yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
+            else:
+                yield from input_format.read_documents(stream, path, options)
 
 
-def _read_whole_file(path: str, options: ReadOptions, line_paragraphs: bool) -> Iterator[Document]:
-    requested = None if options.input_format == "auto" else get_format(options.input_format)
-    if requested and not requested.reads_files:
-        yield from requested.read_documents(io.BufferedReader(io.BytesIO()), path, options)
-        return
-    with open_decompressed(path) as stream:
-        # A format that reports other kinds of files itself may read a truncated file up to its end.
-        if requested and requested.reports_other_kinds:
-            input_format = requested
-        else:
-            input_format = recognize_format(path, stream.peek(_HEAD_BYTES), options)
-        if input_format is TEXT:
-            yield from read_text(stream, path, options, line_paragraphs=line_paragraphs)
-        else:
-            yield from input_format.read_documents(stream, path, options)
+def read_documents(file_split: FileSplit, options: ReadOptions, *, line_paragraphs: bool = False) -> Iterator[Document]:
+    """Yield the documents of a split, and check that the file has not changed since the job started.
+
+    Args:
+        file_split: the split.
+        options: options of reading.
+        line_paragraphs: as of `read_file`.
+
+    Raises:
+        SourceError: the file cannot be read or has changed.
+    """
+    path, size, changed, origin, weight = file_split.input
+    try:
+        documents = read_file(path, options, file_split.start, file_split.stop, line_paragraphs=line_paragraphs)
+        for document in documents:
+            yield dataclasses.replace(document, origin=origin, weight=weight)
+    except SourceError:
+        # A file that is being written appears corrupt: report the change instead.
+        _require_unchanged(path, size, changed, options)
+        raise
+    _require_unchanged(path, size, changed, options)
+
+
+def _require_unchanged(path: str, size: int, changed: Any, options: ReadOptions) -> None:
+    if reads_files(options.input_format):
+        require_unchanged(path, size, changed)

@@ -21,8 +21,8 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.live_counts import READING, WorkCounter
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
-from beambert.pipelines.sources.file_splits import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.sources.files import match_files, read_position
+from beambert.pipelines.sources.readers import FileSplit, Input, read_documents, split_inputs
 from beambert.pipelines.transforms.partitions import BlockBuffer, corpus_options
 
 _NAMESPACE = "beambert"

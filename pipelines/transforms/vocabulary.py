@@ -36,7 +36,7 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.versions import require_same_rules
-from beambert.pipelines.sources.file_splits import FileSplit
+from beambert.pipelines.sources.readers import FileSplit
 from beambert.pipelines.transforms.documents import ReadBlocks
 from beambert.pipelines.transforms.partitions import (
     GroupByPartition,
@@ -56,10 +56,10 @@ from beambert.pipelines.vocabulary.word_groups import (
     rounded,
     word_batches,
 )
-from beambert.tokenizer.coverage import Coverage, coverage
 from beambert.tokenizer.learner import alphabet_losses, learn_vocabulary
 from beambert.tokenizer.lost_marks import MarkCounts, count_marks
 from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import Coverage, coverage
 
 # The learner takes less than 1 kB of memory per word.
 MAX_LEARNER_WORDS = 2_000_000

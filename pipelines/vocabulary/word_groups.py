@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions
-from beambert.tokenizer.word_counts import count_words, most_frequent
+from beambert.tokenizer.learner import count_words, most_frequent
 
 # A shard of 64 MiB of English has about 200,000 distinct words; those beyond the first 100,000 occur once or twice.
 WORDS_PER_SHARD = 100_000

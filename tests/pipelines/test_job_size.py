@@ -9,7 +9,7 @@ from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.sources.file_splits import FileSplit, Input
+from beambert.pipelines.sources.readers import FileSplit, Input
 from beambert.pipelines.transforms.corpora import build_corpus
 from beambert.pipelines.transforms.examples import build_pretraining_data
 

@@ -2,7 +2,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.tokenizer.new_words import NewWord, compare_tokenization, select_words, split_token
+from beambert.tokenizer.new_words import (
+    AS_MANY,
+    FEWER,
+    MORE,
+    NO_LONGER_UNKNOWN,
+    NOW_UNKNOWN,
+    NewWord,
+    compare_tokenization,
+    select_words,
+    split_token,
+)
 from tests.tokenizer.reference_tokenizer import published_pieces
 
 LETTERS = ["a", "b", "c", "##a", "##b", "##c"]
@@ -89,22 +99,22 @@ def test_changes_of_other_words_are_counted_by_kind():
     after = {*before, "ab", "cab", "cc"}
     counts = {"ab": 5, "abc": 4, "caba": 3, "ccb": 2, "abb": 7, "cabb": 6, "aa": 9}
     changes = compare_tokenization(counts, set(before), after)
-    assert changes.as_many == [
+    assert changes[AS_MANY] == [
         ("abb", ["a", "##bb"], ["ab", "##b"]),
         ("cabb", ["ca", "##bb"], ["cab", "##b"]),
         ("abc", ["a", "##bc"], ["ab", "##c"]),
     ]
-    assert changes.fewer == [
+    assert changes[FEWER] == [
         ("caba", ["ca", "##b", "##a"], ["cab", "##a"]),
         ("ccb", ["c", "##c", "##b"], ["cc", "##b"]),
     ]
-    assert changes.more == changes.unknown == []
+    assert changes[MORE] == changes[NO_LONGER_UNKNOWN] == changes[NOW_UNKNOWN] == []
     more = compare_tokenization({"abca": 1}, {"a", "##bca", "##c", "##a"}, {"a", "ab", "##bca", "##c", "##a"})
-    assert more.more == [("abca", ["a", "##bca"], ["ab", "##c", "##a"])]
+    assert more[MORE] == [("abca", ["a", "##bca"], ["ab", "##c", "##a"])]
     known = compare_tokenization({"da": 1, "d": 1}, {"a", "##a"}, {"a", "##a", "d"})
-    assert known.known == [("da", ["[UNK]"], ["d", "##a"])]
+    assert known[NO_LONGER_UNKNOWN] == [("da", ["[UNK]"], ["d", "##a"])]
     unknown = compare_tokenization({"abd": 1}, {"a", "##bd"}, {"a", "##bd", "ab"})
-    assert unknown.unknown == [("abd", ["a", "##bd"], ["[UNK]"])]
+    assert unknown[NOW_UNKNOWN] == [("abd", ["a", "##bd"], ["[UNK]"])]
 
 
 @pytest.mark.parametrize(

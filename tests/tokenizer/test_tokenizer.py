@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer import python_encoder
+from beambert.tokenizer import encoder
 from beambert.tokenizer.normalization import split_words
-from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.tokenizer import Tokenizer, truncated_lengths
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.tokenizer.wordpiece import split_word
+from tests.pipelines.instances import reference_instances
 
 SMALL = Vocabulary((*SPECIAL_TOKENS, "want", "##want", "##ed", "wa", "un", "runn", "##ing", ",", "low", "##est"))
 
@@ -77,9 +80,9 @@ def test_cache_is_bounded_and_has_no_effect(
     released: Vocabulary, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Tokenizer(released).encode_batch(sentences)
-    monkeypatch.setattr(python_encoder, "MAX_CHUNKS", 1000)
+    monkeypatch.setattr(encoder, "MAX_CHUNKS", 1000)
     bounded = Tokenizer(released, compiled=False)
-    caches = (bounded._encoder._chunk, bounded._encoder._word)
+    caches = (bounded._encoder._encoder._chunk, bounded._encoder._encoder._word)
     bounded.encode_batch(["z" * 70])
     assert not any(cache.cache_info().currsize for cache in caches)
     parts = []
@@ -272,8 +275,21 @@ def test_decode() -> None:
 
 
 def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beambert.tokenizer.tokenizer._native", None)
+    monkeypatch.setattr("beambert.tokenizer.encoder._native", None)
     assert not Tokenizer(SMALL).compiled
     assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
     with pytest.raises(ImportError, match="C compiler"):
         Tokenizer(SMALL, compiled=True)
+
+
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
+def test_truncated_lengths_are_those_of_the_published_loop(first: int, second: int, room: int) -> None:
+    assert truncated_lengths(first, second, room) == reference_instances.truncated_lengths(first, second, room)
+
+
+def test_truncated_lengths_of_every_small_pair_at_once() -> None:
+    first, second, room = (values.ravel() for values in np.mgrid[:9, :9, :20])
+    kept = np.stack(truncated_lengths(first, second, room), axis=1)
+    cases = zip(first, second, room, strict=True)
+    assert kept.tolist() == [list(reference_instances.truncated_lengths(*case)) for case in cases]
+    assert kept.dtype == np.int64

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beambert.pipelines.instances.ragged import ranges
-from beambert.tokenizer.pair_truncation import truncated_lengths
-from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.tokenizer import Tokenizer, truncated_lengths
 from beambert.trainers.errors import TaskDataError
 
 

@@ -8,8 +8,9 @@ block it. `TooComplex` rejects pages that MediaWiki does not display either.
 
 import html
 import re
+from collections.abc import Callable
 
-from beambert.pipelines.formats.wikipedia.languages import unwanted_prefixes, unwanted_sections
+from beambert.pipelines.formats.wikipedia.editions import unwanted_prefixes, unwanted_sections
 from beambert.pipelines.formats.wikipedia.templates import template_text
 
 # MediaWiki saves no page of more than 2 MiB and expands no template below this depth.
@@ -19,8 +20,7 @@ MAX_NESTING = 100
 # Noncharacters replace markup that is meant as text; the last pass restores it.
 _MARKUP = "[]{}|=<>'*#:_\n"
 _PROTECT = {ord(character): 0xFDD0 + index for index, character in enumerate(_MARKUP)}
-_RESTORE = {code: character for character, code in _PROTECT.items()}
-_RESTORE_TEXT = {code: (" " if character == ord("\n") else character) for code, character in _RESTORE.items()}
+_RESTORE = {code: (" " if character == ord("\n") else character) for character, code in _PROTECT.items()}
 _PIPE_AND_EQUALS = {ord("|"): _PROTECT[ord("|")], ord("="): _PROTECT[ord("=")]}
 _HAS_PROTECTED = re.compile("[\ufdd0-\ufdef]")
 _PREFORMATTED = "\ufdef"
@@ -64,6 +64,9 @@ _OPENED = re.compile(r"([(（])[\s;,]+")
 _CLOSED = re.compile(r"(?<![\s;,])[\s;,]+([)）])")
 _EMPTY = re.compile(r"(?<!\S)(?:\(\)|（）|\[\])|（）")
 _STRAY_BLANK = re.compile(r" ([,.])(?=\s|$)")
+
+# The type of `to_paragraphs` and of other extractors.
+Extract = Callable[[str, str, str, frozenset[str]], list[str]]
 
 
 class TooComplex(Exception):
@@ -307,7 +310,7 @@ def _finish(paragraph: str) -> str:
     if "(" in paragraph or "（" in paragraph:
         paragraph = _EMPTY.sub("", _CLOSED.sub(r"\1", _OPENED.sub(r"\1", paragraph)))
     if _HAS_PROTECTED.search(paragraph):
-        paragraph = paragraph.translate(_RESTORE_TEXT)
+        paragraph = paragraph.translate(_RESTORE)
     return " ".join(_STRAY_BLANK.sub(r"\1", paragraph).split())
 
 

@@ -10,7 +10,7 @@ from beambert import cli
 from beambert.pipelines.commands.input_check import _sample, check_inputs
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources.file_splits import Input
+from beambert.pipelines.sources.readers import Input
 from tests.conftest import without_progress
 from tests.every_output import rejected
 

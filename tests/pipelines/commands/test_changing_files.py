@@ -12,7 +12,7 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import write_block_file
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.atomic_files import require_written
-from beambert.pipelines.sources import file_splits, readers
+from beambert.pipelines.sources import readers
 from beambert.pipelines.transforms import documents, examples
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS
 from tests.conftest import SMALL, without_progress
@@ -38,7 +38,7 @@ def run(inputs: Path, output: Path, *flags: str) -> int:
 
 def while_reading(monkeypatch, change, after: int = 3) -> None:
     """Call `change` after a given number of documents was read."""
-    read_file = file_splits.read_file
+    read_file = readers.read_file
     number = 0
 
     def read_and_change(*args, **keywords):
@@ -49,7 +49,7 @@ def while_reading(monkeypatch, change, after: int = 3) -> None:
                 change()
             yield document
 
-    monkeypatch.setattr(file_splits, "read_file", read_and_change)
+    monkeypatch.setattr(readers, "read_file", read_and_change)
 
 
 def append(path: Path) -> None:
@@ -105,14 +105,14 @@ def test_a_changing_vocabulary_or_evaluation_file_is_named(inputs, tmp_path, mon
 def test_every_split_of_a_file_is_checked(inputs, tmp_path, monkeypatch, capsys):
     path = inputs / "a.jsonl"
     monkeypatch.setattr(readers, "_LINE_RANGE_BYTES", {"": 300})
-    read_file = file_splits.read_file
+    read_file = readers.read_file
 
     def read_and_change(path, options, start, stop, **flags):
         yield from read_file(path, options, start, stop, **flags)
         if start > 300:
             append(inputs / "a.jsonl")
 
-    monkeypatch.setattr(file_splits, "read_file", read_and_change)
+    monkeypatch.setattr(readers, "read_file", read_and_change)
     assert run(inputs, tmp_path / "out") == 1
     assert f"{path} changed while the job read it" in capsys.readouterr().err
 

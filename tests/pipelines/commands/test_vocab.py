@@ -8,10 +8,9 @@ import pytest
 from beambert import cli
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.tokenizer.wordpiece import split_word
+from beambert.tokenizer.wordpiece import Coverage, split_word
 from tests.every_output import corpus_rows
 
 FLAGS = [

@@ -13,9 +13,8 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources import file_splits, readers
-from beambert.pipelines.sources.file_splits import Input, split_inputs
-from beambert.pipelines.sources.readers import read_file
+from beambert.pipelines.sources import readers
+from beambert.pipelines.sources.readers import Input, read_file, split_inputs
 from tests.pipelines.test_job_size import OPTIONS
 
 WORDS = ["Hund", "Katze", "Maus", "Vogel", "Fisch", "Baum", "Haus", "Weg", "Licht", "Wasser", "Bär", "Öl"]
@@ -103,14 +102,14 @@ def test_a_stopped_command_resumes_in_the_middle_of_a_file(tmp_path, monkeypatch
 
         return read
 
-    monkeypatch.setattr(file_splits, "read_file", read_at_most(4))
+    monkeypatch.setattr(readers, "read_file", read_at_most(4))
     argv = ["corpus", "--input", str(path), "--output", str(tmp_path / "out"), "--vocab_size", "60", *FLAGS]
     argv += ["--num_partitions", "3", "--min_words", "1"]
     assert cli.main(argv) == 1
     complete = set(starts[:-1])
     assert len(complete) == 4
     starts.clear()
-    monkeypatch.setattr(file_splits, "read_file", read_at_most(99))
+    monkeypatch.setattr(readers, "read_file", read_at_most(99))
     assert build(path, tmp_path / "out", *FLAGS) == whole
     assert "resuming an earlier run" in capsys.readouterr().out
     assert len(starts) == 6
@@ -142,7 +141,7 @@ def test_local_files_that_are_read_whole_are_one_split(tmp_path, monkeypatch):
 def test_a_large_input_has_a_bounded_number_of_splits():
     inputs = [Input(f"gs://none/{n}.jsonl", size, 0, "", 1.0) for n, size in enumerate((10**12, 10**8, 10**9))]
     splits = split_inputs(inputs, OPTIONS.read)
-    assert 4000 < len(splits) < file_splits._MAX_RANGES + len(inputs)
+    assert 4000 < len(splits) < readers._MAX_RANGES + len(inputs)
     for file in inputs:
         own = [split for split in splits if split.input == file]
         assert [split.start for split in own[1:]] == [split.stop for split in own[:-1]]

@@ -14,7 +14,7 @@ import zstandard
 from beambert.deploy.plan import text_sample
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.sources.readers import check_file, read_file
+from beambert.pipelines.sources.readers import find_format, read_file
 from tests import forked
 
 LINE = b'{"text": "' + b"a" * 20_000 + b'"}\n'
@@ -38,7 +38,7 @@ def sample(path: str) -> None:
 
 
 WAYS = {
-    "check": lambda path: check_file(path, ReadOptions()),
+    "check": lambda path: find_format(path, ReadOptions()),
     "file": lambda path: sum(1 for _ in read_file(path, ReadOptions())),
     "range": lambda path: sum(1 for _ in read_file(path, ReadOptions(), 0, 1 << 30)),
     "plan": sample,

@@ -16,10 +16,9 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import get_format
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.segmentation import segmenters
-from beambert.tokenizer.learner import learn_vocabulary
+from beambert.tokenizer.learner import count_words, learn_vocabulary
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from beambert.tokenizer.word_counts import count_words
 from tests.conftest import with_slow
 from tests.cpu_time import seconds
 

@@ -23,7 +23,7 @@ from beambert.pipelines.formats import recognize
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.lines import wide_encoding
 from beambert.pipelines.sources.kinds import kind_of
-from beambert.pipelines.sources.readers import check_file, read_file
+from beambert.pipelines.sources.readers import find_format, read_file
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
@@ -93,7 +93,7 @@ BINARY = {
 def test_binary_files_are_refused_by_name_whatever_format_is_asked_for(tmp_path, name, input_format):
     content, kind, remedy = BINARY[name]
     (tmp_path / name).write_bytes(content)
-    for read in (lambda *args: list(read_file(*args)), check_file):
+    for read in (lambda *args: list(read_file(*args)), find_format):
         with pytest.raises(SourceError, match=rf"{name} is {kind}.*; .*{remedy}"):
             read(str(tmp_path / name), ReadOptions(input_format))
 
@@ -186,12 +186,12 @@ def test_no_alarm_on_real_text(shared_data):
         shared_data / "segmentation/golden_rules.jsonl",
     ]:
         expected = path.suffix == ".jsonl"
-        assert check_file(str(path), ReadOptions()) == expected
+        assert find_format(str(path), ReadOptions()).has_fields == expected
     pages = sorted((shared_data / "html-articles/html").glob("*.html.gz"))
     assert len(pages) > 100
     for path in pages:
         with pytest.raises(SourceError, match="is an HTML page"):
-            check_file(str(path), ReadOptions())
+            find_format(str(path), ReadOptions())
 
 
 def test_formats_that_are_read():
@@ -233,7 +233,7 @@ def test_every_reader_refuses_wide_encodings(tmp_path, input_format, encoding):
         path.write_bytes(data)
         for asked in (input_format, "auto"):
             options = ReadOptions(input_format=asked)
-            for read in (lambda path, options: list(read_file(path, options)), check_file):
+            for read in (lambda path, options: list(read_file(path, options)), find_format):
                 with pytest.raises(SourceError, match=f"is {name.upper()}; convert it first: iconv -f {name} -t utf-8"):
                     read(str(path), options)
 

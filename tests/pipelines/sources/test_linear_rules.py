@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import residual_markup
 from beambert.pipelines.formats import wikiextractor, wrapped_lines
-from beambert.pipelines.formats.wikipedia import dump_pages, wikitext
+from beambert.pipelines.formats.wikipedia import dump, wikitext
 from beambert.pipelines.sources import kinds
 
 # The earlier regular expressions of these rules.
@@ -56,7 +56,7 @@ def test_titles_in_any_line(text):
 
 @given(made_of("#", " ", "a", ":", "[[", "1", "\n"))
 def test_redirects_in_any_text(text):
-    assert bool(dump_pages._REDIRECT.match(text)) == bool(REDIRECT.match(text))
+    assert bool(dump._REDIRECT.match(text)) == bool(REDIRECT.match(text))
 
 
 @given(made_of("[", "http:", "//", "a", "]", " ", "\n", "mailto:"))

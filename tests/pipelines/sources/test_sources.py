@@ -27,7 +27,7 @@ from beambert.pipelines.formats.fields import FieldReader
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.sources import readers
 from beambert.pipelines.sources.files import match_files
-from beambert.pipelines.sources.readers import check_file, range_format, read_file
+from beambert.pipelines.sources.readers import find_format, range_format, read_file
 
 
 def read(path, content: bytes, **options):
@@ -139,7 +139,7 @@ def test_wikiextractor_json_after_a_byte_order_mark_and_blank_lines(tmp_path, st
     ]
     options = ReadOptions(input_format)
     assert range_format(str(path), options).name == "wikiextractor_json"
-    assert check_file(str(path), options)
+    assert find_format(str(path), options).has_fields
     edges = [0, 1, 3, 500, len(content)]
     ranges = [read_file(str(path), options, start, stop) for start, stop in itertools.pairwise(edges)]
     in_ranges = itertools.chain.from_iterable(ranges)

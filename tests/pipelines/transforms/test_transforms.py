@@ -35,7 +35,7 @@ from beambert.pipelines.dataset_report import dataset_card
 from beambert.pipelines.documents import identified, identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.sources import file_splits, readers
+from beambert.pipelines.sources import readers
 from beambert.pipelines.sources.readers import read_file
 from beambert.pipelines.transforms import (
     CleanDocuments,
@@ -295,7 +295,7 @@ def test_a_large_file_is_read_in_ranges(texts, monkeypatch, tmp_path):
         starts.append(start)
         return read_file(path, options, start, stop, **flags)
 
-    monkeypatch.setattr(file_splits, "read_file", read_one_range)
+    monkeypatch.setattr(readers, "read_file", read_one_range)
     with beam.Pipeline() as pipeline:
         documents = pipeline | ReadDocuments(path, weight=2.0)
         values = documents | beam.Map(

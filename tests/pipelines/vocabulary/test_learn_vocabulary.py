@@ -11,9 +11,9 @@ from beambert.pipelines.transforms.vocabulary import MergeWordCounts, Vocabulari
 from beambert.pipelines.vocabulary import word_groups
 from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors
 from beambert.pipelines.vocabulary.word_groups import num_word_groups, prune_group, word_batches
-from beambert.tokenizer.coverage import Coverage
 from beambert.tokenizer.normalization import CHARACTER_RULES
 from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.wordpiece import Coverage
 
 OPTIONS = VocabularyOptions(
     do_lower_case=True,

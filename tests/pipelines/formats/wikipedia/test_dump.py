@@ -18,7 +18,6 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import frames, recognize
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import dump as reader
-from beambert.pipelines.formats.wikipedia import dump_pages
 from beambert.pipelines.sources.readers import read_file
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
@@ -74,13 +73,13 @@ def test_pages_become_documents_or_are_rejected_with_a_reason(tmp_path):
     documents = read(tmp_path / "dewiki.xml", content)
     assert outline(documents) == [
         ("Hund & Katze", ['Hund und Katzen & "mehr".'], ""),
-        ("Weiter", [], dump_pages.REDIRECT),
-        ("Alt", [], dump_pages.REDIRECT),
-        ("Diskussion:Hund", [], dump_pages.NAMESPACE),
-        ("Diskussion:Alt", [], dump_pages.NAMESPACE),
-        ("Bank", [], dump_pages.DISAMBIGUATION),
-        ("Q1", [], dump_pages.NOT_WIKITEXT),
-        ("Tief", [], dump_pages.TOO_COMPLEX),
+        ("Weiter", [], reader.REDIRECT),
+        ("Alt", [], reader.REDIRECT),
+        ("Diskussion:Hund", [], reader.NAMESPACE),
+        ("Diskussion:Alt", [], reader.NAMESPACE),
+        ("Bank", [], reader.DISAMBIGUATION),
+        ("Q1", [], reader.NOT_WIKITEXT),
+        ("Tief", [], reader.TOO_COMPLEX),
         ("Leer", [], ""),
     ]
     assert {document.language for document in documents} == {"de"}
@@ -100,7 +99,7 @@ def test_pages_become_documents_or_are_rejected_with_a_reason(tmp_path):
 def test_disambiguation_pages_by_language(tmp_path, language, template):
     head = HEAD.replace('"de"', f'"{language}"')
     (document,) = read(tmp_path / "a.xml", dump(page("A", f"Words.\n{template}"), head=head))
-    assert document.rejected == dump_pages.DISAMBIGUATION
+    assert document.rejected == reader.DISAMBIGUATION
     (document,) = read(tmp_path / "a.xml", dump(page("A", "Words {{disambiguation needed}}."), head=head))
     assert document.rejected == ""
 
@@ -164,7 +163,7 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
     with caplog.at_level(logging.WARNING, "beambert"):
         documents = read(tmp_path / f"a.xml{suffix}", compressed[: len(compressed) * 2 // 3], input_format="wikipedia")
     *kept, last = documents
-    assert last.rejected == dump_pages.TRUNCATED
+    assert last.rejected == reader.TRUNCATED
     assert len(kept) >= len(pages) // 2
     assert outline(kept) == outline(read(tmp_path / "b.xml", whole))[: len(kept)]
     assert "a.xml" in caplog.text
@@ -172,20 +171,20 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
 
 def test_a_dump_cut_between_pages_is_reported(tmp_path, caplog):
     documents = read(tmp_path / "a.xml", HEAD + page("A", "Wort."))
-    assert outline(documents) == [("A", ["Wort."], ""), ("", [], dump_pages.TRUNCATED)]
+    assert outline(documents) == [("A", ["Wort."], ""), ("", [], reader.TRUNCATED)]
     assert "</mediawiki> is missing at its end" in caplog.text
 
 
 def test_a_page_cut_in_the_middle_does_not_swallow_the_next(tmp_path):
     content = dump(page("A", "Wort.").replace("</page>", ""), page("B", "Wort."))
-    assert outline(read(tmp_path / "a.xml", content)) == [("A", [], dump_pages.TRUNCATED), ("B", ["Wort."], "")]
+    assert outline(read(tmp_path / "a.xml", content)) == [("A", [], reader.TRUNCATED), ("B", ["Wort."], "")]
 
 
 def test_a_page_without_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(dump_pages, "_MAX_PAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(reader, "_MAX_PAGE_BYTES", 1 << 20)
     content = dump(page("A", "Wort."), page("Endless", "a" * 3_000_000), page("B", "Wort."))
     assert outline(read(tmp_path / "a.xml", content)) == [
-        ("A", ["Wort."], ""), ("Endless", [], dump_pages.TOO_COMPLEX), ("B", ["Wort."], ""),
+        ("A", ["Wort."], ""), ("Endless", [], reader.TOO_COMPLEX), ("B", ["Wort."], ""),
     ]  # fmt: skip
 
 
@@ -303,7 +302,7 @@ def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
         ]
         assert len([entry for entry in whole if entry[0]]) == 20
         assert {entry for entry in ((title, reason) for title, _, reason in whole) if not entry[0]} == {
-            ("", dump_pages.TRUNCATED)
+            ("", reader.TRUNCATED)
         }
         for cut in range(place - 2, place + len(planted) + 3):
             titles = [title for title, *_ in outline(parts_of(path, [cut])) if title]
@@ -338,7 +337,7 @@ def test_a_corrupt_stream_loses_its_pages_only(tmp_path, caplog, damage):
     documents = outline(read(path, bytes(content)))
     expected = [f"P{n}" for n in (*range(10), *range(20, 40))]
     assert [title for title, *_ in documents if title] == expected
-    assert ("", [], dump_pages.TRUNCATED) in documents
+    assert ("", [], reader.TRUNCATED) in documents
     assert "wiki.xml.bz2" in caplog.text
     generator = random.Random(0)
     for _ in range(20):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.formats.wikipedia import template_rules, templates
+from beambert.pipelines.formats.wikipedia import templates
 from beambert.pipelines.formats.wikipedia.wikitext import MAX_CHARACTERS, MAX_NESTING, TooComplex, to_paragraphs
 from tests.conftest import with_slow
 
@@ -399,7 +399,22 @@ def test_any_mixture_gives_clean_paragraphs(pieces):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from([*sorted(template_rules.RULES), "script/x", "ipa-de", "ipac-xx", "lang-de", "lc:x", "formatnum:²"]),
+    st.sampled_from(
+        [
+            *sorted(templates._RULES),
+            "nowrap",
+            '"',
+            "unité",
+            "sp",
+            "読み仮名",
+            "script/x",
+            "ipa-de",
+            "ipac-xx",
+            "lang-de",
+            "lc:x",
+            "formatnum:²",
+        ]
+    ),
     st.lists(
         st.sampled_from(
             ["", "1", "²", "x", "to", "y", "9" * 5000, "1=a", "2=b", "text=t", "df=y", "-", "a=b=c", "lit=x", "٣"]
@@ -410,6 +425,15 @@ def test_any_mixture_gives_clean_paragraphs(pieces):
 def test_no_parameters_break_a_rule(name, parameters, language):
     shown = templates.template_text("|".join([name, *parameters]), "Title", language)
     assert isinstance(shown, str)
+
+
+@pytest.mark.parametrize("edition", sorted(templates._TABLES))
+def test_a_template_of_an_edition_has_one_rule(edition):
+    names = [name for group in templates._TABLES[edition].values() for name in group]
+    assert sorted(set(names)) == sorted(names)
+    assert [" ".join(name.replace("_", " ").lower().split()) for name in names] == names
+    if edition == "en":
+        assert not templates._RULES.keys() & set(names)
 
 
 @settings(max_examples=100, deadline=None)

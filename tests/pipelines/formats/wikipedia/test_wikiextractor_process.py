@@ -16,11 +16,11 @@ from beambert import cli
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.formats.wikipedia import dump, dump_pages, wikiextractor_process
+from beambert.pipelines.formats.wikipedia import dump, wikiextractor_process
 from beambert.pipelines.formats.wikipedia.wikitext import MAX_CHARACTERS
 from beambert.pipelines.sources.readers import read_file
 
-MODULE = "beambert.pipelines.formats.wikipedia.wikiextractor_package"
+MODULE = "beambert.pipelines.formats.wikipedia.wikiextractor_process"
 WITH_PACKAGE = ReadOptions("wikipedia", wikitext_extractor="wikiextractor")
 HEAD = '<mediawiki xml:lang="en"><siteinfo><namespace key="6">Bildo</namespace></siteinfo>\n'
 
@@ -114,6 +114,10 @@ def test_templates_deeper_than_the_package_expands_are_dropped(package, tmp_path
 # ---- The reader
 
 
+def test_the_process_runs_this_module():
+    assert wikiextractor_process._COMMAND[-2:] == ["-m", MODULE] == ["-m", wikiextractor_process.__name__]
+
+
 PAGES = [
     page("Dog", "A dog."),
     page("Way", "#REDIRECT [[Dog]]"),
@@ -129,9 +133,9 @@ def test_pages_are_rejected_and_counted_as_without_the_package(package, tmp_path
     path = write(tmp_path / "a.xml", *PAGES)
     assert outline(path) == outline(path, ReadOptions()) == [
         ("Dog", ["A dog."], ""),
-        ("Way", [], dump_pages.REDIRECT),
-        ("Talk:Dog", [], dump_pages.NAMESPACE),
-        ("Bank", [], dump_pages.DISAMBIGUATION),
+        ("Way", [], dump.REDIRECT),
+        ("Talk:Dog", [], dump.NAMESPACE),
+        ("Bank", [], dump.DISAMBIGUATION),
         ("Empty", [], ""),
         ("List", [], ""),
         ("Cat", ["A cat."], ""),
@@ -175,7 +179,7 @@ def test_the_process_ends_with_the_reader(package, tmp_path, processes):
 
 def test_a_page_that_is_too_large_is_not_given_to_the_package(tmp_path, processes):
     path = write(tmp_path / "a.xml", page("Large", "a" * (MAX_CHARACTERS + 1)))
-    assert outline(path) == [("Large", [], dump_pages.TOO_COMPLEX)]
+    assert outline(path) == [("Large", [], dump.TOO_COMPLEX)]
     assert not processes
 
 
@@ -184,18 +188,18 @@ def test_a_page_that_takes_too_long_is_rejected(package, tmp_path, monkeypatch, 
     """Use pages for which the package's time grows faster than their length."""
     patch_program(monkeypatch, "package.MAX_SECONDS = 0.5")
     path = write(tmp_path / "a.xml", PAGES[0], page("Slow", wikitext), PAGES[-1])
-    assert outline(path) == [("Dog", ["A dog."], ""), ("Slow", [], dump_pages.TOO_COMPLEX), ("Cat", ["A cat."], "")]
+    assert outline(path) == [("Dog", ["A dog."], ""), ("Slow", [], dump.TOO_COMPLEX), ("Cat", ["A cat."], "")]
     assert len(processes) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "rejected", "starts"),
     [
-        ("raise ValueError('odd markup')", dump_pages.EXTRACTION_FAILED, 1),
-        ("raise RecursionError", dump_pages.TOO_COMPLEX, 1),
-        ("raise MemoryError", dump_pages.TOO_COMPLEX, 1),
+        ("raise ValueError('odd markup')", dump.EXTRACTION_FAILED, 1),
+        ("raise RecursionError", dump.TOO_COMPLEX, 1),
+        ("raise MemoryError", dump.TOO_COMPLEX, 1),
         # The page is tried twice, then a third process starts for the next page.
-        ("os._exit(9)", dump_pages.EXTRACTION_FAILED, 3),
+        ("os._exit(9)", dump.EXTRACTION_FAILED, 3),
     ],
 )
 def test_a_page_on_which_the_package_fails_does_not_end_the_job(
@@ -215,7 +219,7 @@ package.to_paragraphs = fails""",
     with caplog.at_level(logging.WARNING, "beambert"):
         assert outline(path) == [("Dog", ["A dog."], ""), ("Bad", [], rejected), ("Cat", ["A cat."], "")]
     assert len(processes) == starts
-    assert ("a.xml: the page 'Bad' cannot be extracted" in caplog.text) == (rejected == dump_pages.EXTRACTION_FAILED)
+    assert ("a.xml: the page 'Bad' cannot be extracted" in caplog.text) == (rejected == dump.EXTRACTION_FAILED)
 
 
 def test_a_page_is_tried_again_after_its_process_was_killed(package, tmp_path, processes):
