@@ -14,8 +14,7 @@ from huggingface_hub import DatasetCard
 
 from beambert import cli
 from beambert.pipelines import dataset
-from beambert.pipelines.dataset_report import croissant, dataset_card
-from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES
+from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES, render_card, render_croissant
 
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {
@@ -166,7 +165,7 @@ def test_card_code_loads_rows_of_the_shorter_length_bin_only(directory_of, tmp_p
     for shard in shards:
         (tmp_path / shard.name).parent.mkdir(exist_ok=True)
         (tmp_path / shard.name).write_bytes((output / shard.name).read_bytes())
-    example = loaded_by(dataset_card.render(dataclasses.replace(manifest, shards=shards)), tmp_path, tmp_path)
+    example = loaded_by(render_card(dataclasses.replace(manifest, shards=shards)), tmp_path, tmp_path)
     assert len(example["input_ids"]) == 32
 
 
@@ -213,7 +212,7 @@ def test_names_of_files_and_languages_are_escaped(directory_of):
     size = {"documents": 1, "words": 7, "bytes": 40}
     hostile = "texts/a|b <script>`x`\n## Splits *.txt"
     counts = {**manifest.counts, "inputs": {hostile: size}, "languages": {"no": size, "": size, "de": size}}
-    text = dataset_card.render(dataclasses.replace(manifest, counts=counts))
+    text = render_card(dataclasses.replace(manifest, counts=counts))
     assert DatasetCard(text).data.language == ["de", "no"]
     assert text.count("\n## Splits") == 1
     assert "<script>" not in text
@@ -229,8 +228,8 @@ def test_descriptions_are_made_from_the_manifest_alone(directory_of):
     for kind in ("padded", "parquet, packed"):
         output = directory_of(kind)
         manifest = dataset.load(output)
-        assert dataset_card.render(manifest).encode() == (output / "README.md").read_bytes()
-        assert croissant.render(manifest).encode() == (output / "croissant.json").read_bytes()
+        assert render_card(manifest).encode() == (output / "README.md").read_bytes()
+        assert render_croissant(manifest).encode() == (output / "croissant.json").read_bytes()
 
 
 # Parquet shards in the library of Hugging Face

@@ -30,7 +30,7 @@ from beambert.pipelines.corpus.document_steps import (
     segment_document,
     truncate_document,
 )
-from beambert.pipelines.dataset_report import dataset_card
+from beambert.pipelines.dataset_report.dataset_descriptions import render_card
 from beambert.pipelines.documents import identified, identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -220,7 +220,7 @@ def test_a_corpus_is_read_back(built, tmp_path, file_format):
     assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
     ours, theirs = dataset.load(tmp_path / "data"), dataset.load(tmp_path / "again")
     assert (ours.file_format, ours.versions) == (theirs.file_format, theirs.versions)
-    assert dataset_card.render(ours) == (tmp_path / "data" / "README.md").read_text(encoding="utf-8")
+    assert render_card(ours) == (tmp_path / "data" / "README.md").read_text(encoding="utf-8")
     description = json.loads((tmp_path / "data" / "croissant.json").read_text(encoding="utf-8"))
     assert (
         description["distribution"]
