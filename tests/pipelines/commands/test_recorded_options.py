@@ -55,10 +55,7 @@ def test_an_option_that_is_not_recorded_is_read_with_its_default(built):
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ("num_partitions", 0, "options.num_partitions is 0: expected int >= 1"),
-        ("read.text_field", 3, "options.read.text_field is 3: expected str"),
         ("read.encoding", "utf-16", "options.read: invalid --encoding utf-16: unknown, or not an extension of ASCII"),
-        ("cleaning.min_words", "7", 'options.cleaning.min_words is "7": expected int'),
         ("cleaning.min_words", -7, "options.cleaning.min_words is -7: expected int >= 0"),
     ],
 )
