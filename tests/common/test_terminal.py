@@ -88,6 +88,13 @@ def test_stdout_on_a_full_disk_is_one_line(buffering):
     assert "stdout cannot be written (no space left on device); redirect it to another file" in result.stderr
 
 
+@pytest.mark.parametrize("reader", ["true", "head -n 1"])
+def test_a_reader_that_closes_the_pipe_ends_the_command_without_an_error(reader):
+    result = shell(f"{BEAMBERT} --help | {reader}")
+    assert result.stderr == ""
+    assert result.returncode in (0, 141)
+
+
 @pytest.mark.slow
 def test_a_command_whose_output_nobody_reads_does_not_say_that_it_succeeded(tmp_path):
     (tmp_path / "text.txt").write_text("A sentence.\n" * 20, encoding="utf-8")
