@@ -78,7 +78,8 @@ class Facts(NamedTuple):
 def warnings_of(facts: Facts) -> list[str]:
     """Return warnings about a dataset, one line each.
 
-    In order of importance: faults of the data, what makes an evaluation wrong, what wastes text or time.
+    The most important ones come first: faults of the data, then what makes an evaluation wrong, then what wastes text
+    or time.
     """
     return [
         *_fault_warnings(facts),
