@@ -11,7 +11,6 @@ from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings
 from beambert.pipelines.dataset import SPLITS, Dataset, Shard, sizes_of_dataset
 from beambert.pipelines.dataset_report import data_report
-from beambert.pipelines.dataset_report.data_report import Report, read_samples
 from beambert.pipelines.dataset_report.data_warnings import Facts, warnings_of
 from beambert.pipelines.dataset_report.dataset_descriptions import write_missing_descriptions
 from beambert.pipelines.errors import DatasetError
@@ -106,10 +105,9 @@ def finish_dataset(
         versions=versions(options.format),
     )
     largest = max(manifest.shards_of("train"), key=lambda shard: shard.examples)
-    samples = read_samples(f"{output}/{largest.name}", vocabulary)
-    corpus_options = corpus.options if corpus is not None else {}
-    content = Report(manifest, options, by_split, corpus_options, vocabulary.tokens, num_replacements, samples)
-    write_text(f"{output}/{data_report.FILE_NAME}", data_report.render(content))
+    samples = data_report.read_samples(f"{output}/{largest.name}", vocabulary)
+    report = data_report.render(manifest, options, train, validation, vocabulary, samples)
+    write_text(f"{output}/{data_report.FILE_NAME}", report)
     write_missing_descriptions(manifest, output)
     write_text(f"{output}/{dataset.FILE_NAME}", manifest.to_json())
     return manifest

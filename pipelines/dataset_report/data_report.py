@@ -3,7 +3,6 @@
 The file is self-contained, has no scripts, and is deterministic: it has no dates or machine names.
 """
 
-import dataclasses
 import itertools
 import json
 from collections.abc import Mapping
@@ -32,30 +31,6 @@ _SAMPLES = 8
 _LONGEST_SENTENCE = 150
 # Steps and batch size of the BERT paper, appendix A.2.
 _PUBLISHED_STEPS, _PUBLISHED_BATCH = 1_000_000, 256
-_Row = tuple[str | int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """The content of the data report.
-
-    Attributes:
-        manifest: the dataset; its counts include those of the corpus, "overlap" and "warnings".
-        options: options of the examples.
-        statistics: statistics of "train" and "validation".
-        corpus_options: options of the corpus.
-        tokens: tokens of the vocabulary in id order.
-        num_replacements: number of tokens of which random replacements of masked tokens are drawn.
-        samples: sample instances of the training data.
-    """
-
-    manifest: Dataset
-    options: PretrainingDataOptions
-    statistics: dict[str, Statistics]
-    corpus_options: dict[str, Any]
-    tokens: tuple[str, ...]
-    num_replacements: int
-    samples: list[InstanceText]
 
 
 def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
@@ -65,34 +40,46 @@ def read_samples(path: str, vocab: Vocabulary) -> list[InstanceText]:
     return list(itertools.islice(texts, _SAMPLES))
 
 
-def render(report: Report) -> str:
-    """Return the page as HTML."""
-    options = report.options
+def render(
+    manifest: Dataset,
+    options: PretrainingDataOptions,
+    train: Statistics,
+    validation: Statistics,
+    vocab: Vocabulary,
+    samples: list[InstanceText],
+) -> str:
+    """Return the page as HTML.
+
+    Args:
+        manifest: the dataset; its counts include those of the corpus, "overlap" and "warnings".
+        options: options of the examples.
+        train, validation: statistics of the splits.
+        vocab: the vocabulary.
+        samples: sample instances of the training data.
+    """
     return rendering.render(
         "data_report.html",
         title="Pretraining data",
         options=options,
-        counts=report.manifest.counts,
-        train=report.statistics["train"],
-        validation=report.statistics["validation"],
-        vocab_size=len(report.tokens),
-        tokens=_tokens(report),
+        counts=manifest.counts,
+        train=train,
+        validation=validation,
+        vocab_size=len(vocab),
+        tokens=_tokens(train, vocab),
         largest_shares=_largest_shares,
-        samples=report.samples,
+        samples=samples,
         labels=inspection.LABELS.get(options.objective),
-        **_sources(report),
-        **_plots(report),
-        **_masks(report),
-        **_duplicates(report),
-        **_provenance(report),
+        **_sources(manifest.counts, options.language_factors),
+        **_plots(train, validation, options),
+        **_masks(train, options, vocab),
+        **_duplicates(manifest, train, options.dupe_factor),
+        **_provenance(manifest),
     )
 
 
-def _sources(report: Report) -> dict[str, Any]:
-    counts = report.manifest.counts
+def _sources(counts: Mapping[str, Any], language_factors: Mapping[str, float]) -> dict[str, Any]:
     languages = counts.get("languages", {})
     words = sum(size["words"] for size in languages.values())
-    factors = report.options.language_factors
     return {
         "inputs": [
             (
@@ -109,7 +96,7 @@ def _sources(report: Report) -> dict[str, Any]:
                 size["documents"],
                 size["words"],
                 share(size["words"], words),
-                f"{factors.get(name, 1.0):.3g}",
+                f"{language_factors.get(name, 1.0):.3g}",
             )
             for name, size in _largest(languages)
         ],
@@ -129,18 +116,15 @@ def _largest(sizes: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, A
     return [*ordered[:_MAX_ROWS], (f"{len(rest):,} more", total)]
 
 
-def _largest_shares(counts: Mapping[str, int], whole: int) -> list[_Row]:
+def _largest_shares(counts: Mapping[str, int], whole: int) -> list[tuple[str | int, ...]]:
     """Return the counts by descending size, with their shares of a whole."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [(name, count, share(count, whole)) for name, count in ordered]
 
 
-def _plots(report: Report) -> dict[str, Any]:
-    both = {"training": report.statistics["train"], "validation": report.statistics["validation"]}
-    train, options = report.statistics["train"], report.options
-
+def _plots(train: Statistics, validation: Statistics, options: PretrainingDataOptions) -> dict[str, Any]:
     def lengths(name: str) -> dict[str, np.ndarray]:
-        return {split: getattr(statistics, name) for split, statistics in both.items()}
+        return {"training": getattr(train, name), "validation": getattr(validation, name)}
 
     sentences = {
         split: np.append(counts[:_LONGEST_SENTENCE], counts[_LONGEST_SENTENCE:].sum())
@@ -162,9 +146,9 @@ def _plots(report: Report) -> dict[str, Any]:
     }
 
 
-def _tokens(report: Report) -> dict[str, Any] | None:
+def _tokens(train: Statistics, vocab: Vocabulary) -> dict[str, Any] | None:
     """Return the use of the vocabulary in the training text; None without text."""
-    counts = report.statistics["train"].piece_counts
+    counts = train.piece_counts
     if not counts.sum():
         return None
     order = np.argsort(-counts, kind="stable")
@@ -172,37 +156,35 @@ def _tokens(report: Report) -> dict[str, Any] | None:
         "size": len(counts),
         "unseen": np.count_nonzero(counts == 0),
         "rare": np.count_nonzero((counts > 0) & (counts < 10)),
-        "continuing": counts[[token.startswith("##") for token in report.tokens]].sum(),
+        "continuing": counts[[token.startswith("##") for token in vocab.tokens]].sum(),
         "plot": rank_plot(counts, "token rank", "occurrences"),
-        "top": [(report.tokens[i], counts[i]) for i in order[:_TOP_TOKENS] if counts[i]],
+        "top": [(vocab.tokens[i], counts[i]) for i in order[:_TOP_TOKENS] if counts[i]],
     }
 
 
-def _masks(report: Report) -> dict[str, Any]:
-    train, options = report.statistics["train"], report.options
+def _masks(train: Statistics, options: PretrainingDataOptions, vocab: Vocabulary) -> dict[str, Any]:
     if options.masking == "dynamic":
         return {}
     return {
-        "expected": expected_actions(options, report.num_replacements),
+        "expected": expected_actions(options, len(vocab.text_ids())),
         "expected_masked": expected_masked(train, options),
         "mask_plot": histogram({"training": train.masked_in_row}, "masked tokens per example", "examples"),
     }
 
 
-def _duplicates(report: Report) -> dict[str, Any]:
-    counts, copies = report.manifest.counts, report.options.dupe_factor
+def _duplicates(manifest: Dataset, train: Statistics, copies: int) -> dict[str, Any]:
     sentences = documents = "not searched"
     sampled = None
-    if "overlap" in counts:
-        overlap = Overlap(**counts["overlap"])
+    if "overlap" in manifest.counts:
+        overlap = Overlap(**manifest.counts["overlap"])
         sentences = f"{overlap.sentences_found:,} of {overlap.sentences:,}"
         documents = f"{overlap.documents_found:,} of {overlap.documents:,}"
         sampled = MAX_SENTENCES if overlap.sentences >= MAX_SENTENCES else None
-    digests = [shard.sha256 for shard in report.manifest.shards if shard.examples]
-    examples_per_copy = report.statistics["train"].rows / copies
+    digests = [shard.sha256 for shard in manifest.shards if shard.examples]
+    examples_per_copy = train.rows / copies
     epochs = _PUBLISHED_STEPS * _PUBLISHED_BATCH / max(examples_per_copy, 1)
     return {
-        "searches_near": report.corpus_options.get("near_duplicates"),
+        "searches_near": manifest.options.get("corpus", {}).get("near_duplicates"),
         "sampled_sentences": sampled,
         "overlap_characters": SENTENCE_CHARACTERS,
         "overlap_share": f"{DOCUMENT_SHARE:.0%}",
@@ -215,11 +197,10 @@ def _duplicates(report: Report) -> dict[str, Any]:
     }
 
 
-def _provenance(report: Report) -> dict[str, Any]:
-    manifest = report.manifest
+def _provenance(manifest: Dataset) -> dict[str, Any]:
     return {
         "example_options": _options({name: value for name, value in manifest.options.items() if name != "corpus"}),
-        "corpus_options": _options(report.corpus_options),
+        "corpus_options": _options(manifest.options.get("corpus", {})),
         "shards": [
             (shard.name, shard.examples, shard.bytes, shard.sha256[:12]) for shard in manifest.shards[:_MAX_ROWS]
         ],

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ def expected_actions(options: PretrainingDataOptions, num_replacements: int) -> 
 
 
 class Facts(NamedTuple):
-    """The facts of a dataset from which the rules derive warnings.
+    """The facts of a dataset from which warnings are derived.
 
     Attributes:
         train, validation: statistics of the splits.
@@ -76,51 +76,51 @@ class Facts(NamedTuple):
 
 
 def warnings_of(facts: Facts) -> list[str]:
-    """Return warnings about a dataset, one line each, the most important first."""
-    return [warning for rule in _RULES for warning in rule(facts)]
+    """Return warnings about a dataset, one line each.
+
+    The most important ones come first: faults of the data, then what makes an evaluation wrong, then what wastes text
+    or time.
+    """
+    return [
+        *_fault_warnings(facts),
+        *_evaluation_warnings(facts),
+        *_example_warnings(facts),
+        *_text_warnings(facts),
+        *_training_warnings(facts),
+    ]
 
 
-def _wrong_masks(facts: Facts) -> Iterator[str]:
+def _fault_warnings(facts: Facts) -> Iterator[str]:
+    """Yield warnings about wrong masks, lost or invalid text, and unknown tokens."""
     train, options = facts.train, facts.options
-    if options.masking == "dynamic" or not train.masked_tokens:
-        return
-    expected = expected_actions(options, facts.num_replacements)
-    rates = (
-        ("replaced by [MASK]", train.masked_as_mask, expected["mask"]),
-        ("replaced by a random token", train.masked_as_random, expected["random"]),
-        ("kept", train.masked_as_original, expected["original"]),
-    )
-    for action, count, rate in rates:
-        # Spans of up to ten tokens are drawn as a whole, which increases the variance.
-        slack = 5 * (10 * rate * (1 - rate) / train.masked_tokens) ** 0.5 + 0.002
-        if abs(count / train.masked_tokens - rate) > slack:
-            yield (
-                f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of {100 * rate:.3g}%; "
-                "please report this bug in beambert"
-            )
-
-
-def _text_lost_in_cleaning(facts: Facts) -> Iterator[str]:
+    if options.masking != "dynamic" and train.masked_tokens:
+        expected = expected_actions(options, facts.num_replacements)
+        for action, count, rate in (
+            ("replaced by [MASK]", train.masked_as_mask, expected["mask"]),
+            ("replaced by a random token", train.masked_as_random, expected["random"]),
+            ("kept", train.masked_as_original, expected["original"]),
+        ):
+            # Spans of up to ten tokens are drawn as a whole, which increases the variance.
+            slack = 5 * (10 * rate * (1 - rate) / train.masked_tokens) ** 0.5 + 0.002
+            if abs(count / train.masked_tokens - rate) > slack:
+                yield (
+                    f"{count / train.masked_tokens:.1%} of the masked tokens are {action} instead of "
+                    f"{100 * rate:.3g}%; please report this bug in beambert"
+                )
     yield from loss_warnings(facts.corpus, "rejected/")
-
-
-def _faults_of_sources(facts: Facts) -> Iterator[str]:
+    unknown = train.unknown_tokens / max(train.tokens, 1)
+    if unknown >= 0.01 and not facts.alphabet:
+        yield (
+            f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the "
+            f"corpus, or check that --do_lower_case {str(options.do_lower_case).lower()} is right for --vocab_file"
+        )
+    yield from facts.alphabet
     yield from source_warnings(facts.corpus)
 
 
-def _unknown_tokens(facts: Facts) -> Iterator[str]:
-    unknown = facts.train.unknown_tokens / max(facts.train.tokens, 1)
-    if facts.alphabet:
-        yield from facts.alphabet
-    elif unknown >= 0.01:
-        yield (
-            f"{unknown:.1%} of the tokens are [UNK], so the vocabulary does not fit the corpus; learn one from the "
-            f"corpus, or check that --do_lower_case {str(facts.options.do_lower_case).lower()} is right for "
-            "--vocab_file"
-        )
-
-
-def _empty_validation(facts: Facts) -> Iterator[str]:
+def _evaluation_warnings(facts: Facts) -> Iterator[str]:
+    """Yield warnings about an empty validation split, or one that repeats the training text."""
+    overlap = facts.overlap
     if not facts.validation.instances:
         # About five documents, of a small corpus.
         fraction = min(0.5, max(0.02, math.ceil(500 / max(facts.train.documents, 1)) / 100))
@@ -128,31 +128,6 @@ def _empty_validation(facts: Facts) -> Iterator[str]:
             "the validation split is empty, so training cannot be evaluated; build the corpus again with "
             f"--validation_fraction {fraction:g} or more"
         )
-
-
-def _few_sentences(facts: Facts) -> Iterator[str]:
-    train = facts.train
-    if facts.options.objective == "nsp" and train.sentences < 2 * train.documents:
-        yield (
-            f"documents have {train.sentences / train.documents:.1f} sentences on average, too few for next sentence "
-            "prediction; give whole documents, or use --objective mlm"
-        )
-
-
-def _few_masks(facts: Facts) -> Iterator[str]:
-    train, options = facts.train, facts.options
-    if options.masking == "dynamic" or not train.instance_tokens:
-        return
-    share = train.masked_tokens / train.instance_tokens
-    if share < 0.9 * options.masked_lm_prob:
-        yield (
-            f"{share:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}"
-            f"{_reason_for_few_masks(train, options)}"
-        )
-
-
-def _overlap(facts: Facts) -> Iterator[str]:
-    overlap = facts.overlap
     if overlap.documents_found > 0.01 * overlap.documents:
         yield (
             f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have at least half of their "
@@ -167,40 +142,48 @@ def _overlap(facts: Facts) -> Iterator[str]:
         )
 
 
-def _unbalanced_pairs(facts: Facts) -> Iterator[str]:
+def _example_warnings(facts: Facts) -> Iterator[str]:
+    """Yield warnings about the masks and pairs of the training examples."""
     train, options = facts.train, facts.options
-    if options.objective == "mlm" or not train.instances:
-        return
-    share = train.instances_labeled_1 / train.instances
-    is_balanced = options.balance_next_sentence or options.objective == "sop"
-    limit = _MAX_BALANCED_LABEL_IMBALANCE if is_balanced else _MAX_LABEL_IMBALANCE
-    # Five standard deviations, so that small datasets cause no false warnings.
-    if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
-        label = "swapped" if options.objective == "sop" else "random next sentences"
-        remedy = "" if options.objective == "sop" else _reason_for_unbalanced_pairs(train, options, share)
-        yield f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}"
-
-
-def _truncated_pairs(facts: Facts) -> Iterator[str]:
-    truncated = facts.train.tokens_truncated / max(facts.train.tokens_packed, 1)
-    if facts.options.objective != "mlm" and truncated > _MAX_TRUNCATED:
+    has_pairs = options.objective != "mlm"
+    if options.objective == "nsp" and train.sentences < 2 * train.documents:
+        yield (
+            f"documents have {train.sentences / train.documents:.1f} sentences on average, too few for next sentence "
+            "prediction; give whole documents, or use --objective mlm"
+        )
+    masked = train.masked_tokens / max(train.instance_tokens, 1)
+    if options.masking != "dynamic" and train.instance_tokens and masked < 0.9 * options.masked_lm_prob:
+        yield (
+            f"{masked:.1%} of the tokens are masked instead of {options.masked_lm_prob:.0%}"
+            f"{_reason_for_few_masks(train, options)}"
+        )
+    truncated = train.tokens_truncated / max(train.tokens_packed, 1)
+    if has_pairs and truncated > _MAX_TRUNCATED:
         yield (
             f"{truncated:.1%} of the tokens are truncated, because sentences are long for --max_seq_length "
-            f"{facts.options.max_seq_length}; increase it, or check the sentence segmentation"
+            f"{options.max_seq_length}; increase it, or check the sentence segmentation"
         )
+    if has_pairs and train.instances:
+        share = train.instances_labeled_1 / train.instances
+        is_sop = options.objective == "sop"
+        limit = _MAX_BALANCED_LABEL_IMBALANCE if options.balance_next_sentence or is_sop else _MAX_LABEL_IMBALANCE
+        # Five standard deviations, so that small datasets cause no false warnings.
+        if abs(share - 0.5) > max(limit, 2.5 / train.instances**0.5):
+            label = "swapped" if is_sop else "random next sentences"
+            remedy = "" if is_sop else _reason_for_unbalanced_pairs(train, options, share)
+            yield f"{share:.1%} of the pairs are {label} instead of about 50%{remedy}"
 
 
-def _long_sentences(facts: Facts) -> Iterator[str]:
+def _text_warnings(facts: Facts) -> Iterator[str]:
+    """Yield warnings about the segmentation, rejected documents and the vocabulary."""
+    train = facts.train
     longest = max(facts.options.max_seq_length, _LONG_SENTENCE)
-    too_long = facts.train.sentence_lengths[longest:].sum() / max(facts.train.sentences, 1)
+    too_long = train.sentence_lengths[longest:].sum() / max(train.sentences, 1)
     if too_long > 0.05:
         yield (
             f"{too_long:.1%} of the sentences are longer than {longest} tokens, so the segmenter may not support the "
             "language; check --language and --segmenter"
         )
-
-
-def _many_rejected(facts: Facts) -> Iterator[str]:
     read, rejected = facts.corpus.get("documents_read", 0), facts.corpus.get("documents_rejected", {})
     if read and sum(rejected.values()) > 0.2 * read:
         reason = max(rejected, key=lambda name: (rejected[name], name))
@@ -208,10 +191,7 @@ def _many_rejected(facts: Facts) -> Iterator[str]:
             f"{sum(rejected.values()) / read:.0%} of the documents were rejected, most often by rule {reason} "
             f"({rejected[reason]:,}); check rejected/*.jsonl for documents that should be kept"
         )
-
-
-def _unused_vocabulary(facts: Facts) -> Iterator[str]:
-    seen = np.count_nonzero(facts.train.piece_counts) / max(len(facts.train.piece_counts), 1)
+    seen = np.count_nonzero(train.piece_counts) / max(len(train.piece_counts), 1)
     if seen < 0.7:
         yield (
             f"{1 - seen:.1%} of the vocabulary never occurs in the training text, so the model learns nothing useful "
@@ -219,74 +199,40 @@ def _unused_vocabulary(facts: Facts) -> Iterator[str]:
         )
 
 
-def _small_validation(facts: Facts) -> Iterator[str]:
-    validation, options = facts.validation, facts.options
-    if not validation.instances:
-        return
+def _training_warnings(facts: Facts) -> Iterator[str]:
+    """Yield warnings about what makes training less efficient, or its evaluation imprecise."""
+    train, validation, options = facts.train, facts.validation, facts.options
     predictions = round(options.masked_lm_prob * validation.instance_tokens)
-    for count, noun, is_predicted in (
-        (predictions, "masked tokens", True),
-        (validation.instances, "pairs", options.objective != "mlm"),
-    ):
-        if is_predicted and count < _MIN_VALIDATION_PREDICTIONS:
-            yield (
-                f"the validation split has only {count:,} {noun}, so evaluation is imprecise; build the corpus again "
-                "with a larger --validation_fraction"
-            )
-            return
-
-
-def _mixed_languages(facts: Facts) -> Iterator[str]:
+    counts = {"masked tokens": predictions, "pairs": validation.instances}
+    if options.objective == "mlm":
+        del counts["pairs"]
+    few = next((f"{count:,} {noun}" for noun, count in counts.items() if count < _MIN_VALIDATION_PREDICTIONS), "")
+    if few and validation.instances:
+        yield (
+            f"the validation split has only {few}, so evaluation is imprecise; build the corpus again with a larger "
+            "--validation_fraction"
+        )
     languages = facts.corpus.get("languages", {})
     words = sum(size["words"] for size in languages.values())
     large = sorted(name for name, size in languages.items() if size["words"] > 0.02 * words)
-    if len(large) > 1 and not facts.options.language_factors:
+    if len(large) > 1 and not options.language_factors:
         yield (
             f"the text mixes {len(large)} languages ({', '.join(large)}) in their original proportions; "
             "--language_sampling_exponent 0.7 samples small languages more often"
         )
-
-
-def _one_copy(facts: Facts) -> Iterator[str]:
-    if facts.options.dupe_factor == 1 and facts.options.masking != "dynamic":
+    if options.dupe_factor == 1 and options.masking != "dynamic":
         yield (
             "there is one copy of the data, so every epoch has the same masks and pairs; use --dupe_factor 10, as for "
             "the released BERT, or --masking dynamic for new masks in every epoch"
         )
-
-
-def _padding(facts: Facts) -> Iterator[str]:
-    padding = 1 - facts.train.instance_tokens / max(facts.train.positions, 1)
-    options = facts.options
+    padding = 1 - train.instance_tokens / max(train.positions, 1)
     if padding > 0.3 and not options.without_padding:
-        given = {"--pack": options.pack, "--length_bins": bool(options.length_bins)}
-        flags = ", ".join(flag for flag, is_given in given.items() if not is_given)
+        unused = {"--pack": not options.pack, "--length_bins": not options.length_bins}
+        flags = ", ".join(flag for flag, is_unused in unused.items() if is_unused)
         yield (
             f"{padding:.0%} of the positions are padding, which costs training time; use "
             f"{f'{flags} or ' if flags else ''}a smaller --max_seq_length"
         )
-
-
-# In order of importance: faults of the data, what makes an evaluation wrong, what wastes text or time.
-_RULES: tuple[Callable[[Facts], Iterator[str]], ...] = (
-    _wrong_masks,
-    _text_lost_in_cleaning,
-    _unknown_tokens,
-    _faults_of_sources,
-    _empty_validation,
-    _overlap,
-    _few_sentences,
-    _few_masks,
-    _truncated_pairs,
-    _unbalanced_pairs,
-    _long_sentences,
-    _many_rejected,
-    _unused_vocabulary,
-    _small_validation,
-    _mixed_languages,
-    _one_copy,
-    _padding,
-)
 
 
 def _reason_for_unbalanced_pairs(train: Statistics, options: PretrainingDataOptions, share: float) -> str:

@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -61,6 +60,10 @@ class Span:
     kind: str = ""
     instead: str = ""
     glued: bool = False
+
+    def __str__(self) -> str:
+        """Return the text, or a masked token as `[original→replacement]`."""
+        return f"[{self.text}→{self.instead}]" if self.kind else self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,15 +190,6 @@ def _spans(example: Example, positions: np.ndarray, vocab: Vocabulary) -> list[S
         else:
             spans.append(Span(text, glued=glued))
     return spans
-
-
-def plain(spans: Iterable[Span]) -> str:
-    """Return spans as one line, with masked tokens as `[original→replacement]`."""
-    line: list[str] = []
-    for span in spans:
-        line.append("" if span.glued or not line else " ")
-        line.append(f"[{span.text}→{span.instead}]" if span.kind else span.text)
-    return "".join(line)
 
 
 def count(statistics: Statistics, example: Example, vocab: Vocabulary) -> None:

@@ -30,8 +30,8 @@ from beambert.pipelines.io.live_counts import WRITING, WorkCounter
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.runner.job_output import absolute
-from beambert.pipelines.sources.readers import FileSplit, Input
 from beambert.pipelines.sources.files import require_unchanged
+from beambert.pipelines.sources.readers import FileSplit, Input
 from beambert.pipelines.transforms.directories import RequireNewOutput, open_corpus
 from beambert.pipelines.transforms.documents import (
     CleanDocuments,

@@ -127,13 +127,6 @@ def slow_learner(word_counts: dict[str, int], vocab_size: int, alphabet_limit: i
 WORD_COUNTS = st.dictionaries(st.text("abc\u00e9", min_size=1, max_size=9), st.integers(1, 6), min_size=1, max_size=20)
 
 
-@given(WORD_COUNTS)
-def test_merges_against_recounting(word_counts: dict[str, int]) -> None:
-    spellings = [[word[0], *("##" + character for character in word[1:])] for word in word_counts]
-    assert list(merge_pairs(spellings, list(word_counts.values()))) == recounted_merges(word_counts)
-    assert spellings == [[word] for word in word_counts]
-
-
 @settings(deadline=None)
 @given(word_counts=WORD_COUNTS, data=st.data())
 def test_pruning_against_respelling(word_counts: dict[str, int], data: st.DataObject) -> None:

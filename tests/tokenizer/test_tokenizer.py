@@ -191,8 +191,6 @@ def test_load(tmp_path: Path) -> None:
             Tokenizer.load(tmp_path)
     with pytest.raises(VocabularyError, match=r"contains no vocab\.txt or tokenizer\.json; give a BERT model's"):
         Tokenizer.load(tmp_path / "..")
-    with pytest.raises(VocabularyError, match=r"none\.txt: No such file"):
-        Tokenizer.load(tmp_path / "none.txt")
 
 
 def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
@@ -209,10 +207,6 @@ def test_load_what_hugging_face_saves(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "BPE", "continuing_subword_prefix": ""}}')
     with pytest.raises(VocabularyError, match=r"a BPE tokenizer, not a WordPiece tokenizer"):
         Tokenizer.load(tmp_path)
-    for content in ("{", "[]", '{"model": {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": 3}}'):
-        (tmp_path / "tokenizer.json").write_text(content)
-        with pytest.raises(VocabularyError, match=r"tokenizer\.json: .* give the vocab\.txt of a BERT model"):
-            Tokenizer.load(tmp_path)
     model = {"type": "WordPiece", "continuing_subword_prefix": "##", "vocab": {"[PAD]": 0, "a": 2}}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model}))
     with pytest.raises(VocabularyError, match=r"token ids are not consecutive from 0"):

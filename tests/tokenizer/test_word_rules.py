@@ -1,4 +1,4 @@
-"""Test word rules other than the released ones: in a graph, against the library `tokenizers`, and from files."""
+"""Test word rules other than the released ones: against the library `tokenizers`, and from files."""
 
 import json
 import unicodedata
@@ -8,37 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
-from beambert.tokenizer.in_graph import InGraphTokenizer
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from tests.tokenizer.test_in_graph import (
-    ALPHABET,
-    COMPOSED,
-    MARKS,
-    SIGMAS,
-    assert_same_offsets,
-    vocabulary_of,
-    vocabulary_of_alphabet,
-)
-from tests.tokenizer.test_in_graph import assert_same_ids as assert_same_ids_in_graph
+from tests.tokenizer.test_in_graph import KEPT, STRIPPED, WORDS
 
-KEPT = WordRules(strip_accents=False)
-STRIPPED = WordRules(do_lower_case=False, strip_accents=True)
-WORDS = WordRules(strip_accents=False, tokenize_chinese_chars=False)
 RULES = {rules.summary: rules for rules in (KEPT, STRIPPED, WORDS)}
 CASES = pytest.mark.parametrize("rules", RULES.values(), ids=RULES.keys())
-TEXT = st.one_of(
-    st.text(st.sampled_from(SIGMAS)),
-    st.text(st.sampled_from("ab " + MARKS + COMPOSED)),
-    st.text(st.one_of(st.sampled_from(ALPHABET), st.characters(exclude_categories=["Cs"]))),
-)
 
 
 def test_equal_rules_are_equal() -> None:
@@ -57,40 +37,6 @@ def test_equal_rules_are_equal() -> None:
         assert rules_of(without_released_rules(asdict(rules))) == rules
 
 
-def assigned_characters() -> list[str]:
-    return [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rules", [KEPT, STRIPPED], ids=["kept", "stripped"])
-@pytest.mark.usefixtures("forgotten_characters")
-def test_every_assigned_character_in_a_graph(rules: WordRules) -> None:
-    characters = assigned_characters()
-    vocabulary = vocabulary_of(sorted({*characters, *unicodedata.normalize("NFD", "".join(characters).lower())}))
-    texts = [" ".join(f"a{c}b {c}" for c in characters[at : at + 32]) for at in range(0, len(characters), 32)]
-    exact = Tokenizer(vocabulary, **asdict(rules))
-    assert_same_ids_in_graph(InGraphTokenizer(vocabulary, **asdict(rules)), exact, texts)
-
-
-@pytest.fixture(scope="module")
-def tokenizers() -> dict[WordRules, tuple[InGraphTokenizer, Tokenizer]]:
-    pairs = {}
-    for rules in RULES.values():
-        vocabulary = vocabulary_of_alphabet(rules)
-        pairs[rules] = InGraphTokenizer(vocabulary, **asdict(rules)), Tokenizer(vocabulary, **asdict(rules))
-    return pairs
-
-
-@pytest.mark.slow
-@CASES
-@settings(max_examples=50, deadline=None)
-@given(texts=st.lists(TEXT, max_size=5))
-def test_generated_text_in_a_graph(
-    tokenizers: dict[WordRules, tuple[InGraphTokenizer, Tokenizer]], rules: WordRules, texts: list[str]
-) -> None:
-    assert_same_offsets(*tokenizers[rules], texts)
-
-
 def words_of_library(texts: list[str], rules: WordRules) -> Iterator[list[str]]:
     """Yield the words of each text according to Hugging Face's `tokenizers`."""
     normalizer = BertNormalizer(
@@ -106,7 +52,7 @@ def words_of_library(texts: list[str], rules: WordRules) -> Iterator[list[str]]:
 
 def differing(rules: WordRules) -> set[str]:
     """Return the assigned characters that `tokenizers` treats differently."""
-    characters = assigned_characters()
+    characters = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
     texts = [f"a{c}b {c}1 {c}" for c in characters]
     theirs = words_of_library(texts, rules)
     return {c for c, text, words in zip(characters, texts, theirs, strict=True) if split_words(text, rules) != words}

@@ -59,6 +59,20 @@ def letters(text: str) -> str:
         ("born {{birth date|1950|{{nested}}}} in", "born  in"),
         ("#if: |&rft.au={{urlencode:}}{{#if:|", ""),
         ('height:13.0em; margin-left:0em; width:0.72em; ">', ""),
+        # Code, and prose around code in a tag.
+        ("|&rft.aulast={{urlencode: Snorri Sturluson", ""),
+        ("#if: A Short Biographical Dictionary of English Literature", ""),
+        ('| style="width:1.0em; padding:0 0 0 0.6em;"| - ||style="padding-left:0;text-align:left;"| 1914', ""),
+        ("height:49.8482758621em;", ""),
+        ('<poem style="margin-left:1em;">', ""),
+        (
+            'the headset was invented in 1989<span class="Z3988" title="ctx_ver=Z39.88-2004&rft.cc=US"> and 1992.',
+            "the headset was invented in 1989 and 1992.",
+        ),
+        (
+            'The keyboard of <span class="Z3988" title="ctx_ver=Z39.88-2004&rft.number=52"> has half the keys.',
+            "The keyboard of  has half the keys.",
+        ),
         # Text that resembles markup.
         ("3 < 4 > 2, and f() calls (nothing)", "3 < 4 > 2, and f() calls (nothing)"),
         ("`` so , '' he said , `` go , ''", "`` so , '' he said , `` go , ''"),
@@ -330,29 +344,6 @@ def test_prose_around_code_stays(code, times):
     cleaned = remove_residual_markup(text)
     assert code.strip() not in cleaned
     assert cleaned.split() == f"{_PROSE * times}Set  for a table. {_PROSE * times}".split()
-
-
-# From WikiExtractor's output of English Wikipedia, 2015. The last two lost all their prose because of code in a tag.
-@pytest.mark.parametrize(
-    ("text", "cleaned"),
-    [
-        ("|&rft.aulast={{urlencode: Snorri Sturluson", ""),
-        ("#if: A Short Biographical Dictionary of English Literature", ""),
-        ('| style="width:1.0em; padding:0 0 0 0.6em;"| - ||style="padding-left:0;text-align:left;"| 1914', ""),
-        ("height:49.8482758621em;", ""),
-        ('<poem style="margin-left:1em;">', ""),
-        (
-            'the headset was invented in 1989<span class="Z3988" title="ctx_ver=Z39.88-2004&rft.cc=US"> and 1992.',
-            "the headset was invented in 1989 and 1992.",
-        ),
-        (
-            'The keyboard of <span class="Z3988" title="ctx_ver=Z39.88-2004&rft.number=52"> has half the keys.',
-            "The keyboard of  has half the keys.",
-        ),
-    ],
-)
-def test_residue_of_templates(text, cleaned):
-    assert remove_residual_markup(text) == cleaned
 
 
 @pytest.mark.parametrize("mark", [("x <a ", "> y"), ("<ref> x ", "</ref>"), ("{{ a ", "}}"), ("[[File:a ", "]]")])

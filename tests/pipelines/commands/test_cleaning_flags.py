@@ -97,7 +97,11 @@ def test_an_error_without_training_documents_names_only_lists_that_exist(tmp_pat
     assert cli.main([*argv, *(["--vocab_file", str(tmp_path / "vocab.txt")] if has_vocabulary else [])]) == 1
     assert not (tmp_path / "out" / "rejected").exists()
     error = capsys.readouterr().err
+    assert error.count("\n") == 1
     assert "--validation_fraction" in error
+    assert ("the training split has no words" in error) is not has_vocabulary
+    assert not (tmp_path / "out" / "corpus.json").exists()
+    assert not list(tmp_path.rglob("*.tmp"))
     assert "rejected/*.jsonl" not in error.replace("any rejected/*.jsonl", "")
 
 

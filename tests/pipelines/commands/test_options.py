@@ -1,6 +1,5 @@
 """Test that each option of the data commands is declared once: its flag, constructor, manifest and mapping agree."""
 
-import argparse
 import re
 
 import numpy as np
@@ -28,7 +27,6 @@ DETERMINED = {
 }
 # PretrainingDataOptions has the word rules of the corpus.
 RULES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-NUMBERS = (WholeNumber, Number)
 # Values of the fields without a default.
 REQUIRED = {"do_lower_case": True, "vocab_size": 100, "num_partitions": 1, "character_rules": ""}
 ERRORS = {PretrainingDataOptions: DatasetError}
@@ -97,35 +95,6 @@ def test_an_invalid_value_is_refused_by_constructor_manifest_and_mapping(cls, op
         convert(fields, cls, "options")
     with pytest.raises(error, match=rf"^rules\.{option.name} "):
         from_mapping(cls, fields, "rules", error)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [(option, value) for _, option, value in invalid_values() if isinstance(option.keywords().get("type"), NUMBERS)],
-)
-def test_a_number_out_of_range_is_refused_with_the_same_words_as_a_flag(option, value):
-    with pytest.raises(argparse.ArgumentTypeError, match=f" is not {re.escape(option.requirement())}$"):
-        option.keywords()["type"](str(value) if type(value) in (int, float) else "x")
-
-
-@pytest.mark.parametrize(
-    ("name", "least", "most"),
-    [
-        ("max_seq_length", 8, 65_536),
-        ("dupe_factor", 1, 1000),
-        ("max_instances_per_row", 2, 255),
-        ("random_seed", 0, 2**63 - 1),
-        ("num_partitions", 1, 100_000),
-        ("alphabet_limit", 1, 1_114_112),
-        ("min_words", 0, 2**63 - 1),
-    ],
-)
-def test_limits(name, least, most):
-    parse = next(option.keywords()["type"] for _, option in every_option() if option.name == name)
-    assert [parse(str(least)), parse(str(most))] == [least, most]
-    for value in (least - 1, most + 1):
-        with pytest.raises(argparse.ArgumentTypeError):
-            parse(str(value))
 
 
 def test_an_unknown_field_of_a_mapping_is_named():

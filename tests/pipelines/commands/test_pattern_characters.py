@@ -49,7 +49,7 @@ def projects(finished, tmp_path, monkeypatch) -> tuple[Path, Path]:
     return sibling, project
 
 
-def test_build_reads_and_writes_only_its_own_project(projects):
+def test_commands_read_and_write_only_their_own_project(projects, capsys):
     sibling, project = projects
     before = state(sibling)
     argv = ["build", *CORPUS, *EXAMPLES, "--output", "data"]
@@ -62,17 +62,7 @@ def test_build_reads_and_writes_only_its_own_project(projects):
     whole = {path: content for path, (content, _) in state(project).items()}
     next((project / "data" / "shards").iterdir()).unlink()
     assert cli.main(argv) == 0
+    assert cli.main(["inspect", "data"]) == 0
+    assert "is missing" not in capsys.readouterr().err
     assert state(sibling) == before
     assert {path: content for path, (content, _) in state(project).items()} == whole
-
-
-def test_pretraining_data_reads_and_writes_only_its_own_project(projects, capsys):
-    sibling, project = projects
-    assert cli.main(["corpus", *CORPUS, "--output", "corpus"]) == 0
-    before = state(sibling)
-    assert cli.main(["pretraining-data", "--input", "corpus", "--output", "data", *EXAMPLES]) == 0
-    assert cli.main(["inspect", "corpus"]) == 0
-    assert cli.main(["inspect", "data"]) == 0
-    assert state(sibling) == before
-    assert (project / "data" / "dataset.json").exists()
-    assert "is missing" not in capsys.readouterr().err

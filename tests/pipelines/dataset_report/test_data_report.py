@@ -11,13 +11,14 @@ import pytest
 from beambert import cli
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.pretraining_data_run import print_summary
-from beambert.pipelines.dataset_report.data_report import Report, render
+from beambert.pipelines.dataset_report.data_report import render
 from beambert.pipelines.dataset_report.data_warnings import Facts, expected_masked, warnings_of
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.readers import read_file
+from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
@@ -93,8 +94,8 @@ def test_the_next_command_quotes_the_path(output, capsys):
     assert "\nNext: beambert pretrain --data 'my data' --output RUN" in capsys.readouterr().out
 
 
-def hostile_report(output: Path, **changed) -> Report:
-    """Return a report in which every string is markup."""
+def hostile_page(output: Path, **changed) -> str:
+    """Return a report in which every string is markup, of a vocabulary with 4 tokens beside the special ones."""
     manifest = dataset.load(output)
     size = {"documents": 1, "words": 5, "rejected": {HOSTILE: 1}}
     counts = {
@@ -107,12 +108,11 @@ def hostile_report(output: Path, **changed) -> Report:
         "warnings": [HOSTILE],
     }
     shards = [dataclasses.replace(shard, name=HOSTILE) for shard in manifest.shards]
-    options = {**manifest.options, HOSTILE: HOSTILE, "list": [HOSTILE]}
+    options = {**manifest.options, HOSTILE: HOSTILE, "list": [HOSTILE], "corpus": {HOSTILE: HOSTILE}}
     manifest = dataclasses.replace(manifest, counts=counts, shards=shards, options=options, versions={HOSTILE: HOSTILE})
-    statistics = Statistics(piece_counts=np.array([5, 6]), tokens=11)
-    by_split = {"train": statistics, "validation": Statistics()}
-    made_with = PretrainingDataOptions(**changed)
-    return Report(manifest, made_with, by_split, {HOSTILE: HOSTILE}, (HOSTILE, HOSTILE), 2, [])
+    vocab = Vocabulary((*SPECIAL_TOKENS, HOSTILE, "a", "b", "c"))
+    train = Statistics(piece_counts=np.arange(len(vocab)), tokens=36)
+    return render(manifest, PretrainingDataOptions(**changed), train, Statistics(), vocab, [])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def hostile_report(output: Path, **changed) -> Report:
     ],
 )
 def test_markup_in_any_string_is_shown_not_run(output, changed):
-    page = render(hostile_report(output, **changed))
+    page = hostile_page(output, **changed)
     assert_harmless(page)
     assert page.count("&lt;script&gt;") >= 12
     assert tuple(parsed(page).ids) == SECTIONS
@@ -306,8 +306,7 @@ def test_random_replacements_that_equal_the_original_are_expected():
 
 
 def test_the_report_expects_equal_replacements_in_a_small_vocabulary(output):
-    report = dataclasses.replace(hostile_report(output), num_replacements=4)
-    page = render(report)
+    page = hostile_page(output)
     for action, expected in (("replaced by a random token", "7.5%"), ("kept", "12.5%")):
         assert re.search(rf">{action}(?:<[^>]*>)+none(?:<[^>]*>)+{expected}<", page)
 

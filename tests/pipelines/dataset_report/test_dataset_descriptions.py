@@ -14,31 +14,22 @@ from huggingface_hub import DatasetCard
 
 from beambert import cli
 from beambert.pipelines import dataset
-from beambert.pipelines.dataset_report import croissant, dataset_card
-from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES
+from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES, render_card, render_croissant
 
 SHAPE = ["--max_seq_length", "64", "--max_predictions_per_seq", "10", "--dupe_factor", "2"]
 KINDS = {
-    "padded": [],
-    "gzip, ragged, order": [
-        "--compression",
-        "gzip",
-        "--ragged",
-        "--objective",
-        "sop",
-        "--feature_names",
-        "model_garden",
-    ],
-    "bins, no labels": ["--length_bins", "32,64", "--objective", "mlm"],
-    "packed": ["--pack", "--masking", "dynamic"],
-    "parquet": ["--format", "parquet"],
-    "parquet, packed": ["--format", "parquet", "--pack", "--feature_names", "model_garden"],
-    "array_record": ["--format", "array_record"],
+    "padded": "",
+    "gzip, ragged, order": "--compression gzip --ragged --objective sop --feature_names model_garden",
+    "bins, no labels": "--length_bins 32,64 --objective mlm",
+    "packed": "--pack --masking dynamic",
+    "parquet": "--format parquet",
+    "parquet, packed": "--format parquet --pack --feature_names model_garden",
+    "array_record": "--format array_record",
 }
 
 
 def build(corpus, output, *flags: str) -> int:
-    return cli.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *SHAPE, *flags])
+    return cli.main(["pretraining-data", "--input", str(corpus), "--output", str(output), *flags])
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +42,16 @@ def directory_of(built, tmp_path_factory):
             pytest.importorskip("array_record")
         if kind not in directories:
             output = tmp_path_factory.mktemp("kinds") / "data"
-            assert build(built, output, *KINDS[kind]) == 0
+            assert build(built, output, *SHAPE, *KINDS[kind].split()) == 0
             directories[kind] = output
         return directories[kind]
 
     return directory_of
+
+
+def parquet_rows(output: Path, split: str) -> list[dict]:
+    paths = sorted((output / "shards").glob(f"{split}-*.parquet"))
+    return [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
 
 
 # croissant.json
@@ -80,11 +76,7 @@ def test_mlcroissant_reads_the_records(kind, split, directory_of):
     mlcroissant = pytest.importorskip("mlcroissant")
     output = directory_of(kind)
     records = list(mlcroissant.Dataset(str(output / "croissant.json")).records(split))
-    rows = [
-        row
-        for path in sorted((output / "shards").glob(f"{split}-*.parquet"))
-        for row in pyarrow.parquet.read_table(path).to_pylist()
-    ]
+    rows = parquet_rows(output, split)
     assert len(records) == len(rows) == dataset.load(output).num_examples(split)
     for record, row in zip(records, rows, strict=True):
         read = {name.partition("/")[2]: value for name, value in record.items()}
@@ -166,7 +158,7 @@ def test_card_code_loads_rows_of_the_shorter_length_bin_only(directory_of, tmp_p
     for shard in shards:
         (tmp_path / shard.name).parent.mkdir(exist_ok=True)
         (tmp_path / shard.name).write_bytes((output / shard.name).read_bytes())
-    example = loaded_by(dataset_card.render(dataclasses.replace(manifest, shards=shards)), tmp_path, tmp_path)
+    example = loaded_by(render_card(dataclasses.replace(manifest, shards=shards)), tmp_path, tmp_path)
     assert len(example["input_ids"]) == 32
 
 
@@ -213,7 +205,7 @@ def test_names_of_files_and_languages_are_escaped(directory_of):
     size = {"documents": 1, "words": 7, "bytes": 40}
     hostile = "texts/a|b <script>`x`\n## Splits *.txt"
     counts = {**manifest.counts, "inputs": {hostile: size}, "languages": {"no": size, "": size, "de": size}}
-    text = dataset_card.render(dataclasses.replace(manifest, counts=counts))
+    text = render_card(dataclasses.replace(manifest, counts=counts))
     assert DatasetCard(text).data.language == ["de", "no"]
     assert text.count("\n## Splits") == 1
     assert "<script>" not in text
@@ -229,8 +221,8 @@ def test_descriptions_are_made_from_the_manifest_alone(directory_of):
     for kind in ("padded", "parquet, packed"):
         output = directory_of(kind)
         manifest = dataset.load(output)
-        assert dataset_card.render(manifest).encode() == (output / "README.md").read_bytes()
-        assert croissant.render(manifest).encode() == (output / "croissant.json").read_bytes()
+        assert render_card(manifest).encode() == (output / "README.md").read_bytes()
+        assert render_croissant(manifest).encode() == (output / "croissant.json").read_bytes()
 
 
 # Parquet shards in the library of Hugging Face
@@ -249,11 +241,7 @@ def test_datasets_loads_files_and_directory(kind, directory_of, tmp_path, monkey
     streamed = load_dataset("parquet", data_files=files, cache_dir=str(tmp_path), streaming=True)
     assert set(by_directory) == set(dataset.SPLITS)
     for split in dataset.SPLITS:
-        expected = [
-            row
-            for path in sorted((output / "shards").glob(f"{split}-*.parquet"))
-            for row in pyarrow.parquet.read_table(path).to_pylist()
-        ]
+        expected = parquet_rows(output, split)
         assert by_files[split].to_list() == by_directory[split].to_list() == expected
         assert list(streamed[split]) == expected
     features = by_files["train"].features
@@ -265,11 +253,6 @@ def test_datasets_loads_files_and_directory(kind, directory_of, tmp_path, monkey
 NAMES = sorted(FILE_NAMES)
 
 
-def build_copies(corpus, output, copies: int = 1) -> int:
-    argv = ["pretraining-data", "--input", str(corpus), "--output", str(output), "--dupe_factor", str(copies)]
-    return cli.main(argv)
-
-
 def descriptions(output: Path) -> dict[str, bytes]:
     return {name: (output / name).read_bytes() for name in NAMES}
 
@@ -278,7 +261,7 @@ def descriptions(output: Path) -> dict[str, bytes]:
 def finished(built, tmp_path_factory) -> Path:
     """A dataset of one copy."""
     output = tmp_path_factory.mktemp("finished") / "data"
-    assert build_copies(built, output) == 0
+    assert build(built, output, "--dupe_factor", "1") == 0
     return output
 
 
@@ -294,11 +277,11 @@ def test_missing_files_are_written_again_and_edited_ones_are_kept(built, copied,
         (copied / name).unlink()
     if lost:
         (copied / dataset.load(copied).shards[0].name).unlink()
-    assert build_copies(built, copied) == 0
+    assert build(built, copied, "--dupe_factor", "1") == 0
     assert descriptions(copied) == before
     (copied / "README.md").write_text("# Our data\n", encoding="utf-8")
     (copied / "croissant.json").unlink()
-    assert build_copies(built, copied) == 0
+    assert build(built, copied, "--dupe_factor", "1") == 0
     assert descriptions(copied) == {**before, "README.md": b"# Our data\n"}
 
 
@@ -306,12 +289,12 @@ def test_files_of_a_stopped_job_are_replaced(built, finished, tmp_path):
     """Simulate a job that was killed between the card and the manifest, and then another command."""
     expected = descriptions(finished)
     output = tmp_path / "other"
-    assert build_copies(built, output, 2) == 0
+    assert build(built, output, "--dupe_factor", "2") == 0
     assert descriptions(output) != expected
     (output / "dataset.json").unlink()
     (output / "unfinished").mkdir()
     (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
-    assert build_copies(built, output) == 0
+    assert build(built, output, "--dupe_factor", "1") == 0
     assert descriptions(output) == expected
 
 
@@ -320,7 +303,7 @@ def test_notes_that_were_added_to_a_stopped_job_are_kept(built, finished, tmp_pa
     (output / "unfinished").mkdir(parents=True)
     (output / "unfinished" / "started.json").write_text('{"command": "pretraining-data"}\n')
     (output / "README.md").write_text("# Mine\n", encoding="utf-8")
-    assert build_copies(built, output) == 0
+    assert build(built, output, "--dupe_factor", "1") == 0
     assert descriptions(output) == {**descriptions(finished), "README.md": b"# Mine\n"}
 
 
@@ -329,7 +312,7 @@ def test_files_of_another_program_beside_a_corpus_are_kept(built, corpus, capsys
     (corpus / name).write_text("mine\n", encoding="utf-8")
     before = (corpus / name).stat()
     for _ in range(2):
-        assert build_copies(corpus, corpus, 3) == 0
+        assert build(corpus, corpus, "--dupe_factor", "3") == 0
         assert (corpus / name).read_text(encoding="utf-8") == "mine\n"
         assert (corpus / name).stat().st_mtime_ns == before.st_mtime_ns
     assert f"{corpus}/{name} is kept: beambert did not write it\n" in capsys.readouterr().out
@@ -340,7 +323,7 @@ def test_files_of_another_program_beside_a_corpus_are_kept(built, corpus, capsys
 def test_a_directory_of_that_name_is_kept(corpus):
     (corpus / "README.md").mkdir()
     (corpus / "README.md" / "mine").write_text("mine\n")
-    assert build_copies(corpus, corpus) == 0
+    assert build(corpus, corpus, "--dupe_factor", "1") == 0
     assert (corpus / "README.md" / "mine").read_text() == "mine\n"
 
 
@@ -348,7 +331,7 @@ def test_a_directory_of_that_name_is_kept(corpus):
 def test_files_of_a_deleted_dataset_are_refused(built, corpus, capsys, name):
     """Test that a card, which may be edited, is neither replaced nor left to describe another dataset."""
     shutil.copy(built / name, corpus)
-    assert build_copies(corpus, corpus) == 1
+    assert build(corpus, corpus, "--dupe_factor", "1") == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert f"contains {name}, which beambert pretraining-data did not write" in error

@@ -140,14 +140,9 @@ def test_gzip_is_for_tfrecord(built, tmp_path, capsys):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.usefixtures("without_array_record")
 @pytest.mark.parametrize("name", ["build", "pretraining-data"])
-def test_missing_package_is_an_error_before_any_work(built, tmp_path, capsys, monkeypatch, name):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name.startswith("array_record") else find_spec(name, *more),
-    )
+def test_missing_package_is_an_error_before_any_work(built, tmp_path, capsys, name):
     (tmp_path / "text.txt").write_text("Some text.\n")
     source = built if name == "pretraining-data" else tmp_path / "text.txt"
     argv = [name, "--input", str(source), "--output", str(tmp_path / "data"), "--format", "array_record"]
@@ -159,9 +154,8 @@ def test_missing_package_is_an_error_before_any_work(built, tmp_path, capsys, mo
     assert not (tmp_path / "data").exists()
 
 
-@needs_array_record
-def test_reading_without_the_package_is_an_error(both, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+@pytest.mark.usefixtures("without_array_record")
+def test_reading_without_the_package_is_an_error(both):
     path = paths_of(both[1])[0]
     with pytest.raises(DatasetError, match=f"^{path} requires the package array-record, which is not installed; pip"):
         list(read_examples(path))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.examples.inspection import MASK, OTHER, SAME, as_text, count, decode, plain
+from beambert.pipelines.examples.inspection import MASK, OTHER, SAME, Span, as_text, count, decode
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -20,6 +20,10 @@ def ids(text: str) -> np.ndarray:
 
 def integers(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
+
+
+def plain(spans: list[Span]) -> str:
+    return "".join(f"{'' if span.glued or not number else ' '}{span}" for number, span in enumerate(spans))
 
 
 def padded() -> dict[str, np.ndarray]:

@@ -51,7 +51,8 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
+def cloud(monkeypatch) -> Iterator[Cloud]:
+    """A server of these responses, which is Cloud Storage in the environment."""
     here = Cloud()
 
     class Handler(BaseHTTPRequestHandler):
@@ -84,6 +85,7 @@ def cloud() -> Iterator[Cloud]:
     server = ThreadingHTTPServer(("localhost", 0), Handler)
     server.daemon_threads = True
     here.url = f"http://localhost:{server.server_port}"
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", here.url)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield here
     server.shutdown()
@@ -154,8 +156,7 @@ def test_local_paths_cost_nothing(monkeypatch):
         ([INPUT, ("--output", "gs://other/x")], ["/storage/v1/b/bucket/o/", r"/storage/v1/b/other/o\?"]),
     ],
 )
-def test_a_bucket_is_requested_with_the_users_credentials(monkeypatch, cloud, key, places, asks):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_a_bucket_is_requested_with_the_users_credentials(cloud, key, places, asks):
     require_access(places)
     # The client library may also request the metadata of the bucket.
     asked = [path for path, _ in cloud.storage_requests if re.search(r"/o[/?]", path)]
@@ -167,22 +168,19 @@ def test_a_bucket_is_requested_with_the_users_credentials(monkeypatch, cloud, ke
 def test_a_public_bucket_needs_no_credentials_and_beam_looks_for_none(monkeypatch, cloud):
     from apache_beam.internal.gcp import auth
 
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
     require_access([INPUT])
     assert {authorization for _, authorization in cloud.storage_requests} == {""}
     monkeypatch.setattr(auth._Credentials, "_get_service_credentials", None)
     assert auth.get_service_credentials(None) is None
 
 
-def test_an_object_that_is_not_there_is_left_to_the_command(monkeypatch, cloud, key):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_an_object_that_is_not_there_is_left_to_the_command(cloud, key):
     cloud.status, cloud.message = 404, "No such object: bucket/texts/a.txt"
     require_access([INPUT])
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_left_to_beam_which_asks_again(monkeypatch, cloud, key, status):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_a_busy_server_is_left_to_beam_which_asks_again(cloud, key, status):
     cloud.status = status
     require_access([OUTPUT])
 
@@ -190,8 +188,7 @@ def test_a_busy_server_is_left_to_beam_which_asks_again(monkeypatch, cloud, key,
 # Errors
 
 
-def test_no_credentials_and_a_bucket_that_is_not_public(monkeypatch, cloud):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_no_credentials_and_a_bucket_that_is_not_public(cloud):
     for cloud.status in (401, 403):
         line = refused(INPUT)
         assert line.startswith("--input gs://bucket/texts/a.txt: Google credentials are missing, and the bucket cannot")
@@ -205,8 +202,7 @@ def test_credentials_are_needed_to_submit():
     assert LOGIN in line
 
 
-def test_an_impersonated_account_is_left_to_beam(monkeypatch, cloud):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_an_impersonated_account_is_left_to_beam(cloud):
     cloud.status = 403
     require_access([INPUT], ["--impersonate_service_account=a@b"])
     assert not cloud.requests
@@ -220,8 +216,7 @@ def test_an_impersonated_account_is_left_to_beam(monkeypatch, cloud):
         (400, "Invalid bucket name: 'bucket'"),
     ],
 )
-def test_a_rejected_request_shows_the_message_of_the_service(monkeypatch, cloud, key, status, message):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_a_rejected_request_shows_the_message_of_the_service(cloud, key, status, message):
     cloud.status, cloud.message = status, message
     for place in (INPUT, OUTPUT):
         line = refused(place)
@@ -229,8 +224,7 @@ def test_a_rejected_request_shows_the_message_of_the_service(monkeypatch, cloud,
         assert "docs/reference/cloud-permissions.md" in line
 
 
-def test_credentials_that_are_refused(monkeypatch, cloud, key):
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
+def test_credentials_that_are_refused(cloud, key):
     cloud.token = (400, {"error": "invalid_grant", "error_description": "Token has been expired or revoked."})
     line = refused(INPUT)
     assert "cannot be used (invalid_grant: Token has been expired or revoked.)" in line
@@ -289,7 +283,6 @@ def test_a_token_service_that_cannot_be_reached(monkeypatch, request, tmp_path, 
 
 def test_a_search_for_credentials_that_does_not_end_is_given_up(monkeypatch, cloud):
     """Simulate a network that drops the requests to Google's metadata server."""
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", cloud.url)
     monkeypatch.setattr(access, "_SECONDS", 0.5)
     monkeypatch.setattr("google.auth.default", lambda: time.sleep(60))
     require_access([INPUT])

@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import doctest
 import json
 from typing import Any, NamedTuple
 
@@ -12,12 +11,11 @@ from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils.timestamp import Timestamp
 
-from beambert.pipelines import transforms
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import read_file
-from beambert.pipelines.transforms import CleanDocuments, RowsToDocuments, SegmentSentences, rows
+from beambert.pipelines.transforms import CleanDocuments, RowsToDocuments, SegmentSentences
 
 NESTED = RowsToDocuments(text="article.body", title="article.title", id="meta.key", language="meta.lang")
 
@@ -153,12 +151,6 @@ def test_a_field_that_no_row_has_is_an_error():
 def test_invalid_options_are_errors_at_construction(options, message):
     with pytest.raises(SourceError, match=message):
         RowsToDocuments(**options)
-
-
-def test_docstring():
-    result = doctest.testmod(rows, extraglobs={"beam": beam, "RowsToDocuments": transforms.RowsToDocuments})
-    assert result.attempted
-    assert not result.failed
 
 
 def _convert(transform: RowsToDocuments, *elements: Any) -> list[Document]:

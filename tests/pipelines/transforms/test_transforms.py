@@ -2,9 +2,11 @@
 
 import dataclasses
 import doctest
-import importlib.util
+import functools
 import itertools
 import json
+import operator
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +33,6 @@ from beambert.pipelines.corpus.document_steps import (
     segment_document,
     truncate_document,
 )
-from beambert.pipelines.dataset_report import dataset_card
 from beambert.pipelines.documents import identified, identity
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -61,15 +62,20 @@ from beambert.pipelines.transforms import (
     documents,
     examples,
     ml_transform,
+    rows,
     vocabulary,
 )
 from beambert.pipelines.transforms.examples import _create_examples
 from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS, ToBlocks, _local_directory
 from beambert.tokenizer.vocabulary import Vocabulary
+from tests.conftest import with_slow
 from tests.every_output import digests
 from tests.pipelines.documents import documents as any_documents
 
+PRISM = os.environ.get("BEAMBERT_PRISM")
+needs_prism = pytest.mark.skipif(not PRISM, reason="set BEAMBERT_PRISM to the binary of Prism")
 OPTIONS = PretrainingDataOptions(max_seq_length=64, max_predictions_per_seq=10, dupe_factor=2)
+CATS = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
 WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905
 
 
@@ -115,7 +121,7 @@ def documents_of(pipeline, texts: Path, *, truncated: bool = True):
         | ReadDocuments(f"{texts}/*.jsonl")
         | CleanDocuments(rules)
         | SegmentSentences("en")
-        | RejectDocuments(rules)
+        | RejectDocuments({"min_words": 12})
         | IdentifyLanguage(keep="en")
         | RejectContaminated([str(texts / "evaluation.txt")])
     )
@@ -129,6 +135,8 @@ def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
         )
     names = ("corpus/*.parquet", "vocab.txt", "rejected/*.jsonl")
     assert digests(tmp_path / "corpus", *names) == digests(built, *names)
+    counters = pipeline.result.metrics().query(MetricsFilter().with_namespace("beambert"))["counters"]
+    metrics = {counter.key.metric.name: counter.committed for counter in counters}
     ours, theirs = (json.loads((folder / "corpus.json").read_text()) for folder in (tmp_path / "corpus", built))
     theirs["counts"]["files_mostly_rejected"] = []
     # Without the file of evaluation data, which has no weight.
@@ -137,6 +145,8 @@ def test_a_corpus_has_the_bytes_of_the_command(texts, built, tmp_path):
         assert ours[name] == theirs[name], name
     for name in ours["options"]:
         assert ours["options"][name] == theirs["options"][name], name
+    assert metrics["documents_read"] == theirs["counts"]["documents_read"] == 221
+    assert metrics["documents_rejected_too_short"] == theirs["counts"]["documents_rejected"]["too_short"] > 0
 
 
 def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
@@ -174,8 +184,12 @@ def test_a_corpus_records_the_transforms_of_its_documents(tmp_path):
     assert recorded["cleaning"]["skip_rules"] == skipped
 
 
-def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path):
-    with beam.Pipeline() as pipeline:
+@pytest.mark.parametrize("runner", ["default", pytest.param("Prism", marks=needs_prism)])
+def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path, runner):
+    flags = []
+    if runner == "Prism":
+        flags = ["--runner=PrismRunner", f"--prism_location={PRISM}", "--environment_type=LOOPBACK"]
+    with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         documents = documents_of(pipeline, texts) | DeduplicateDocuments(near_duplicates=True)
         partitions = {"num_partitions": 3, "validation_fraction": 0.1}
         vocabulary = documents | LearnWordPieceVocabulary(80, **partitions)
@@ -228,22 +242,11 @@ def test_a_corpus_is_read_back(built, tmp_path, file_format):
     assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
     ours, theirs = dataset.load(tmp_path / "data"), dataset.load(tmp_path / "again")
     assert (ours.file_format, ours.versions) == (theirs.file_format, theirs.versions)
-    assert dataset_card.render(ours) == (tmp_path / "data" / "README.md").read_text(encoding="utf-8")
-    description = json.loads((tmp_path / "data" / "croissant.json").read_text(encoding="utf-8"))
-    assert (
-        description["distribution"]
-        == (json.loads((tmp_path / "again" / "croissant.json").read_text(encoding="utf-8"))["distribution"])
-    )
 
 
+@pytest.mark.usefixtures("without_array_record")
 @pytest.mark.parametrize("at_the_end", [True, False])
-def test_a_format_without_its_package_is_one_line(built, tmp_path, monkeypatch, at_the_end):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *more: None if name.startswith("array_record") else find_spec(name, *more),
-    )
+def test_a_format_without_its_package_is_one_line(built, tmp_path, at_the_end):
     vocabulary = str(built / "vocab.txt")
     if at_the_end:
         with pytest.raises(DatasetError, match=r"^--format array_record .*; pip install 'beambert\[array-record\]'$"):
@@ -256,24 +259,6 @@ def test_a_format_without_its_package_is_one_line(built, tmp_path, monkeypatch, 
         with pytest.raises(Exception, match="requires the package array-record"):
             pipeline.run()
     assert not list(tmp_path.glob("data/shards/*"))
-
-
-def test_metrics(texts):
-    with beam.Pipeline() as pipeline:
-        _ = (
-            pipeline
-            | ReadDocuments(f"{texts}/*.jsonl")
-            | SegmentSentences()
-            | RejectDocuments(CleaningOptions(min_words=40))
-        )
-    pipeline.result.wait_until_finish()
-    found = pipeline.result.metrics().query(MetricsFilter().with_namespace("beambert"))["counters"]
-    counts = {counter.key.metric.name: counter.committed for counter in found}
-    numbers = [*range(150), *range(149, 220)]
-    segmented = (segment_document(Document(story(number).split("\n")), "en") for number in numbers)
-    short = sum(len(" ".join(document.sentences).split()) < 40 for document in segmented)
-    assert 0 < short < 221
-    assert counts == {"documents_read": 221, "documents_rejected_too_short": short}
 
 
 def test_the_lines_of_plain_text_are_kept_on_request(tmp_path):
@@ -315,21 +300,6 @@ def test_documents_survive_their_coder(document):
     assert coder.decode(coder.encode(document)) == document
 
 
-def test_mistakes_when_a_pipeline_is_made(tmp_path, built):
-    with pytest.raises(SourceError, match="either vocab_size or vocab_file"):
-        WriteCorpus(str(tmp_path / "new"))
-    with pytest.raises(TypeError, match="paragraphs of a document must be a list of strings, not 'one text'"):
-        Document("one text")
-    with pytest.raises(SourceError, match="invalid --segmenter 'foo': must be one of"):
-        SegmentSentences("en", "foo")
-    with pytest.raises(SourceError, match="xx"):
-        SegmentSentences("xx")
-    with pytest.raises(DatasetError, match="invalid --format"):
-        WriteShards(str(tmp_path / "new"), "vocab.txt", "avro")
-    with pytest.raises(beam.typehints.TypeCheckError, match="Document"):
-        beam.Pipeline() | beam.Create(["text"]) | CleanDocuments()
-
-
 def _run(make):
     with beam.Pipeline() as pipeline:
         make(pipeline)
@@ -339,11 +309,10 @@ def test_an_output_with_files_stays_as_it_is(tmp_path, built):
     """The check is made when the pipeline runs: a pipeline can be built twice, and before its output is emptied."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("mine")
-    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
 
     def make(output: str, sink: str):
         def pipeline_of(p):
-            segmented = p | beam.Create(documents) | SegmentSentences()
+            segmented = p | beam.Create(CATS) | SegmentSentences()
             if sink == "corpus":
                 return segmented | WriteCorpus(output, vocab_size=60)
             examples = segmented | CreatePretrainingExamples(str(built / "vocab.txt"), OPTIONS, 2)
@@ -374,10 +343,8 @@ def test_an_output_with_files_stays_as_it_is(tmp_path, built):
     ],
 )
 def test_a_vocabulary_of_other_options_is_refused(options, arguments, message):
-    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
-
     def make(p):
-        segmented = p | beam.Create(documents) | SegmentSentences()
+        segmented = p | beam.Create(CATS) | SegmentSentences()
         vocabulary = segmented | LearnWordPieceVocabulary(40, num_partitions=2, **options)
         return segmented | CreatePretrainingExamples(vocabulary, OPTIONS, **{"num_partitions": 2, **arguments})
 
@@ -386,11 +353,10 @@ def test_a_vocabulary_of_other_options_is_refused(options, arguments, message):
 
 
 def test_two_sinks_of_one_directory_leave_no_manifest(tmp_path, built):
-    documents = [Document([f"The cat number {number} sat.", "It saw a hat."]) for number in range(9)]
     vocabulary = str(built / "vocab.txt")
 
     def make(p):
-        examples = p | beam.Create(documents) | SegmentSentences() | CreatePretrainingExamples(vocabulary, OPTIONS, 2)
+        examples = p | beam.Create(CATS) | SegmentSentences() | CreatePretrainingExamples(vocabulary, OPTIONS, 2)
         _ = examples | "TFRecord" >> WriteShards(str(tmp_path / "data"), vocabulary)
         _ = examples | "Parquet" >> WriteShards(str(tmp_path / "data"), vocabulary, "parquet")
 
@@ -418,25 +384,33 @@ def test_mistakes_when_a_pipeline_runs(tmp_path, built):
     assert not (tmp_path / "b/dataset.json").exists()
 
 
+_UNSEGMENTED = r"a document of a\.txt is not segmented; apply SegmentSentences first"
+_FAILED = r"rule own failed on a document of a\.txt \(ZeroDivisionError: division by zero\); correct the function"
+
+
 @pytest.mark.parametrize(
-    "transform",
+    ("steps", "message"),
     [
-        RejectDocuments(),
-        RejectContaminated(["evaluation.txt"]),
-        TruncateSentences(0.5),
+        ([RejectDocuments()], _UNSEGMENTED),
+        ([RejectContaminated(["evaluation.txt"])], _UNSEGMENTED),
+        ([TruncateSentences(0.5)], _UNSEGMENTED),
+        (
+            [SegmentSentences("en"), IdentifyLanguage()],
+            "segmented by the rules of the language en; identify the language before SegmentSentences",
+        ),
+        ([SegmentSentences(), CleanDocuments()], "already segmented; apply CleanDocuments first"),
+        ([SegmentSentences(), CleanParagraphs(str.upper)], "already segmented; apply CleanParagraphs first"),
+        ([RejectIf(lambda _: 3, "own")], "the function of the rule own returned 3; it must return"),
+        ([CleanParagraphs(lambda _: None, "own")], "the function of the rule own returned None; it must return"),
+        ([RejectIf(lambda _: 1 / 0, "own")], _FAILED),
+        ([CleanParagraphs(lambda _: 1 / 0, "own")], _FAILED),
     ],
-    ids=lambda transform: type(transform).__name__,
 )
-def test_steps_before_segmentation_are_an_error(transform):
-    with pytest.raises(Exception, match=r"a document of a\.txt is not segmented; apply SegmentSentences first"):
-        _run(lambda p: p | beam.Create([Document(["Some text."], source="a.txt")]) | transform)
-
-
-def test_identification_after_segmentation_is_an_error():
-    with pytest.raises(
-        Exception, match=r"segmented by the rules of the language en; identify the language before SegmentSentences"
-    ):
-        _run(lambda p: p | beam.Create([Document(["Ein Satz."])]) | SegmentSentences("en") | IdentifyLanguage())
+def test_a_step_that_fails_is_one_line(steps, message):
+    with pytest.raises(Exception, match=message):
+        _run(
+            lambda p: functools.reduce(operator.or_, steps, p | beam.Create([Document(["Some text."], source="a.txt")]))
+        )
 
 
 @pytest.mark.parametrize(
@@ -497,13 +471,6 @@ def test_equal_texts_with_and_without_a_title():
     assert Document(["a"], None).title == ""
 
 
-@pytest.mark.parametrize("transform", [CleanDocuments(), CleanParagraphs(str.upper)], ids=["clean", "own rule"])
-def test_cleaning_after_segmentation_is_an_error(transform):
-    name = type(transform).__name__
-    with pytest.raises(Exception, match=rf"already segmented; apply {name} first"):
-        _run(lambda p: p | beam.Create([Document(["Some text."])]) | SegmentSentences() | transform)
-
-
 def test_own_rules_are_counted_and_listed_as_ours(tmp_path):
     """Test rules of functions: a name, a reason, a changed and a dropped paragraph; with metrics."""
     texts = [Document([f"Text number {number} [ad]", "[ad]"], origin="mine") for number in range(30)]
@@ -536,12 +503,6 @@ def test_own_rules_are_counted_and_listed_as_ours(tmp_path):
     assert [counter.committed for counter in counters] == [3]
 
 
-@pytest.mark.parametrize("step", [RejectIf(lambda _: 3, "own"), CleanParagraphs(lambda _: None, "own")])
-def test_a_function_with_another_result_is_one_line(step):
-    with pytest.raises(Exception, match=r"the function of the rule own returned (3|None); it must return"):
-        _run(lambda p: p | beam.Create([Document(["Some text."])]) | step)
-
-
 def test_own_rules_by_name(tmp_path, monkeypatch):
     (tmp_path / "my_own_rules.py").write_text("def is_short(document):\n    return len(document.text) < 9\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -559,16 +520,16 @@ def test_own_rules_by_name(tmp_path, monkeypatch):
             RejectIf(name)
 
 
-@pytest.mark.parametrize("step", [RejectIf(lambda _: 1 / 0, "own"), CleanParagraphs(lambda _: 1 / 0, "own")])
-def test_a_function_that_fails_is_one_line(step):
-    expected = r"rule own failed on a document of a\.txt \(ZeroDivisionError: division by zero\); correct the function"
-    with pytest.raises(Exception, match=expected):
-        _run(lambda p: p | beam.Create([Document(["Some text."], source="a.txt")]) | step)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: WriteCorpus("new"), "either vocab_size or vocab_file"),
+        (lambda: SegmentSentences("en", "foo"), "invalid --segmenter 'foo': must be one of"),
+        (lambda: SegmentSentences("xx"), "xx"),
+        (lambda: WriteShards("new", "vocab.txt", "avro"), "invalid --format"),
+        (lambda: RejectIf(lambda _: True), "has no name; give it with name"),
+        (lambda: Document("one text"), "paragraphs of a document must be a list of strings, not 'one text'"),
+        (lambda: beam.Pipeline() | beam.Create(["text"]) | CleanDocuments(), "Document"),
         (lambda: TruncateSentences(7), "invalid --truncation_noise 7: must be"),
         (lambda: RejectContaminated(["a.txt"], "dropp"), "invalid --decontaminate_action 'dropp': must be one of drop"),
         (lambda: RejectContaminated("a.txt"), "invalid --decontaminate 'a.txt': must be a list"),
@@ -580,13 +541,9 @@ def test_a_function_that_fails_is_one_line(step):
     ],
 )
 def test_constructors_check_their_values(make, message):
-    with pytest.raises(SourceError, match=re.escape(message)):
+    expected = (SourceError, DatasetError, TypeError, beam.typehints.TypeCheckError)
+    with pytest.raises(expected, match=re.escape(message)):
         make()
-
-
-def test_a_rule_of_a_lambda_needs_a_name():
-    with pytest.raises(SourceError, match="has no name; give it with name"):
-        RejectIf(lambda _: True)
 
 
 def test_windowed_documents_are_refused():
@@ -700,9 +657,11 @@ def test_the_options_of_the_examples_are_kept(built, tmp_path, options, config, 
     assert ("input_word_ids" in manifest.features.values()) == ("feature_names" in options)
 
 
-@pytest.mark.slow
+_WITH_PIPELINES = [documents, corpora, vocabulary, examples, ml_transform]
+
+
 @pytest.mark.parametrize(
-    "module", [documents, corpora, vocabulary, examples, ml_transform], ids=lambda module: module.__name__
+    "module", with_slow([*_WITH_PIPELINES, rows], _WITH_PIPELINES), ids=lambda module: module.__name__
 )
 def test_docstrings(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

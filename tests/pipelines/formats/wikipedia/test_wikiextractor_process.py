@@ -19,6 +19,8 @@ from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import dump, wikiextractor_process
 from beambert.pipelines.formats.wikipedia.wikitext import MAX_CHARACTERS
 from beambert.pipelines.sources.readers import read_file
+from tests.pipelines.formats.wikipedia.test_dump import dump as dump_of
+from tests.pipelines.formats.wikipedia.test_dump import page
 
 MODULE = "beambert.pipelines.formats.wikipedia.wikiextractor_process"
 WITH_PACKAGE = ReadOptions("wikipedia", wikitext_extractor="wikiextractor")
@@ -30,13 +32,8 @@ def package():
     pytest.importorskip("wikiextractor", reason="the extra [wikiextractor] is not installed")
 
 
-def page(title: str, text: str, extra: str = "<ns>0</ns>") -> str:
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"<page>\n<title>{title}</title>{extra}<revision><text>{escaped}</text></revision>\n</page>\n"
-
-
 def write(path, *pages: str):
-    path.write_text(HEAD + "".join(pages) + "</mediawiki>\n", encoding="utf-8")
+    path.write_text(dump_of(*pages, head=HEAD), encoding="utf-8")
     return path
 
 
@@ -121,7 +118,7 @@ def test_the_process_runs_this_module():
 PAGES = [
     page("Dog", "A dog."),
     page("Way", "#REDIRECT [[Dog]]"),
-    page("Talk:Dog", "Words.", "<ns>1</ns>"),
+    page("Talk:Dog", "Words.", 1),
     page("Bank", "Bank:\n* [[Seat]]\n{{disambiguation}}"),
     page("Empty", ""),
     page("List", "* One\n* Two"),
