@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer import encoder
@@ -274,11 +272,6 @@ def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
     with pytest.raises(ImportError, match="C compiler"):
         Tokenizer(SMALL, compiled=True)
-
-
-@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 300))
-def test_truncated_lengths_are_those_of_the_published_loop(first: int, second: int, room: int) -> None:
-    assert truncated_lengths(first, second, room) == reference_instances.truncated_lengths(first, second, room)
 
 
 def test_truncated_lengths_of_every_small_pair_at_once() -> None:
