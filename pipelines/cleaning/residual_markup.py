@@ -196,9 +196,7 @@ def _has_code(text: str) -> bool:
             return True
     elif "em;" not in text and "px;" not in text:
         return False
-    return any(
-        _LENGTH.search(text, max(0, match.end() - 60), match.end()) for match in _LENGTH_END.finditer(text)
-    )
+    return any(_LENGTH.search(text, max(0, match.end() - 60), match.end()) for match in _LENGTH_END.finditer(text))
 
 
 def _is_prose(text: str) -> bool:

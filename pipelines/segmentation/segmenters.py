@@ -80,7 +80,8 @@ def paragraph_segmenter(
         return lambda paragraph: [sentence] if (sentence := fold_whitespace(paragraph)) else []
     if segmenter == "rules":
         return functools.partial(split_sentences, language=language, abbreviations=abbreviations)
-    return functools.partial(SEGMENTERS[segmenter], language=language)
+    split = SEGMENTERS[segmenter]
+    return lambda paragraph: split(paragraph, language)
 
 
 def truncate_sentences(sentences: list[str], share: float, document_id: bytes) -> list[str]:
