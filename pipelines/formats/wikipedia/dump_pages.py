@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.fields import TRUNCATED
 from beambert.pipelines.formats.lines import start_of
 from beambert.pipelines.formats.wikipedia.languages import disambiguation_templates
 from beambert.pipelines.formats.wikipedia.wikiextractor_process import ExtractionFailed, WikiExtractorProcess
@@ -26,7 +27,6 @@ DISAMBIGUATION = "disambiguation"
 NOT_WIKITEXT = "not_wikitext"
 TOO_COMPLEX = "too_complex"
 EXTRACTION_FAILED = "extraction_failed"
-TRUNCATED = "truncated"
 
 # The head of a dump is within this number of bytes.
 HEADER_BYTES = 64 << 10
