@@ -303,9 +303,7 @@ def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
             (f"P{n}", *rest) for n, (_, *rest) in enumerate(e for e in whole if e[0])
         ]
         assert len([entry for entry in whole if entry[0]]) == 20
-        assert {entry for entry in ((title, reason) for title, _, reason in whole) if not entry[0]} == {
-            ("", TRUNCATED)
-        }
+        assert {entry for entry in ((title, reason) for title, _, reason in whole) if not entry[0]} == {("", TRUNCATED)}
         for cut in range(place - 2, place + len(planted) + 3):
             titles = [title for title, *_ in outline(parts_of(path, [cut])) if title]
             assert titles == [f"P{n}" for n in range(20)], cut
