@@ -11,8 +11,8 @@ from apache_beam import Pipeline
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.dataset import Dataset, Shard
+from beambert.pipelines.documents import choose_num_partitions
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.readers import FileSplit, Input

@@ -88,10 +88,11 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
     spent.clear()
     last = time.process_time()
     made = []
+    create_examples = examples_transform._CreateExamplesOfItem(options)
     for part in train:
         item = WorkItem(part, tuple(range(options.dupe_factor)))
-        of_partition = examples_transform._create_examples_of_item(item, reader, vocabulary, options)
-        made += [write_shards(of_partition, copy, str(output))[0] for copy in item.copies]
+        for of_partition in create_examples.process(item, reader, vocabulary):
+            made += [write_shards(of_partition, copy, str(output))[0] for copy in item.copies]
     charge()
     examples, size = (sum(getattr(each, name) for shard in made for each in shard) for name in ("examples", "bytes"))
     megabytes = corpus.counts["bytes"] / 1e6

@@ -34,8 +34,7 @@ from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands.corpus_config import corpus_options
 from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.partitions import choose_num_partitions
-from beambert.pipelines.documents import Document, partition_of
+from beambert.pipelines.documents import Document, choose_num_partitions, partition_of
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources.readers import read_file

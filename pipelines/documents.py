@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from beambert.pipelines.errors import SourceError
 
+# Maximum bytes of text in a partition.
+PARTITION_BYTES = 64 << 20
 # Text that readers remove, counted like that of the rules: licenses of files, and notes about them.
 LICENSE = "license"
 NOTES = "notes"
@@ -124,6 +126,16 @@ def is_validation(document_id: bytes, validation_fraction: float) -> bool:
 def partition_of(document_id: bytes, num_partitions: int) -> int:
     """Return the partition of a document, from 0 to `num_partitions` - 1, uniformly distributed."""
     return int.from_bytes(document_id[:8], "big") % num_partitions
+
+
+def choose_num_partitions(input_bytes: int) -> int:
+    """Return the number of partitions for a corpus of `input_bytes` of text.
+
+    A partition has at most 64 MiB, so that it fits in memory with its instances. A corpus of up to 1 GiB is divided
+    into up to 16 partitions of about 2 MiB or more. That is enough for several processes, and every document still has
+    many others to be paired with.
+    """
+    return max(-(-input_bytes // PARTITION_BYTES), min(16, -(-input_bytes // (2 << 20))), 1)
 
 
 def require_segmented(document: Document) -> None:

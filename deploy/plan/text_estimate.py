@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.documents import choose_num_partitions
 from beambert.pipelines.instances.instances import TokenizedDocuments, from_sentences
 
 BYTES_A_WORD = 6.27

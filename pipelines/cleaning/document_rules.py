@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from beambert.pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
+from beambert.pipelines.cleaning.ngrams import count_words, ngram_keys, word_keys, word_spans
 from beambert.pipelines.cleaning.rules import (
     DIGITS,
     NO_TEXT,
@@ -33,7 +33,7 @@ def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str 
     words = len(spans[0])
     tests: tuple[tuple[str, Callable[[], bool]], ...] = (
         (TOO_SHORT, lambda: _is_too_short(sentences, words, text, options)),
-        (SYMBOLS, lambda: words >= _MIN_WORDS and symbol_ratio(text) > options.max_symbol_ratio),
+        (SYMBOLS, lambda: words >= _MIN_WORDS and symbol_ratio(text, words) > options.max_symbol_ratio),
         (DIGITS, lambda: words >= _MIN_WORDS and digit_ratio(data) > options.max_digit_ratio),
         (NON_LETTERS, lambda: words >= _MIN_WORDS and non_letter_ratio(data, words) > options.max_non_letter_ratio),
         (REPEATED_LINES, lambda: repeated_line_ratio(sentences) > options.max_repeated_lines),
@@ -46,10 +46,14 @@ def _is_too_short(sentences: Sequence[str], words: int, text: str, options: Clea
     return len(sentences) < options.min_sentences or words < options.min_words or len(text) < options.min_characters
 
 
-def symbol_ratio(text: str) -> float:
-    """Return the number of hash signs and ellipses (three dots or one character) per word."""
-    symbols = text.count("#") + text.count("...") + text.count("…")
-    return symbols / len(text.split()) if symbols else 0.0
+def symbol_ratio(text: str, words: int) -> float:
+    """Return the number of hash signs and ellipses (three dots or one character) per word.
+
+    Args:
+        text: a text.
+        words: number of its words.
+    """
+    return (text.count("#") + text.count("...") + text.count("…")) / words if words else 0.0
 
 
 _DIGITS = b"0123456789"
@@ -71,7 +75,7 @@ def non_letter_ratio(data: bytes, words: int) -> float:
         data: a text in UTF-8.
         words: number of its words.
     """
-    return 1 - len(word_spans(data.translate(None, _NO_LETTERS))[0]) / words if words else 0.0
+    return 1 - count_words(data.translate(None, _NO_LETTERS)) / words if words else 0.0
 
 
 def repeated_line_ratio(sentences: Sequence[str]) -> float:
@@ -97,7 +101,7 @@ def repeated_ngram_ratio(data: bytes, spans: tuple[np.ndarray, np.ndarray]) -> f
     starts, lengths = spans
     if len(starts) < _MIN_WORDS_FOR_NGRAMS:
         return 0.0
-    keys = ngram_keys(word_hashes(data, starts, lengths), _NGRAM)
+    keys = ngram_keys(word_keys(data, starts, lengths), _NGRAM)
     ordered = np.sort(keys)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(twice):

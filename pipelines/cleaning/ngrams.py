@@ -1,5 +1,6 @@
 """Hash words and n-grams of words with numpy, without a Python object per word."""
 
+import functools
 import re
 import unicodedata
 
@@ -10,18 +11,6 @@ _BLANK = 32
 _TO_WORDS = bytes(ord(chr(byte).lower()) if chr(byte).isalnum() else _BLANK for byte in range(128)) + bytes(
     range(128, 256)
 )
-# Combining marks (categories Mn and Mc), such as the vowel signs of Indic scripts and Thai, are not in Python's \w.
-# Variation selectors (0xFE00 to 0xFE0F, and those above 0x1FFFF) select the form of an emoji or ideograph, and are no
-# part of a word.
-_MARKS = [
-    chr(code)
-    for code in range(0x300, 0x20000)
-    if unicodedata.category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F
-]
-_BASIC_MARKS = "".join(mark for mark in _MARKS if mark <= "\uffff")
-_OTHER_MARKS = "".join(mark for mark in _MARKS if mark > "\uffff")
-# Python searches a class of many characters above 0xFFFF sequentially; it is tested only for characters above 0xFFFF.
-_OTHER_SIGNS = re.compile(rf"[^\x00-\x7f\w{_BASIC_MARKS}](?:(?<=[\0-\uffff])|(?<![{_OTHER_MARKS}]))")
 _ZERO_WIDTH_NON_JOINER, _ZERO_WIDTH_JOINER = "\u200c", "\u200d"
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0xD6E8FEB86659FD93)
@@ -38,13 +27,39 @@ def _mix(values: np.ndarray) -> np.ndarray:
 _WEIGHT_PERIOD = 64
 _BYTE_VALUES = _mix(np.arange(1, 257, dtype=np.uint64) * _ODD)
 _POSITION_WEIGHTS = _mix(np.arange(1001, 1001 + _WEIGHT_PERIOD, dtype=np.uint64) * _ODD) | np.uint64(1)
+# Masks of the first N of eight bytes.
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 
 
 def word_spans(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and lengths in bytes of the words, separated by bytes up to 0x20: int64 [W] each."""
-    letters = np.frombuffer(data, np.uint8) > _BLANK
-    edges = np.flatnonzero(np.diff(letters, prepend=False, append=False))
+    letters = np.frombuffer(b" %b " % data, np.uint8) > _BLANK
+    edges = np.flatnonzero(letters[1:] != letters[:-1])
     return edges[::2], edges[1::2] - edges[::2]
+
+
+def count_words(data: bytes) -> int:
+    """Return the number of words, separated by bytes up to 0x20."""
+    letters = np.frombuffer(b" " + data, np.uint8) > _BLANK
+    return int(np.count_nonzero(letters[1:] > letters[:-1]))
+
+
+def word_keys(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return a 64-bit hash of each word, eight bytes at a time: uint64 [W].
+
+    Takes a third of the time of `word_hashes`, on whose values the recorded results of MinHash depend.
+
+    Args:
+        data, starts, lengths: as for `word_hashes`.
+    """
+    eight_bytes = np.ndarray(len(data), "<u8", data + bytes(8), strides=(1,))  # from each position on
+    keys = np.zeros(len(starts), np.uint64)
+    words = np.arange(len(starts))
+    for offset in range(0, int(lengths.max(initial=0)), 8):
+        words = words[lengths[words] > offset]
+        inside = _FIRST_BYTES[np.minimum(lengths[words] - offset, 8)]
+        keys[words] = _mix(keys[words] + (eight_bytes[starts[words] + offset] & inside))
+    return keys
 
 
 def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -78,6 +93,24 @@ def plain_words(text: str) -> list[str]:
     return [word.decode("utf-8") for word in _plain(text).split()]
 
 
+@functools.cache
+def _other_signs() -> re.Pattern[str]:
+    """Return a pattern of the non-ASCII characters that are no letters, marks or digits."""
+    # Combining marks (categories Mn and Mc), such as the vowel signs of Indic scripts and Thai, are not in Python's \w.
+    # Variation selectors (0xFE00 to 0xFE0F, and those above 0x1FFFF) select the form of an emoji or ideograph, and are
+    # no part of a word.
+    marks = [
+        chr(code)
+        for code in range(0x300, 0x20000)
+        if unicodedata.category(chr(code)) in ("Mn", "Mc") and not 0xFE00 <= code <= 0xFE0F
+    ]
+    basic = "".join(mark for mark in marks if mark <= "\uffff")
+    other = "".join(mark for mark in marks if mark > "\uffff")
+    # Python searches a class of many characters above 0xFFFF sequentially; it is tested only for characters above
+    # 0xFFFF.
+    return re.compile(rf"[^\x00-\x7f\w{basic}](?:(?<=[\0-\uffff])|(?<![{other}]))")
+
+
 def _plain(text: str) -> bytes:
     """Return a text in lower case with a space in place of every character other than letters, marks and digits.
 
@@ -85,7 +118,7 @@ def _plain(text: str) -> bytes:
     """
     if not text.isascii():
         text = text.replace(_ZERO_WIDTH_NON_JOINER, "").replace(_ZERO_WIDTH_JOINER, "")
-        text = _OTHER_SIGNS.sub(" ", text.lower())
+        text = _other_signs().sub(" ", text.lower())
     return text.encode("utf-8").translate(_TO_WORDS)
 
 

@@ -16,7 +16,7 @@ from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
 from beambert.pipelines.commands.vocabulary_flags import vocabulary_options
 from beambert.pipelines.corpus.options import CorpusOptions
-from beambert.pipelines.corpus.partitions import choose_num_partitions
+from beambert.pipelines.documents import choose_num_partitions
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files
 from beambert.pipelines.formats.frames import COMPRESSED_SUFFIXES

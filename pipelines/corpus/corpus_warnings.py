@@ -8,8 +8,7 @@ from beambert.common.quantities import counted
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import SKIPPABLE
 from beambert.pipelines.corpus.counts import Loss
-from beambert.pipelines.formats.fields import BAD_RECORDS
-from beambert.pipelines.formats.wikipedia.dump import TRUNCATED
+from beambert.pipelines.formats.fields import BAD_RECORDS, TRUNCATED
 from beambert.tokenizer.lost_marks import is_accent
 
 _MAX_RULES = 3

@@ -18,7 +18,7 @@ from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.documents import Document, Removed, identity, require_segmented
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.segmentation.segmenters import document_sentences, truncate_sentences
+from beambert.pipelines.segmentation.segmenters import paragraph_segmenter, truncate_sentences
 
 SNIPPET_CHARACTERS = 200
 # Dropped paragraphs listed per rule and document, so that the list does not outweigh the text in the shuffle.
@@ -137,11 +137,8 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     if document.rejected or document.id:
         return document
     language = document.language or language
-    paragraphs = [
-        "\n".join(sentences)
-        for paragraph in document.paragraphs
-        if (sentences := document_sentences([paragraph], language, document.segmented, segmenter, abbreviations))
-    ]
+    segment = paragraph_segmenter(language, document.segmented, segmenter, abbreviations)
+    paragraphs = ["\n".join(sentences) for sentences in map(segment, document.paragraphs) if sentences]
     return dataclasses.replace(
         document, language=language, paragraphs=paragraphs, id=identity(paragraphs).hex(), segmented=False
     )
@@ -156,7 +153,8 @@ def reject_document(document: Document, options: CleaningOptions) -> Document:
     if document.rejected:
         return document
     require_segmented(document)
-    return dataclasses.replace(document, rejected=rejection_reason(document.sentences, options) or "")
+    reason = rejection_reason(document.sentences, options)
+    return dataclasses.replace(document, rejected=reason) if reason else document
 
 
 def reject_if(document: Document, function: Callable[[Document], bool | str] | str, rule: str) -> Document:

@@ -19,6 +19,8 @@ MISSING_TEXT = "missing_text"
 NOT_TEXT = "not_text"
 BROKEN_RECORD = "broken_record"
 BAD_RECORDS = (NULL_TEXT, MISSING_TEXT, NOT_TEXT, BROKEN_RECORD)
+# Missing data between the pages of a dump.
+TRUNCATED = "truncated"
 
 _SNIPPET_CHARACTERS = 200
 _ID_CHARACTERS = 200

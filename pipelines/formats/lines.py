@@ -88,7 +88,9 @@ def split_at_cr(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield lines, which end with LF, split where they contain CR: the line end of old Macs and of some exports."""
     added = 0
     for line in lines:
-        content = line.content.rstrip(b"\r\n") if b"\r" in line.content else b""
+        content = line.content
+        if b"\r" in content:
+            content = content.rstrip(b"\r\n")
         if b"\r" not in content:
             yield line._replace(number=line.number + added) if added and line.number else line
             continue

@@ -1,4 +1,4 @@
-"""Array representations of tokenized documents and of the instances sampled from them.
+"""Array representations of tokenized documents and of the instances sampled from them, and ranges of such arrays.
 
 `sampling.py` samples instances from documents.
 """
@@ -87,3 +87,17 @@ def from_sentences(
         document_starts=np.concatenate([[0], np.cumsum(remaining[remaining > 0])]).astype(np.int64),
         weights=weights[remaining > 0],
     )
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the concatenation of n ranges: start, start + 1, ..., start + length - 1 of each.
+
+    Args:
+        starts: int64 [n].
+        lengths: int64 [n].
+
+    Returns:
+        int64 [sum of lengths].
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)

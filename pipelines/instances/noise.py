@@ -5,8 +5,7 @@ import functools
 
 import numpy as np
 
-from beambert.pipelines.instances.instances import TokenizedDocuments
-from beambert.pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.instances import TokenizedDocuments, ranges
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.tokenizer.wordpiece import CONTINUATION

@@ -14,9 +14,8 @@ import dataclasses
 
 import numpy as np
 
-from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
+from beambert.pipelines.instances.instances import Instances, TokenizedDocuments, ranges
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.instances.ragged import ranges
 from beambert.tokenizer.tokenizer import truncated_lengths
 
 

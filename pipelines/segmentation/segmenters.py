@@ -69,19 +69,19 @@ SEGMENTERS: dict[str, Callable[[str, str], list[str]]] = {
 }
 
 
-def document_sentences(
-    paragraphs: list[str], language: str, segmented: bool, segmenter: str = "rules", abbreviations: str = ""
-) -> list[str]:
-    """Return the sentences of a document in order; if `segmented`, every paragraph already is a sentence.
+def paragraph_segmenter(
+    language: str, segmented: bool, segmenter: str = "rules", abbreviations: str = ""
+) -> Callable[[str], list[str]]:
+    """Return a function that returns the sentences of a paragraph; if `segmented`, every paragraph already is one.
 
     `abbreviations` are those of `split_sentences`, which is the segmenter "rules".
     """
     if segmented:
-        return [sentence for sentence in map(fold_whitespace, paragraphs) if sentence]
+        return lambda paragraph: [sentence] if (sentence := fold_whitespace(paragraph)) else []
+    if segmenter == "rules":
+        return functools.partial(split_sentences, language=language, abbreviations=abbreviations)
     split = SEGMENTERS[segmenter]
-    if split is split_sentences:
-        split = functools.partial(split_sentences, abbreviations=abbreviations)
-    return [sentence for paragraph in paragraphs for sentence in split(paragraph, language)]
+    return lambda paragraph: split(paragraph, language)
 
 
 def truncate_sentences(sentences: list[str], share: float, document_id: bytes) -> list[str]:

@@ -93,6 +93,8 @@ _ITEM = re.compile(
     rf"(?<!\S)(?:([{_BULLETS}]) ?)?(?:(\d{{1,3}})|([a-z]))(\.\)|[.)])(?= [^{_lower_case_class()}])"
     rf"|(?<!\S)[{_BULLETS}](?= ?\w)"
 )
+# ASCII characters at which sentencex ends a sentence in some language, or which close the number of a list item.
+_MAY_END = re.compile("[.!?;:)]")
 _FIRST_ITEMS = (" 1) ", " 1.) ", " a) ", " a.) ")
 _CLOSINGS = re.compile(f"[{_character_class(_CLOSING)}]+")
 _CLOSING_ALONE = re.compile(f" [{_character_class(_CLOSING_AFTER_BLANK)}] ")
@@ -275,10 +277,11 @@ def boundaries(text: str, language: str, abbreviations: str = "") -> Iterator[in
         language: primary subtag of a language code; sentencex treats an unknown one as English.
         abbreviations: more abbreviations, as of `BoundaryRepair`.
     """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not text.isascii():
         text = _SURROGATE.sub("x", text)
+    elif len(text) <= MAX_SENTENCE_CHARACTERS and not _MAY_END.search(text, 0, len(text) - 1):
+        yield len(text)
+        return
     starts = [*_item_starts(text), len(text)]
     sentence_start = 0
     for start, end in itertools.pairwise(starts):

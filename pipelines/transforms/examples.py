@@ -13,6 +13,7 @@ import numpy as np
 from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PBegin, PCollection
+from apache_beam.runners.worker.statecache import CacheAware
 from apache_beam.utils.shared import Shared
 
 from beambert.common.command_line.options import from_mapping
@@ -114,9 +115,16 @@ def _with_vocabulary(
     return named[name], named["vocabulary"] if vocabulary is None else vocabulary
 
 
+class _SideInputVocabulary(Vocabulary, CacheAware):
+    """A vocabulary that Beam does not measure token by token before it caches it as a side input."""
+
+    def get_referents_for_cache(self) -> list[Any]:
+        return []
+
+
 def read_vocabulary(path: str) -> Vocabulary:
     """Read a vocabulary on any Beam filesystem."""
-    return Vocabulary.from_bytes(read_bytes(absolute(path)), path)
+    return _SideInputVocabulary.from_bytes(read_bytes(absolute(path)), path)
 
 
 @beam.typehints.with_output_types(PretrainingExamples)
@@ -271,7 +279,7 @@ class CreateExamplesOfCorpus(beam.PTransform):
         return (
             items
             | "Spread" >> beam.Reshuffle()
-            | "Examples" >> beam.Map(_create_examples_of_item, reader, vocabulary, self._options)
+            | "Examples" >> beam.ParDo(_CreateExamplesOfItem(self._options), reader, vocabulary)
         )
 
 
@@ -280,12 +288,17 @@ def _all_work_items(_: None, reader: CorpusReader, options: PretrainingDataOptio
         yield WorkItem(shard, tuple(range(num_copies(shard.split, options))))
 
 
-def _create_examples_of_item(
-    item: WorkItem, reader: CorpusReader, vocabulary: Vocabulary, options: PretrainingDataOptions
-) -> PretrainingExamples:
-    load = functools.partial(tokenize_shard, reader, item.corpus_shard, options)
-    tokenizer = make_tokenizer(vocabulary, options)
-    return PretrainingExamples(load, item.corpus_shard.place, item.copies, tokenizer, options, item.corpus_shard.bytes)
+class _CreateExamplesOfItem(beam.DoFn):
+    def __init__(self, options: PretrainingDataOptions) -> None:
+        self._options = options
+        # One for all items, because it remembers the words and characters that it has seen.
+        self._tokenizer: Tokenizer | None = None
+
+    def process(self, item: WorkItem, reader: CorpusReader, vocabulary: Vocabulary) -> Iterator[PretrainingExamples]:
+        tokenizer = self._tokenizer = self._tokenizer or make_tokenizer(vocabulary, self._options)
+        shard = item.corpus_shard
+        load = functools.partial(tokenize_shard, reader, shard, self._options)
+        yield PretrainingExamples(load, shard.place, item.copies, tokenizer, self._options, shard.bytes)
 
 
 @beam.typehints.with_output_types(str)

@@ -24,8 +24,7 @@ from beambert.pipelines.cleaning import deduplication
 from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block, write_block_file
 from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, in_order
 from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
-from beambert.pipelines.corpus.partitions import PARTITION_BYTES
-from beambert.pipelines.documents import Document, identified
+from beambert.pipelines.documents import PARTITION_BYTES, Document, identified
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.runner.beam_flags import EMBEDDED_RUNNERS
 from beambert.tokenizer.normalization import CHARACTER_RULES

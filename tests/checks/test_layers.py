@@ -54,7 +54,7 @@ common
 """
 _COMPILED = {"tokenizer._native", "trainers.data._examples"}
 RANKS = {name: rank for rank, line in enumerate(LAYERS.strip().splitlines()) for name in line.split()}
-_FOR_TRAINERS = "dataset errors io instances.ragged formats.lines"
+_FOR_TRAINERS = "dataset errors io instances.instances formats.lines"
 # The only modules that a package may import from another package, where not all lower layers are allowed. The reason is
 # that a training host has no Beam.
 ONLY = {

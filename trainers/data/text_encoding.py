@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert.pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.instances import ranges
 from beambert.tokenizer.tokenizer import Tokenizer, truncated_lengths
 from beambert.trainers.errors import TaskDataError
 

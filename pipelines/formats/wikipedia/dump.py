@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.fields import TRUNCATED
 from beambert.pipelines.formats.frames import (
     CHUNK_BYTES,
     MAGIC_BYTES,
@@ -42,7 +43,6 @@ DISAMBIGUATION = "disambiguation"
 NOT_WIKITEXT = "not_wikitext"
 TOO_COMPLEX = "too_complex"
 EXTRACTION_FAILED = "extraction_failed"
-TRUNCATED = "truncated"
 
 # The head of a dump is within this number of bytes.
 HEADER_BYTES = 64 << 10

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import document_rules, rules
 from beambert.pipelines.cleaning.document_rules import rejection_reason
-from beambert.pipelines.cleaning.ngrams import ngram_keys, word_hashes, word_spans
+from beambert.pipelines.cleaning.ngrams import count_words, ngram_keys, word_hashes, word_keys, word_spans
 from beambert.pipelines.cleaning.residual_markup import remove_residual_markup
 from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
 from beambert.pipelines.errors import SourceError
@@ -231,7 +231,7 @@ def test_thresholds_reject():
 
 
 def test_ratios_by_hand():
-    assert document_rules.symbol_ratio("# a ... b… c") == 3 / 5
+    assert document_rules.symbol_ratio("# a ... b… c", 5) == 3 / 5
     assert document_rules.digit_ratio(b"ab 12\n") == 2 / 4
     assert document_rules.digit_ratio(b" ") == 0
     assert document_rules.non_letter_ratio("a1 22 \u00df --".encode(), 4) == 2 / 4
@@ -261,12 +261,15 @@ def test_repeated_ngrams_against_a_slow_count(seed, length, repeats):
 
 @given(st.lists(st.text("ab\u00e9 \n", max_size=150), max_size=6))
 @example(["a" * 64 + "b", "a" + "a" * 63 + "b"])
-def test_word_hashes_are_equal_where_words_are(texts):
+@example(["abcdefgh", "abcdefgha", "abcdefghabcdefgh"])
+@pytest.mark.parametrize("hash_words", [word_hashes, word_keys])
+def test_hashes_are_equal_where_words_are(hash_words, texts):
     data = "\n".join(texts).encode()
     starts, lengths = word_spans(data)
     words = [data[start : start + length] for start, length in zip(starts, lengths, strict=True)]
     assert words == re.split(rb"[\x00-\x20]+", data.strip(bytes(range(33)))) if words else not data.strip()
-    hashes = word_hashes(data, starts, lengths).tolist()
+    assert count_words(data) == len(words)
+    hashes = hash_words(data, starts, lengths).tolist()
     assert len(hashes) == len(words)
     assert len(set(hashes)) == len(set(words))
     assert len(set(zip(words, hashes, strict=True))) == len(set(words))

@@ -1,4 +1,4 @@
-"""Choose whole words and spans to mask, one row at a time with Python lists: the oracle for `word_masking`."""
+"""Choose whole words and spans to mask, one row at a time with Python lists: the oracle for `masking`."""
 
 import itertools
 import random

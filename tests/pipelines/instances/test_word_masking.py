@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.instances.word_masking import choose_spans, choose_words, words_of
+from beambert.pipelines.instances.masking import choose_spans, choose_words, words_of
 from tests.pipelines.instances.reference_masking import probabilities_of_whole_words, segments_of, spans
 
 # IDs below 100 continue a word, and 100 is special.

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning.rules import fold_whitespace
-from beambert.pipelines.documents import identity, is_validation, partition_of
+from beambert.pipelines.corpus.document_steps import segment_document
+from beambert.pipelines.documents import Document, identity, is_validation, partition_of
 from beambert.pipelines.segmentation.segmenters import (
     SEGMENTERS,
-    document_sentences,
+    paragraph_segmenter,
     split_sentences,
+    split_with_sentencex,
     truncate_sentences,
 )
 from beambert.pipelines.segmentation.sentence_boundaries import MAX_SENTENCE_CHARACTERS
@@ -86,12 +88,10 @@ def test_split_sentences_by_language():
 
 
 def test_sentences_never_cross_paragraphs_and_segmented_text_stays():
-    assert document_sentences(["No end here", "but a new start. Yes."], "en", False) == [
-        "No end here",
-        "but a new start.",
-        "Yes.",
-    ]
-    assert document_sentences(["One. Two.  Three.", " "], "en", True) == ["One. Two. Three."]
+    segmented = segment_document(Document(["No end here", "but a new start. Yes.", " "]), "en")
+    assert segmented.paragraphs == ["No end here", "but a new start.\nYes."]
+    segmented = segment_document(Document(["One. Two.  Three.", " "], segmented=True), "en")
+    assert segmented.paragraphs == ["One. Two. Three."]
 
 
 @given(ODD, st.sampled_from([*GOLDEN, "ca", "xx", "", "pt-BR"]))
@@ -198,7 +198,14 @@ def test_segmenters():
     text = "Dr. Smith came.\nHe  slept. Well"
     assert SEGMENTERS["lines"](text, "en") == ["Dr. Smith came.", "He slept. Well"]
     assert SEGMENTERS["sentencex"](text, "en") == ["Dr. Smith came.", "He slept.", "Well"]
-    assert document_sentences([text], "en", False, "lines") == ["Dr. Smith came.", "He slept. Well"]
+    assert paragraph_segmenter("en", False, "lines")(text) == ["Dr. Smith came.", "He slept. Well"]
+
+
+@given(st.text(st.sampled_from("ab A1,-'\"(<>=/")), st.sampled_from(["en", "de", "el", "hy", "ja", "und"]))
+def test_ascii_text_without_terminators_is_one_sentence_of_sentencex(text, language):
+    folded = " ".join(text.split())
+    assert split_sentences(folded, language) == [folded] * bool(folded)
+    assert split_with_sentencex(folded, language) == [folded] * bool(folded)
 
 
 def test_truncation_noise():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import frames, recognize
+from beambert.pipelines.formats.fields import TRUNCATED
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.wikipedia import dump as reader
 from beambert.pipelines.sources.readers import read_file
@@ -163,7 +164,7 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
     with caplog.at_level(logging.WARNING, "beambert"):
         documents = read(tmp_path / f"a.xml{suffix}", compressed[: len(compressed) * 2 // 3], input_format="wikipedia")
     *kept, last = documents
-    assert last.rejected == reader.TRUNCATED
+    assert last.rejected == TRUNCATED
     assert len(kept) >= len(pages) // 2
     assert outline(kept) == outline(read(tmp_path / "b.xml", whole))[: len(kept)]
     assert "a.xml" in caplog.text
@@ -171,13 +172,13 @@ def test_cut_files_give_every_whole_page_and_a_warning(tmp_path, caplog, suffix)
 
 def test_a_dump_cut_between_pages_is_reported(tmp_path, caplog):
     documents = read(tmp_path / "a.xml", HEAD + page("A", "Wort."))
-    assert outline(documents) == [("A", ["Wort."], ""), ("", [], reader.TRUNCATED)]
+    assert outline(documents) == [("A", ["Wort."], ""), ("", [], TRUNCATED)]
     assert "</mediawiki> is missing at its end" in caplog.text
 
 
 def test_a_page_cut_in_the_middle_does_not_swallow_the_next(tmp_path):
     content = dump(page("A", "Wort.").replace("</page>", ""), page("B", "Wort."))
-    assert outline(read(tmp_path / "a.xml", content)) == [("A", [], reader.TRUNCATED), ("B", ["Wort."], "")]
+    assert outline(read(tmp_path / "a.xml", content)) == [("A", [], TRUNCATED), ("B", ["Wort."], "")]
 
 
 def test_a_page_without_end_is_given_up(tmp_path, monkeypatch):
@@ -301,9 +302,7 @@ def test_bytes_that_only_look_like_a_stream(tmp_path, caplog):
             (f"P{n}", *rest) for n, (_, *rest) in enumerate(e for e in whole if e[0])
         ]
         assert len([entry for entry in whole if entry[0]]) == 20
-        assert {entry for entry in ((title, reason) for title, _, reason in whole) if not entry[0]} == {
-            ("", reader.TRUNCATED)
-        }
+        assert {entry for entry in ((title, reason) for title, _, reason in whole) if not entry[0]} == {("", TRUNCATED)}
         for cut in range(place - 2, place + len(planted) + 3):
             titles = [title for title, *_ in outline(parts_of(path, [cut])) if title]
             assert titles == [f"P{n}" for n in range(20)], cut
@@ -337,7 +336,7 @@ def test_a_corrupt_stream_loses_its_pages_only(tmp_path, caplog, damage):
     documents = outline(read(path, bytes(content)))
     expected = [f"P{n}" for n in (*range(10), *range(20, 40))]
     assert [title for title, *_ in documents if title] == expected
-    assert ("", [], reader.TRUNCATED) in documents
+    assert ("", [], TRUNCATED) in documents
     assert "wiki.xml.bz2" in caplog.text
     generator = random.Random(0)
     for _ in range(20):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beambert.pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.instances import ranges
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile
 

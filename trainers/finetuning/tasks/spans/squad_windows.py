@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beambert.pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.instances import ranges
 from beambert.tokenizer.normalization import split_words, split_words_with_sources
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.wordpiece import CONTINUATION

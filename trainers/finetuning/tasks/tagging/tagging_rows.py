@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beambert.pipelines.instances.ragged import ranges
+from beambert.pipelines.instances.instances import ranges
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import Logits, Rows
