@@ -10,8 +10,8 @@ from beambert.adaptation.text_words import TextWords, count_text_words, find_fil
 from beambert.bert_model.checkpoints import native, reader, writer
 from beambert.bert_model.checkpoints.embedding_rows import with_vocabulary
 from beambert.bert_model.config import BertConfig
-from beambert.common.added_tokens import AddedToken
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.directory_lock import lock_destination

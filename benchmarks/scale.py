@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.common.word_rules import WordRules
 from beambert.deploy.plan.data import largest_partition, plan_data
 from beambert.deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import normalize, normalize_with_sources, replace_character
 

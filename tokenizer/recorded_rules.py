@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert.common.hugging_face_rules import read_rules
+from beambert.common.tokenizer_files import read_rules
 from beambert.common.typed_json import JsonError, convert, read
 from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.vocabulary import VocabularyError

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.added_tokens import AddedTokenFinder
 from beambert.tokenizer.normalization import replace_character, split_words_with_sources

@@ -11,8 +11,8 @@ from typing import Any, Required, TypedDict
 
 import numpy as np
 
-from beambert.common.added_tokens import AddedToken, read_added_tokens
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
+from beambert.common.tokenizer_files import AddedToken, read_added_tokens
 from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

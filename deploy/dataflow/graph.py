@@ -11,7 +11,7 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.build import BuildConfig

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph, workers
 from beambert.deploy.dataflow.config import DataflowConfig

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.deploy.plan.text_estimate import Text, tokens_per_word
 from beambert.pipelines.commands import corpus

@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.common.command_line.options import from_args
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
 from beambert.pipelines.commands.vocabulary_flags import vocabulary_options

@@ -6,7 +6,7 @@ import shlex
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import without_released_rules

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from pathlib import PurePosixPath
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_labeled
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from rich.text import Text
 
-from beambert.common.command_line.flag_config import FlagConfig
-from beambert.common.command_line.flags import non_negative_int, positive_int
+from beambert.common.command_line.flags import FlagConfig, non_negative_int, positive_int
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.progress import TextConsole
 from beambert.common.terminal import printable_lines

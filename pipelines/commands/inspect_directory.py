@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.bert_model.checkpoints.path_contents import contents_of
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line
 from beambert.pipelines.commands import corpus, vocabulary_flags
 from beambert.pipelines.io.output_file import check_output_file

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from beambert.common.command_line.flag_config import flag_values
+from beambert.common.command_line.flags import flag_values
 from beambert.common.command_line.word_rule_flags import WordRuleFlags
 from beambert.common.terminal import print_summary_line
 from beambert.common.word_rules import RecordedRules, WordRules

@@ -6,7 +6,7 @@ The card is made from `dataset.json` alone and has no dates, so it is determinis
 from collections.abc import Mapping
 from typing import Any
 
-from beambert.common.unicode_text import table_cell
+from beambert.common.formatting import table_cell
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, Dataset

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from beambert.common import file_errors
-from beambert.common.atomic_files import synchronize
 from beambert.common.command_line.path_flags import STREAM_FOLDERS
+from beambert.common.local_files import synchronize
 from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import OutputFileError
 

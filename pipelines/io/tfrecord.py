@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from beambert.common.checksums import masked_crc
+from beambert.common.wire_format import masked_crc
 from beambert.pipelines.errors import DatasetError
 
 _HEADER = 12

@@ -23,7 +23,7 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from apache_beam.runners.runner import create_runner
 
 from beambert.common.command_line.flags import WholeNumber, shortened
-from beambert.common.optional_packages import raising_module
+from beambert.common.imports import raising_module
 from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import AccessError, DatasetError, EngineError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, listens

@@ -25,7 +25,7 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.process import python_command, python_environment
 from beambert.pipelines.io import live_counts
 
 _URN = "beambert:env:worker_process:v1"

@@ -21,6 +21,7 @@ PLACES = ("command.py", "config.py", "demo.py")
 EXCEPTIONS = {
     "beambert/common/command_line/path_flags.py": ("bad_path", "typed_paths"),
     "beambert/common/command_line/command.py": ("read", "require_all"),
+    "beambert/common/command_line/flags.py": ("from_args", "flag_values"),
     "beambert/common/command_line/options.py": ("from_args",),
     "trainers/pretraining/recipes.py": ("__call__",),
     "pipelines/commands/corpus_config.py": ("corpus_config", "corpus_options"),

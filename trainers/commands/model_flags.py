@@ -5,7 +5,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import FlagConfig
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.command_line.word_rule_flags import (
     WordRuleFlags,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.common.atomic_files import remove_unfinished
+from beambert.common.local_files import remove_unfinished
 from beambert.pipelines.io.directory_lock import lock_directory
 from beambert.trainers.config.run_config import RunConfig
 

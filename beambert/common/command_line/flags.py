@@ -1,9 +1,10 @@
-"""Argument types of flags: numbers and booleans, with messages that state the valid values."""
+"""Argument types of flags, numbers and booleans, and configurations whose fields have the names of flags."""
 
 import argparse
 import dataclasses
 import math
 import re
+from typing import Any, Self
 
 # Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
@@ -120,3 +121,25 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
     return text.lower() == "true"
+
+
+class FlagConfig:
+    """Base class of frozen dataclasses created from the flags of a command.
+
+    The fields define the defaults of the flags, and `__post_init__` validates them.
+    """
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> Self:
+        """Return the configuration of parsed flags; flags without a field are ignored.
+
+        Raises:
+            The errors of `__post_init__` of the class.
+        """
+        return cls(**flag_values(cls, args))
+
+
+def flag_values(config: type[Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of flags by the field names of a dataclass; lists are converted to tuples."""
+    values = {field.name: getattr(args, field.name) for field in dataclasses.fields(config) if field.name in args}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -7,7 +7,7 @@ import json
 import subprocess
 from types import TracebackType
 
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.process import python_command, python_environment
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.wikipedia import wikiextractor_package
 from beambert.pipelines.formats.wikipedia.wikitext import MAX_CHARACTERS, TooComplex

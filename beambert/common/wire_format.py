@@ -1,10 +1,14 @@
-"""Encode and decode the wire format of protocol buffers, for the few messages that beambert writes and reads.
+"""Encode and decode the formats below TensorFlow's files: protocol buffers, and masked CRC-32C checksums.
 
-Source: https://protobuf.dev/programming-guides/encoding.
+Only the few messages that beambert writes and reads are supported. Sources:
+https://protobuf.dev/programming-guides/encoding and tensorflow/core/lib/hash/crc32c.h.
 """
 
 import struct
 from collections.abc import Iterator
+from typing import Any
+
+import google_crc32c
 
 _VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
 # Bytes of the longest varint, of 64 bits.
@@ -86,3 +90,17 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(f"the field at byte {position} is truncated")
         position += size
         yield tag >> 3, content if kind == _LENGTH_DELIMITED else int.from_bytes(content, "little")
+
+
+def mask(crc: int) -> int:
+    """Return the masked form of a CRC-32C, in which the formats store it."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def masked_crc(content: Any) -> int:
+    """Return the masked CRC-32C of a content, as TFRecord files, checkpoints and event files have it.
+
+    Args:
+        content: bytes, or a contiguous array of dtype uint8.
+    """
+    return mask(google_crc32c.value(content))

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, wrappers_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.common.protobuf_wire import (
+from beambert.common.wire_format import (
     bytes_field,
     double_field,
     fields,
