@@ -10,7 +10,9 @@ from typing import Any
 
 import google_crc32c
 
-_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
+_FIXED_BYTES = {FIXED64: 8, FIXED32: 4}
+_MAX_UINT64 = (1 << 64) - 1
 # Bytes of the longest varint, of 64 bits.
 _LONGEST_VARINT = 10
 
@@ -29,39 +31,64 @@ def read_varint(content: bytes, position: int) -> tuple[int, int]:
     """Decode a varint.
 
     Returns:
-        The number, below 2**64, and the position after it.
+        The number, modulo 2**64 as the protocol buffer library has it, and the position after it.
 
     Raises:
-        ValueError: the varint is truncated, or longer than 64 bits.
+        ValueError: the varint is truncated, or longer than 10 bytes.
     """
     number = 0
     for index, byte in enumerate(content[position : position + _LONGEST_VARINT]):
         number |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            if number >> 64:
-                break
-            return number, position + index + 1
+            return number & _MAX_UINT64, position + index + 1
     raise ValueError(f"the integer at byte {position} is not a varint of 64 bits")
 
 
 def varint_field(field: int, number: int) -> bytes:
     """Encode an integer field; "" for 0, the default."""
-    return varint(field << 3 | _VARINT) + varint(number) if number else b""
+    return varint(field << 3 | VARINT) + varint(number) if number else b""
 
 
 def fixed32_field(field: int, number: int) -> bytes:
     """Encode a fixed32 field; "" for 0, the default."""
-    return varint(field << 3 | _FIXED32) + struct.pack("<I", number) if number else b""
+    return varint(field << 3 | FIXED32) + struct.pack("<I", number) if number else b""
 
 
 def double_field(field: int, number: float) -> bytes:
     """Encode a double field."""
-    return varint(field << 3 | _FIXED64) + struct.pack("<d", number)
+    return varint(field << 3 | FIXED64) + struct.pack("<d", number)
 
 
 def bytes_field(field: int, content: bytes) -> bytes:
     """Encode a field of bytes, a UTF-8 string, a message or packed numbers, also where it is empty."""
-    return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(content)) + content
+    return varint(field << 3 | LENGTH_DELIMITED) + varint(len(content)) + content
+
+
+def raw_fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (field number, wire type, content) of every field, in the order of the message.
+
+    The content of a varint, fixed32 or fixed64 field is its encoded bytes, that of a length-delimited field excludes
+    the length.
+
+    Raises:
+        ValueError: the message is truncated or not valid.
+    """
+    position = 0
+    while position < len(message):
+        tag, position = read_varint(message, position)
+        start, kind = position, tag & 7
+        if kind == VARINT:
+            _, position = read_varint(message, start)
+        elif kind == LENGTH_DELIMITED:
+            length, start = read_varint(message, start)
+            position = start + length
+        elif kind in _FIXED_BYTES:
+            position += _FIXED_BYTES[kind]
+        else:
+            raise ValueError(f"wire type {kind} before byte {position} is not valid")
+        if position > len(message):
+            raise ValueError(f"the field at byte {start} is truncated")
+        yield tag >> 3, kind, message[start:position]
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -72,24 +99,11 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises:
         ValueError: the message is truncated or not valid.
     """
-    position = 0
-    while position < len(message):
-        tag, position = read_varint(message, position)
-        kind = tag & 7
-        if kind == _VARINT:
-            number, position = read_varint(message, position)
-            yield tag >> 3, number
-            continue
-        size = {_FIXED64: 8, _FIXED32: 4}.get(kind)
-        if kind == _LENGTH_DELIMITED:
-            size, position = read_varint(message, position)
-        if size is None:
-            raise ValueError(f"wire type {kind} before byte {position} is not valid")
-        content = message[position : position + size]
-        if len(content) < size:
-            raise ValueError(f"the field at byte {position} is truncated")
-        position += size
-        yield tag >> 3, content if kind == _LENGTH_DELIMITED else int.from_bytes(content, "little")
+    for field, kind, content in raw_fields(message):
+        if kind == VARINT:
+            yield field, read_varint(content, 0)[0]
+        else:
+            yield field, content if kind == LENGTH_DELIMITED else int.from_bytes(content, "little")
 
 
 def mask(crc: int) -> int:
