@@ -14,7 +14,7 @@ from beambert.common.formatting import counted
 from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.io.output_directory import lock_destination
 from beambert.pipelines.sources.file_splits import Input
 from beambert.tokenizer.coverage import coverage
 from beambert.tokenizer.new_words import NewWord, compare_tokenization

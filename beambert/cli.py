@@ -265,7 +265,7 @@ def _require_engine(command: Command) -> None:
     from beambert.pipelines.runner import beam_flags as engine_flags
 
     try:
-        options = engine_flags.options_of(command.beam_flags)
+        options = engine_flags.pipeline_options(command.beam_flags)
     except ValueError as error:
         command.parser.error(str(error))
     engine_flags.require_engine(options, command.beam_flags)

@@ -15,7 +15,7 @@ from beambert.common.formatting import format_duration
 from beambert.common.process import python_command, python_environment
 from beambert.common.signals import handled_signals
 from beambert.common.terminal import MAX_COLUMNS
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.output_directory import lock_directory
 
 DESCRIPTION = """Build data, pretrain a tiny BERT and fill masked words, in a few minutes and without a download.
 

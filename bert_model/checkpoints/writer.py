@@ -85,7 +85,7 @@ def new_directory(destination: Path) -> Iterator[Path]:
 
     Args:
         destination: new or empty directory, locked by the caller
-            (`beambert.pipelines.io.directory_lock.lock_destination`).
+            (`beambert.pipelines.io.output_directory.lock_destination`).
 
     Yields:
         A temporary directory in the same parent directory.

@@ -26,7 +26,7 @@ from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.io.atomic_files import write_text
-from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.file_splits import split_inputs
 from beambert.pipelines.transforms.corpus_jobs import build_corpus
@@ -122,9 +122,7 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
         build: adds the steps to a pipeline.
         flags: Beam's flags.
     """
-    pipeline = beam.Pipeline(
-        runner=DataflowRunner(), options=pipeline_runner.pipeline_options([*flags, "--dry_run=True"])
-    )
+    pipeline = beam.Pipeline(runner=DataflowRunner(), options=pipeline_options([*flags, "--dry_run=True"]))
     build(pipeline)
     return pipeline.run().job.proto_pipeline
 

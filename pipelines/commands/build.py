@@ -79,13 +79,12 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     from beambert.pipelines.commands import corpus_run, pretraining_data_run
     from beambert.pipelines.corpus.corpus_manifest import sizes_of_corpus
     from beambert.pipelines.io.atomic_files import require_written
-    from beambert.pipelines.runner import pipeline_runner
-    from beambert.pipelines.runner.job_output import absolute
-    from beambert.pipelines.runner.output_lock import claim_output
+    from beambert.pipelines.runner.beam_flags import pipeline_options
+    from beambert.pipelines.runner.job_output import absolute, claim_output
 
     output = config.corpus.output
     # Each job needs its own options: a runner modifies them.
-    corpus_engine, data_engine = (pipeline_runner.pipeline_options(beam_flags) for _ in range(2))
+    corpus_engine, data_engine = (pipeline_options(beam_flags) for _ in range(2))
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST)
     entries = CORPUS_ENTRIES | pretraining_data_run.entries_written(output)
     with claim_output(output, "build", manifests, entries):

@@ -22,19 +22,20 @@ from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.instances.options import require_documents
 from beambert.pipelines.io.atomic_files import list_files, require_written
+from beambert.pipelines.io.job_progress import Stage, report_progress
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
+    claim_output,
     delete_finished_work,
     remedy_for,
     require_same_options,
     resume,
     work_directory,
 )
-from beambert.pipelines.runner.job_progress import Stage, report_progress
-from beambert.pipelines.runner.output_lock import claim_output
 from beambert.pipelines.sources.file_splits import split_inputs
 from beambert.pipelines.sources.readers import is_one_document
 from beambert.pipelines.transforms.corpus_jobs import build_corpus
@@ -52,7 +53,7 @@ def run(config: CorpusConfig, beam_flags: list[str]) -> int:
         SourceError, DatasetError, VocabularyError: The input or a flag is invalid.
     """
     with claim_output(config.output, "corpus", (CORPUS_MANIFEST, DATASET_MANIFEST), CORPUS_ENTRIES):
-        corpus = make_corpus(config, pipeline_runner.pipeline_options(beam_flags))
+        corpus = make_corpus(config, pipeline_options(beam_flags))
     print_summary(corpus, config.output)
     vocabulary_flags.print_warnings(warnings_of(corpus))
     print(f"\nNext: beambert pretraining-data --input {shlex.quote(config.output)} --output DIR")

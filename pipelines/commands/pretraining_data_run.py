@@ -43,12 +43,15 @@ from beambert.pipelines.io.atomic_files import (
     require_written,
     write_atomically,
 )
+from beambert.pipelines.io.job_progress import Stage, report_progress
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
+    claim_output,
     delete_work,
     entries_in,
     remedy_for,
@@ -56,9 +59,7 @@ from beambert.pipelines.runner.job_output import (
     resume,
     work_directory,
 )
-from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.memory import require_memory
-from beambert.pipelines.runner.output_lock import claim_output
 from beambert.pipelines.transforms.examples import build_pretraining_data
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -79,7 +80,7 @@ def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     same = absolute(config.corpus_directory) == absolute(config.output)
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
     with claim_output(config.output, "pretraining-data", manifests, entries_written(config.output)):
-        manifest = make_pretraining_data(config, corpus, pipeline_runner.pipeline_options(beam_flags))
+        manifest = make_pretraining_data(config, corpus, pipeline_options(beam_flags))
     print_summary(manifest, config.output)
     return 0
 

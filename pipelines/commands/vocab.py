@@ -64,14 +64,15 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     from beambert.pipelines.commands.input_check import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
     from beambert.pipelines.io.atomic_files import read_bytes, require_written
+    from beambert.pipelines.io.job_progress import Stage, report_progress
     from beambert.pipelines.runner import pipeline_runner
+    from beambert.pipelines.runner.beam_flags import pipeline_options
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
-    from beambert.pipelines.runner.job_progress import Stage, report_progress
     from beambert.pipelines.sources.file_splits import split_inputs
     from beambert.pipelines.transforms.corpus_jobs import build_vocabulary
 
     inputs, corpus_options = config.inputs, config.options
-    beam_options = pipeline_runner.pipeline_options(beam_flags)
+    beam_options = pipeline_options(beam_flags)
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
     inputs_read += [("--decontaminate", path) for path in corpus_options.decontaminate]

@@ -15,7 +15,7 @@ from beambert.deploy.dataflow import workers
 from beambert.deploy.flink import downloads
 from beambert.deploy.tpu import job
 from beambert.pipelines.errors import SubmitError
-from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from tests.checks.test_layers import imports
 from tests.conftest import ROOT
 
@@ -108,7 +108,7 @@ def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
 def test_beam_does_not_list_the_installed_packages(hostile, tmp_path, runner):
     """It would start pip in the current directory, and send URLs of private indexes with their passwords."""
     flags = ["--flink_master", "a:1", "--project", "p", "--region", "r", "--temp_location", "gs://b/t"]
-    options = pipeline_runner.pipeline_options(["--runner", runner, *flags])
+    options = pipeline_options(["--runner", runner, *flags])
     assert [artifact.type_payload for artifact in python_sdk_dependencies(options, str(tmp_path))] == []
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
 from beambert.common.local_files import remove_unfinished
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.output_directory import lock_directory
 from beambert.trainers.config.run_config import RunConfig
 
 
