@@ -31,7 +31,7 @@ from beambert.deploy.plan.prices import load_prices
 from beambert.deploy.plan.table import count, size
 from beambert.deploy.plan.text_estimate import estimate_text
 from beambert.pipelines.commands import corpus as corpus_flags
-from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.commands.corpus_run import corpus_options
 from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions

@@ -15,9 +15,8 @@ from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.build import BuildConfig
-from beambert.pipelines.commands.corpus_config import CorpusConfig
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
+from beambert.pipelines.commands.corpus_run import CorpusConfig
+from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, PretrainingDataConfig, examples_job
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name
 from beambert.pipelines.corpus.corpus_reader import CorpusReader

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from beambert.common.command_line.options import from_args
 from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands import pretraining_data
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
-    from beambert.pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_run import CorpusConfig
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 
 DESCRIPTION = """Build pretraining data from raw text.
 
@@ -51,7 +51,7 @@ class BuildConfig:
     """
 
     corpus: "CorpusConfig"
-    data: PretrainingDataConfig
+    data: "PretrainingDataConfig"
 
 
 def configure(args: argparse.Namespace) -> BuildConfig:
@@ -61,13 +61,13 @@ def configure(args: argparse.Namespace) -> BuildConfig:
         SourceError, DatasetError, VocabularyError: A flag is invalid, or a file is missing.
     """
     # Imported late: `--help` must not wait for Beam.
-    from beambert.pipelines.commands.corpus_config import corpus_config
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 
     # Job 2 first: its flags are checked before the input files are listed, which may take long. Its corpus is in the
     # same directory, with the vocabulary.
     examples = from_args(PretrainingDataOptions, args)
     data = PretrainingDataConfig(args.output, args.output, None, examples, args.ignore_memory_estimate)
-    return BuildConfig(corpus_config(args), data)
+    return BuildConfig(corpus_flags.configure(args), data)
 
 
 def run(config: BuildConfig, beam_flags: list[str]) -> int:
