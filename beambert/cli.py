@@ -197,8 +197,10 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
     _require_supported_paths(command)
     if _trains(name):
         if any("://" in path for _, path in command.path_arguments):
+            from beambert.trainers.commands import bucket_paths
+
             _require_access(command)
-            return command, functools.partial(_run_with_buckets, command)
+            return command, lambda: bucket_paths.run(command)
     else:
         _require_engine(command)
         _require_access(command)
@@ -284,12 +286,6 @@ def _require_supported_paths(command: Command) -> None:
         if "://" in path and not (kind.remote and (path.startswith("gs://") or not _trains(command.name))):
             remedy = "give a local path, or gs://BUCKET/NAME" if kind.remote else "give a local path"
             command.parser.error(f"{flag} {path} is not supported; {remedy}")
-
-
-def _run_with_buckets(command: Command) -> int:
-    from beambert.trainers.commands import bucket_paths
-
-    return bucket_paths.run(command)
 
 
 def _with_urls(line: str) -> str:

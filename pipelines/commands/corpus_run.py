@@ -27,6 +27,7 @@ from beambert.pipelines.commands.input_files import check_inputs, describe_file,
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, corpus_shard_name, sizes_of_corpus
 from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, loss_warnings, source_warnings
+from beambert.pipelines.corpus.document_steps import load_function
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.corpus.partitions import choose_num_partitions
 from beambert.pipelines.dataset import SPLITS
@@ -317,9 +318,13 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
 
 
 def _checksum_of_code(name: str) -> str:
-    """Return the SHA-256 of the file with a function "package.module:function", or "" without a file."""
-    spec = importlib.util.find_spec(name.partition(":")[0])
-    path = Path(spec.origin or "") if spec else Path()
+    """Return the SHA-256 of the file with a function "package.module:function"; "" for a module without a file.
+
+    Raises:
+        SourceError: The function cannot be imported.
+    """
+    load_function(name)
+    path = Path(getattr(sys.modules[name.partition(":")[0]], "__file__", None) or "")
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 

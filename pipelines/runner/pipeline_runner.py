@@ -31,7 +31,7 @@ from beambert.common.signals import handled_signals
 from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import DatasetError, EngineError, SourceError, SubmitError
 from beambert.pipelines.runner import beam_flags, worker_processes
-from beambert.pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
+from beambert.pipelines.runner.worker_processes import WorkerProcesses
 from beambert.tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
@@ -162,8 +162,6 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         except Exception as error:
             if errors.signaled:
                 raise errors.signaled from error
-            if isinstance(error, WorkerDeath):
-                raise DatasetError(str(error)) from error
             user_error = _as_user_error(error, output)
             if user_error is error:
                 sys.stderr.write("".join(errors.thread_failures) + (workers.log() if workers else ""))

@@ -33,6 +33,7 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
 from beambert.common.process import python_command, python_environment
+from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io import job_progress
 
 _URN = "beambert:env:worker_process:v1"
@@ -47,10 +48,6 @@ _SECRET = secrets.randbits(128)
 _FIRST_NUMBER = _SECRET * 10**9
 _jobs: dict[str, "WorkerProcesses"] = {}
 _numbers = itertools.count()
-
-
-class WorkerDeath(Exception):
-    """A worker process ended before its work was done. The message states the cause and the remedy."""
 
 
 class WorkerProcesses:
@@ -101,7 +98,7 @@ class WorkerProcesses:
             run_pipeline: Runs a pipeline with `environment`.
 
         Raises:
-            WorkerDeath: A worker ended before its work was done.
+            DatasetError: A worker ended before its work was done. The message states the cause and the remedy.
             Exception: The exception of `run_pipeline`.
         """
         failures: list[BaseException] = []
@@ -129,7 +126,7 @@ class WorkerProcesses:
                 self.kill()
                 thread.join(_SECONDS_TO_END)
         if not succeeded and self._death:
-            raise WorkerDeath(self._death) from (failures[0] if failures else None)
+            raise DatasetError(self._death) from (failures[0] if failures else None)
         if failures:
             raise failures[0]
 
