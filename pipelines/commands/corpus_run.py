@@ -15,11 +15,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert.common.command_line.flags import flag_values
 from beambert.common.command_line.options import from_args
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
 from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
-from beambert.common.word_rules import RecordedRules, WordRules, without_released_rules
+from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, without_released_rules
 from beambert.pipelines import dataset
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages

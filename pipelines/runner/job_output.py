@@ -83,15 +83,18 @@ def entries_in(output: str) -> set[str]:
 
 def _remote_entries(folder: str) -> set[str]:
     """Return the names in a remote directory, as `entries_of` does."""
-    with storage_errors(folder):
-        paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-    parts = [path.removeprefix(f"{folder}/").split("/") for path in paths]
+    parts = [path.removeprefix(f"{folder}/").split("/") for path in _remote_files(folder)]
     names = {part[0] for part in parts}
     names |= {f"{WORK_NAME}/{part[1]}" for part in parts if part[0] == WORK_NAME and len(part) > 1}
     if LOCK_NAME in names:
         with suppress(FileNotFoundError):
             names -= {LOCK_NAME} if is_lock(read_bytes(f"{folder}/{LOCK_NAME}")) else set()
     return visible_names(names)
+
+
+def _remote_files(folder: str) -> list[str]:
+    """Return the paths of all files in and below a remote directory."""
+    return [metadata.path for metadata in list_files(f"{folder}/**")]
 
 
 def work_directory(output: str, content: list[Any], file_format: str = "tfrecord") -> str:
@@ -175,11 +178,8 @@ def delete_work(output: str) -> None:
     """Delete the work directories of unfinished jobs in an output directory, and nothing else; the marker last."""
     folder = f"{output}/{WORK_NAME}"
     if "://" in output:
-        with storage_errors(folder):
-            paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-            own = [path for path in paths if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])]
-            if own:
-                FileSystems.delete(own)
+        paths = _remote_files(folder)
+        delete_files([path for path in paths if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])])
         return
     local = Path(folder)
     for path in sorted(local.iterdir(), key=lambda path: path.name == WORK_FILE_NAME) if local.is_dir() else []:
