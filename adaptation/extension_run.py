@@ -10,11 +10,11 @@ from beambert.adaptation.text_words import TextWords, count_text_words, find_fil
 from beambert.bert_model.checkpoints import native, reader, writer
 from beambert.bert_model.checkpoints.embedding_rows import with_vocabulary
 from beambert.bert_model.config import BertConfig
-from beambert.common.added_tokens import AddedToken
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.io.output_directory import lock_destination
 from beambert.pipelines.sources.readers import Input
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError, rules_beside

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.new_words import NewWord, select_words, split_token
 from beambert.tokenizer.normalization import split_words

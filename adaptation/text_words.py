@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.commands.input_check import check_inputs
+from beambert.pipelines.commands.input_files import check_inputs
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.files import match_files

@@ -3,19 +3,17 @@
 from beambert.common import process  # First, so that Ctrl-C during the other imports is one line.
 
 # isort: split
+import difflib
 import functools
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from types import ModuleType
 
-from beambert.common import optional_packages as packages
-from beambert.common import terminal
-from beambert.common.command_line.command import Command, Parser
-from beambert.common.command_line.command_errors import error_line, interrupted, report_stream_error
-from beambert.common.command_line.command_words import HELP, VERSION, destinations, nearest, split_command, summaries
-from beambert.common.command_line.library_warnings import print_library_warnings
+from beambert.common import file_errors, imports, terminal
+from beambert.common.command_line.command import Command, Parser, usage_error
 from beambert.common.command_line.path_flags import bad_path, typed_paths
 
 COMMAND_GROUPS = {
@@ -60,6 +58,10 @@ COMMAND_GROUPS = {
     },
 }
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
+_HELP = ("help", "--help", "-h")
+_VERSION = ("version", "--version", "-V")
+# Of flags, also as a word processor writes them.
+_DASHES = "-\u2013\u2014"
 _OVERVIEW = """usage: beambert COMMAND [flags]
 
 Pretrain, fine-tune and deploy BERT from raw text.
@@ -71,8 +73,50 @@ Run `beambert COMMAND --help` for the flags of a command, `beambert --version` f
 
 def overview() -> str:
     """Return the text that `beambert --help` prints."""
-    groups = (f"{title}:\n{summaries(COMMANDS, names)}" for title, names in COMMAND_GROUPS.items())
+    groups = (f"{title}:\n{_summaries(names)}" for title, names in COMMAND_GROUPS.items())
     return _OVERVIEW.format("\n\n".join(groups))
+
+
+def _summaries(names: Iterable[str]) -> str:
+    """Return a line with name and summary for each command."""
+    return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)
+
+
+def _destinations(word: str) -> list[str]:
+    """Return the second words of the two-word commands that start with a word."""
+    return [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{word} ")]
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" for a mistyped word with a similar valid one, or ""."""
+    # Without dashes, which are equal in all flags: --model is not similar to --help.
+    names = {name.lstrip(_DASHES): name for name in known}
+    close = difflib.get_close_matches(word.lower().lstrip(_DASHES), names, n=1)
+    return f"; did you mean {names[close[0]]}?" if close else ""
+
+
+def _split_command(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the command's name and its arguments; exit with a one-line error for a mistake."""
+    word, *rest = argv
+    if word.startswith("-"):
+        name = next((later for later in rest if later in COMMANDS or _destinations(later)), None)
+        if name:
+            message = f"{word} precedes the command; put flags after it: beambert {name} {word} ..."
+        else:
+            message = f"unknown argument {word}{_nearest(word, (*_HELP, *_VERSION))}"
+        sys.exit(usage_error("beambert", message, "beambert --help"))
+    if word in COMMANDS:
+        return word, rest
+    where = _destinations(word)
+    if not where:
+        sys.exit(usage_error("beambert", f"unknown command {word!r}{_nearest(word, COMMANDS)}", "beambert --help"))
+    if rest and rest[0] in where:
+        return f"{word} {rest[0]}", rest[1:]
+    if not rest or rest[0].startswith("-"):
+        message = f"{word} requires a destination ({_choices(where)}), followed by its flags and the command"
+    else:
+        message = f"unknown destination {rest[0]!r}: use {_choices(where)}{_nearest(rest[0], where)}"
+    sys.exit(usage_error(f"beambert {word}", message, f"beambert {word} --help"))
 
 
 def make_parser(command: str) -> tuple[Parser, ModuleType]:
@@ -115,7 +159,7 @@ def read_command(name: str, argv: list[str]) -> Command:
         if not word.startswith("-"):
             parser.error(_describe_unexpected(parser, module, name, word))
         flag = word.partition("=")[0]
-        parser.error(f"unknown argument {flag}{nearest(flag, [*parser._option_string_actions, *beam_flags])}")
+        parser.error(f"unknown argument {flag}{_nearest(flag, [*parser._option_string_actions, *beam_flags])}")
     if problem := bad_path(parser, args):
         parser.error(problem)
     parser.require_all(args)
@@ -126,7 +170,7 @@ def read_command(name: str, argv: list[str]) -> Command:
 def _describe_unexpected(parser: Parser, module: ModuleType, name: str, word: str) -> str:
     """Return the error for a word that is neither a flag nor the value of a flag."""
     if hasattr(module, "RUNS"):
-        return f"{name} cannot run {word!r}, only {_choices(module.RUNS)}{nearest(word, module.RUNS)}"
+        return f"{name} cannot run {word!r}, only {_choices(module.RUNS)}{_nearest(word, module.RUNS)}"
     positionals = [str(action.metavar or action.dest) for action in parser._actions if not action.option_strings]
     takes = f"{' '.join(positionals)}, then flags" if positionals else "flags only, each followed by its value"
     return f"unexpected argument {word!r}; {name} takes {takes}"
@@ -153,8 +197,10 @@ def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
     _require_supported_paths(command)
     if _trains(name):
         if any("://" in path for _, path in command.path_arguments):
+            from beambert.trainers.commands import bucket_paths
+
             _require_access(command)
-            return command, functools.partial(_run_with_buckets, command)
+            return command, lambda: bucket_paths.run(command)
     else:
         _require_engine(command)
         _require_access(command)
@@ -210,7 +256,7 @@ def _trains(name: str) -> bool:
 def _extras_of(name: str) -> str:
     """Return the extras of the package that a command needs."""
     if name in COMMANDS and _trains(name):
-        return "jax" if packages.is_installed("jax") and not packages.is_installed("tensorflow") else "train"
+        return "jax" if imports.is_installed("jax") and not imports.is_installed("tensorflow") else "train"
     return {"submit dataflow": "data,gcp", "submit tpu": "train"}.get(name, "data")
 
 
@@ -221,7 +267,7 @@ def _require_engine(command: Command) -> None:
     from beambert.pipelines.runner import beam_flags as engine_flags
 
     try:
-        options = engine_flags.options_of(command.beam_flags)
+        options = engine_flags.pipeline_options(command.beam_flags)
     except ValueError as error:
         command.parser.error(str(error))
     engine_flags.require_engine(options, command.beam_flags)
@@ -242,12 +288,6 @@ def _require_supported_paths(command: Command) -> None:
             command.parser.error(f"{flag} {path} is not supported; {remedy}")
 
 
-def _run_with_buckets(command: Command) -> int:
-    from beambert.trainers.commands import bucket_paths
-
-    return bucket_paths.run(command)
-
-
 def _with_urls(line: str) -> str:
     """Return an error with the URLs of objects in place of the paths of their local copies."""
     if "puts/" not in line:
@@ -255,6 +295,47 @@ def _with_urls(line: str) -> str:
     from beambert.trainers.buckets import cache
 
     return cache.with_urls(line)
+
+
+def _interrupted(prog: str) -> int:
+    """Print a line about Ctrl-C and return the exit code."""
+    terminal.print_error(f"{prog}: interrupted; run the same command again to resume")
+    return 128 + signal.SIGINT
+
+
+def _report_stream_error(error: OSError, prog: str) -> int:
+    """Print an error about a standard stream, except for a closed pipe; return the exit code."""
+    stream = terminal.failed_stream(error) or "stdout"
+    terminal.silence(stream)
+    if isinstance(error, BrokenPipeError):
+        return 128 + signal.SIGPIPE
+    reason = file_errors.reason_of(error)
+    terminal.print_error(f"{prog}: error: {stream} cannot be written ({reason}); redirect it to another file")
+    return 1
+
+
+def _error_line(error: Exception, extras: str, output: str) -> str | None:
+    """Return one line for an error of the input or the system; None for an internal error.
+
+    Args:
+        error: the exception.
+        extras: extras of the package that the command needs, for a missing package.
+        output: output of the command, for errors that contain no file name.
+    """
+    if isinstance(error, ImportError):
+        return imports.import_failure(error, extras)
+    if isinstance(error, MemoryError):
+        reason = f" ({' '.join(str(error).split())})" if str(error) else ""
+        return f"not enough memory{reason}; free some memory, or use a machine with more"
+    if str(error).startswith("Unable to get filesystem from specified path"):
+        path = str(error).rpartition("Path specified: ")[2]
+        return f"{path} is neither a local path nor a supported URL; use a local path or gs://BUCKET/NAME"
+    kind = type(error).__module__
+    if kind.startswith("beambert."):
+        return file_errors.without_numbers(str(error))
+    if (isinstance(error, OSError) or kind != "builtins") and (line := file_errors.line_of(error, output)):
+        return line
+    return " ".join(file_errors.without_numbers(str(error)).split()) if isinstance(error, OSError) else None
 
 
 @process.ends_process
@@ -266,7 +347,7 @@ def main(argv: list[str] | None = None) -> int:
     terminal.open_streams()
     # A program that calls this function decides itself what its loggers print.
     if process.is_command():
-        print_library_warnings()
+        terminal.print_library_warnings()
     if sys.flags.optimize > 1:
         # Apache Beam extends the docstrings of its functions while it is imported.
         terminal.print_error("beambert: error: Apache Beam needs docstrings; unset PYTHONOPTIMIZE, or set it to 1")
@@ -278,7 +359,7 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        return report_stream_error(error, "beambert")
+        return _report_stream_error(error, "beambert")
 
 
 def _main(argv: list[str]) -> int:
@@ -286,20 +367,21 @@ def _main(argv: list[str]) -> int:
     if not argv:
         print(overview())
         return 2
-    if argv[0] in VERSION:
-        print(f"beambert {packages.version()}")
+    if argv[0] in _VERSION:
+        print(f"beambert {imports.version()}")
         return 0
     name, prog, output = "", "beambert", ""
     try:
-        if argv[0] in HELP:
-            argv = [*(word for word in argv[1:] if word not in (*HELP, *VERSION)), "--help"]
+        if argv[0] in _HELP:
+            argv = [*(word for word in argv[1:] if word not in (*_HELP, *_VERSION)), "--help"]
         if argv == ["--help"]:
             print(overview())
             return 0
-        if argv[1:] in (["--help"], ["-h"]) and (listed := destinations(COMMANDS, argv[0])):
-            print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{summaries(COMMANDS, listed)}")
+        if argv[1:] in (["--help"], ["-h"]) and (where := _destinations(argv[0])):
+            commands = _summaries(f"{argv[0]} {destination}" for destination in where)
+            print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{commands}")
             return 0
-        name, rest = split_command(COMMANDS, argv)
+        name, rest = _split_command(argv)
         prog = f"beambert {name}"
         command, run = _prepared(name, rest)
         output = " ".join(command.output).strip()
@@ -307,14 +389,14 @@ def _main(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return interrupted(prog)
+        return _interrupted(prog)
     except Exception as error:
         if isinstance(error, OSError) and terminal.failed_stream(error):
-            return report_stream_error(error, prog)
-        line = error_line(error, _extras_of(name), output)
+            return _report_stream_error(error, prog)
+        line = _error_line(error, _extras_of(name), output)
         if line is None:
             if process.is_interrupt(error):
-                return interrupted(prog)
+                return _interrupted(prog)
             raise
         terminal.print_error(f"{prog}: error: {_with_urls(line)}")
         return 1

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.common.word_rules import WordRules
 from beambert.deploy.plan.data import largest_partition, plan_data
 from beambert.deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
@@ -31,7 +31,7 @@ from beambert.deploy.plan.prices import load_prices
 from beambert.deploy.plan.table import count, size
 from beambert.deploy.plan.text_estimate import estimate_text
 from beambert.pipelines.commands import corpus as corpus_flags
-from beambert.pipelines.commands.corpus_config import corpus_options
+from beambert.pipelines.commands.corpus_run import corpus_options
 from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document, choose_num_partitions, partition_of

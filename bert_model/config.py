@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
 from beambert.common.typed_json import JsonError, decode, shortened
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).

@@ -9,14 +9,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from beambert.common.command_line.flag_config import FlagConfig
-from beambert.common.command_line.flags import positive_int
+from beambert.common.command_line.flags import FlagConfig, positive_int
 from beambert.common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
-from beambert.common.python_process import python_command, python_environment
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
+from beambert.common.process import python_command, python_environment
 from beambert.common.signals import handled_signals
 from beambert.common.terminal import MAX_COLUMNS
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.output_directory import lock_directory
 
 DESCRIPTION = """Build data, pretrain a tiny BERT and fill masked words, in a few minutes and without a download.
 

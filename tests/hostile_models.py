@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from beambert.bert_model.checkpoints import sorted_table
-from beambert.common.protobuf_wire import bytes_field, varint_field
+from beambert.common.wire_format import bytes_field, varint_field
 
 _FIXTURES = Path(__file__).parent / "fixtures"
 SECRET = "secret"

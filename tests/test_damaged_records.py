@@ -17,7 +17,7 @@ from beambert.pipelines.cleaning.decontamination import read_evaluation_texts
 from beambert.pipelines.corpus import blocks
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.io import atomic_files, directory_lock, output_directory
+from beambert.pipelines.io import atomic_files, output_directory
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
@@ -58,12 +58,12 @@ def test_a_corrupt_block_file_is_ignored_or_reported(tmp_path):
 
 def test_other_content_is_not_a_lock():
     assert output_directory.is_lock(b"")
-    assert output_directory.is_lock(directory_lock.lock_content().encode())
+    assert output_directory.is_lock(output_directory.lock_content().encode())
     for text in (content for name, content in FILES.items() if name != "empty"):
         # Only the first 10,000 bytes of a lock are read.
         assert not output_directory.is_lock(text[:10_000])
         assert (
-            str(directory_lock.in_use_error("out", text[:10_000], "wait")) == "out is in use by another process; wait"
+            str(output_directory.in_use_error("out", text[:10_000], "wait")) == "out is in use by another process; wait"
         )
 
 

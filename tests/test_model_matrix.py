@@ -12,7 +12,7 @@ from beambert import cli
 from beambert.bert_model.checkpoints import writer
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.checkpoints.variable_names import TOKEN_VARIABLES
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary

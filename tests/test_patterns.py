@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.pipelines.formats.wikipedia import dump
 from beambert.tokenizer.encoder import _Pattern

@@ -11,8 +11,7 @@ import shutil
 import pytest
 
 from beambert import cli
-from beambert.pipelines.io.directory_lock import lock_destination, lock_directory
-from beambert.pipelines.io.output_directory import LOCK_NAME
+from beambert.pipelines.io.output_directory import LOCK_NAME, lock_destination, lock_directory
 from tests.every_output import command_of, tree_of
 
 IN_DIRECTORY = ("build", "corpus", "pretraining-data", "pretrain", "finetune", "seeds", "tune")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.encoder import Encoded, Encoder
 from beambert.tokenizer.vocabulary import VOCABULARY_FILE_NAMES, Vocabulary, VocabularyError, rules_beside

@@ -14,9 +14,8 @@ from typing import Any, Required, TypedDict
 
 import numpy as np
 
-from beambert.common.added_tokens import AddedToken, read_added_tokens
-from beambert.common.hugging_face_rules import TOKENIZER_JSON_FILE_NAME, read_rules
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
+from beambert.common.tokenizer_files import TOKENIZER_JSON_FILE_NAME, AddedToken, read_added_tokens, read_rules
 from beambert.common.typed_json import JsonError, convert, decode, read, shortened
 from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.wordpiece import CONTINUATION

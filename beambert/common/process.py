@@ -1,4 +1,4 @@
-"""The process of a command: Ctrl-C before and after the command runs, and the end of the process.
+"""The process of a command: Ctrl-C before and after the command runs, its end, and Python processes that it starts.
 
 Python's defaults are not sufficient. Ctrl-C during imports prints a traceback or is caught by a library, and in a
 callback of the garbage collector it is printed and ignored. When the interpreter is finalized, it stops threads of
@@ -129,3 +129,21 @@ def _flush(code: int) -> int:
         except (OSError, ValueError, AttributeError):
             code = code or 1
     return code
+
+
+def python_command(*arguments: str) -> list[str]:
+    """Return the command that runs this Python with arguments, without the current directory in the search path.
+
+    The current directory may have files of others. With `python -m`, Python would import a `json` there.
+    """
+    return [sys.executable, "-P", *arguments]
+
+
+def python_environment() -> dict[str, str]:
+    """Return the environment variables of this process, with its module search path as PYTHONPATH.
+
+    A process with this environment imports the same modules as this one.
+    """
+    # An empty path is the current directory of an interactive session, whose modules are the user's own.
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109
+    return {**os.environ, "PYTHONPATH": paths}

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.common.terminal import MAX_COLUMNS, printable_lines, unfiltered
 
 BAR, ASCII_BAR = "━─", "#-"

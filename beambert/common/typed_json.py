@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
 
 T = TypeVar("T")
 

@@ -83,6 +83,30 @@ class WordRules(RecordedRules):
         return cls(record.do_lower_case, record.strip_accents, record.tokenize_chinese_chars)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WordRuleFlags:
+    """The values of the flags of the rules; None takes the rule that is recorded with the model."""
+
+    do_lower_case: bool | None = None
+    strip_accents: str | None = None
+    tokenize_chinese_chars: bool | None = None
+
+    def rules(self, recorded: RecordedRules, vocabulary_is_cased: bool) -> WordRules:
+        """Return the rules of the flags, else as recorded.
+
+        Args:
+            recorded: The rules that the files of the model record.
+            vocabulary_is_cased: Whether a token has capitals, which decides if the letter case is not recorded.
+        """
+        lower = recorded.do_lower_case if self.do_lower_case is None else self.do_lower_case
+        strip, chinese = self.strip_accents, self.tokenize_chinese_chars
+        return WordRules(
+            not vocabulary_is_cased if lower is None else lower,
+            recorded.strip_accents if strip is None else STRIP_ACCENTS[strip],
+            recorded.tokenize_chinese_chars if chinese is None else chinese,
+        )
+
+
 def rules_of(options: Mapping[str, Any]) -> WordRules:
     """Return the rules in recorded options; released values are not recorded."""
     names = [field.name for field in dataclasses.fields(WordRules)]

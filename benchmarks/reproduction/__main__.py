@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from beambert.common.atomic_files import write_atomic
-from beambert.common.command_line.library_warnings import print_library_warnings
+from beambert.common.local_files import write_atomic
+from beambert.common.terminal import print_library_warnings
 from benchmarks.reproduction import (
     continued_pretraining,
     exports,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from benchmarks.reproduction.commands import run_beambert
 from benchmarks.reproduction.hidden_states import paragraphs
 from benchmarks.reproduction.precision import fastest_precision

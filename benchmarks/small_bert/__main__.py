@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from benchmarks.reproduction.commands import run_beambert
 
 MODEL = Path(__file__).with_name("model.json")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beambert.bert_model.checkpoints import sorted_table
-from beambert.common.protobuf_wire import bytes_field, fields, fixed32_field, varint_field
+from beambert.common.wire_format import bytes_field, fields, fixed32_field, varint_field
 
 # Names of TensorFlow's dtypes by number (tensorflow/core/framework/types.proto), for arrays of whole bytes.
 _DTYPES = {

@@ -12,8 +12,7 @@ from typing import Any
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED
 from beambert.bert_model.config import BertConfig, ConfigError
-from beambert.common.added_tokens import AddedToken
-from beambert.common.hugging_face_rules import read_rules
+from beambert.common.tokenizer_files import AddedToken, read_rules
 from beambert.common.typed_json import JsonError, convert, shortened
 from beambert.common.typed_json import read as read_json
 from beambert.common.word_rules import RecordedRules, WordRules, without_released_rules

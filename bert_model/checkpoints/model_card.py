@@ -5,7 +5,7 @@ import json
 
 from beambert.bert_model.checkpoints.native import ModelRecord
 from beambert.bert_model.config import BertConfig
-from beambert.common.unicode_text import table_cell
+from beambert.common.formatting import table_cell
 
 # Pipeline tags of Hugging Face by task.
 _PIPELINE_TAGS = {

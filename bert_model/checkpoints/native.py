@@ -9,7 +9,7 @@ from typing import Any
 from beambert.bert_model.checkpoints import tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
 from beambert.common.typed_json import (
     Count,
     FormatError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beambert.bert_model.checkpoints import tensor_bundle
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
-from beambert.common.protobuf_wire import fields
+from beambert.common.wire_format import fields
 
 GRAPH_NAME = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OPTIMIZER_SLOT = ".OPTIMIZER_SLOT"

@@ -10,8 +10,7 @@ Source: tensorflow/core/lib/io (table_builder.cc, block.cc, format.h), derived f
 import struct
 from collections.abc import Iterable, Iterator
 
-from beambert.common.checksums import masked_crc
-from beambert.common.protobuf_wire import read_varint, varint
+from beambert.common.wire_format import masked_crc, read_varint, varint
 
 _BLOCK_BYTES = 262_144
 _RESTART_INTERVAL = 16

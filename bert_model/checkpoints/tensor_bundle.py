@@ -19,10 +19,9 @@ from beambert.bert_model.checkpoints import bundle_index
 from beambert.bert_model.checkpoints.bundle_index import DTYPE_NAMES, Entry, Header, numpy_dtype
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
 from beambert.common import file_errors
-from beambert.common.checksums import mask
-from beambert.common.protobuf_wire import read_varint
-from beambert.common.small_files import read_small
+from beambert.common.local_files import read_small
 from beambert.common.typed_json import shown
+from beambert.common.wire_format import mask, read_varint
 
 # Small enough for the checksum to find the bytes in the processor's cache.
 _CHUNK_BYTES = 1 << 18

@@ -14,8 +14,7 @@ from beambert.bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.common import file_errors
-from beambert.common.added_tokens import AddedToken
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME, AddedToken
 from beambert.common.word_rules import WordRules
 
 # End of the name of a temporary directory; the asset files of a SavedModel are in a second one.
@@ -86,7 +85,7 @@ def new_directory(destination: Path) -> Iterator[Path]:
 
     Args:
         destination: new or empty directory, locked by the caller
-            (`beambert.pipelines.io.directory_lock.lock_destination`).
+            (`beambert.pipelines.io.output_directory.lock_destination`).
 
     Yields:
         A temporary directory in the same parent directory.
@@ -103,7 +102,7 @@ def new_directory(destination: Path) -> Iterator[Path]:
         unfinished.mkdir()
     try:
         yield unfinished
-        # `beambert.common.atomic_files` handles files only. The rename replaces an empty directory too.
+        # `beambert.common.local_files` handles files only. The rename replaces an empty directory too.
         unfinished.replace(destination)
     except Exception as error:
         # Libraries raise different errors for a missing directory.

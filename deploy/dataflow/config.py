@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import FlagConfig
 from beambert.pipelines.errors import SubmitError
 
 

@@ -11,13 +11,12 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
 from beambert.pipelines.commands.build import BuildConfig
-from beambert.pipelines.commands.corpus_config import CorpusConfig
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, examples_job
+from beambert.pipelines.commands.corpus_run import CorpusConfig
+from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, PretrainingDataConfig, examples_job
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
@@ -26,7 +25,7 @@ from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.io.atomic_files import write_text
-from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.readers import split_inputs
 from beambert.pipelines.transforms.corpora import build_corpus
@@ -122,9 +121,7 @@ def to_proto(build: Callable[[beam.Pipeline], None], flags: list[str]) -> beam_r
         build: adds the steps to a pipeline.
         flags: Beam's flags.
     """
-    pipeline = beam.Pipeline(
-        runner=DataflowRunner(), options=pipeline_runner.pipeline_options([*flags, "--dry_run=True"])
-    )
+    pipeline = beam.Pipeline(runner=DataflowRunner(), options=pipeline_options([*flags, "--dry_run=True"]))
     build(pipeline)
     return pipeline.run().job.proto_pipeline
 

@@ -11,13 +11,13 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph, workers
 from beambert.deploy.dataflow.config import DataflowConfig
 from beambert.pipelines.commands.build import BuildConfig
-from beambert.pipelines.commands.corpus_config import CorpusConfig
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
+from beambert.pipelines.commands.corpus_run import CorpusConfig
+from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.runner import memory

@@ -16,7 +16,7 @@ from beambert.deploy.dataflow import graph
 from beambert.deploy.dataflow.template import COMMANDS, parameters_of
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError, SubmitError
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, listed
-from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.tokenizer.vocabulary import VocabularyError
 
@@ -64,7 +64,7 @@ def launch(command: str, parameters: list[str]) -> PipelineResult:
     module.add_arguments(parser)
     args, beam_flags = parser.parse_known_args(to_flags(parameters, parameters_of(command)))
     dataflow_flags.require_cloud_paths([(flag, path) for flag, path, _ in typed_paths(parser, args)])
-    options = pipeline_runner.pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
+    options = pipeline_options([*beam_flags, *dataflow_flags.FOR_EVERY_JOB])
     FileSystems.set_options(options)
     _require_empty_output(command, args.input, absolute(args.output))
     (job,) = graph.jobs_of(module.configure(args))

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from beambert.common.python_process import python_command
+from beambert.common.process import python_command
 from beambert.deploy.source_copy import SOURCE, copy_source
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.memory import peak_memory

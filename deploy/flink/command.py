@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from beambert.common.command_line.flag_config import FlagConfig
-from beambert.common.command_line.flags import WholeNumber
+from beambert.common.command_line.flags import FlagConfig, WholeNumber
 from beambert.common.command_line.path_flags import LOCAL_PATH
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.signals import interrupted_by_signals
 from beambert.deploy.flink.job_monitor import MILLISECONDS_IDLE, monitored_jobs
 from beambert.deploy.flink.job_server import find_java, job_server

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from beambert.common import cache
-from beambert.common.atomic_files import open_atomic
-from beambert.common.python_process import python_command
+from beambert.common import local_files
+from beambert.common.local_files import open_atomic
+from beambert.common.process import python_command
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.flink_rest import require_no_user
 
@@ -88,7 +88,7 @@ org.yaml:snakeyaml:2.2 1467931448a0817696ae2805b7b8b20bfb082652bf9c4efaed528930d
 
 def cache_directory() -> Path:
     """Return the download cache of Flink, in the cache directory of beambert."""
-    return cache.cache_directory() / "flink"
+    return local_files.cache_directory() / "flink"
 
 
 def repository() -> str:

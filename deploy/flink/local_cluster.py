@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert.common.atomic_files import write_atomic
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.local_files import write_atomic
+from beambert.common.process import python_command, python_environment
 from beambert.common.terminal import print_error
 from beambert.common.typed_json import JsonError, read
 from beambert.deploy.flink.downloads import cache_directory, fetch_job_server

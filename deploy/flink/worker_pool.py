@@ -17,7 +17,7 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from beambert.common.command_line.flags import WholeNumber
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.process import python_command, python_environment
 from beambert.common.signals import handled_signals
 
 DEFAULT_PORT = 50000

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.size import training_flops_per_token
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.deploy.plan.table import Line, count, size
 from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
 from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate

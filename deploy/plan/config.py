@@ -5,7 +5,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from beambert.common.command_line.flag_config import FlagConfig, flag_values
+from beambert.common.command_line.flags import FlagConfig, flag_values
 from beambert.common.command_line.options import from_args
 from beambert.deploy.plan.dataflow_cost import CPU_FACTOR
 from beambert.deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from beambert.common.quantities import counted, format_duration
+from beambert.common.formatting import counted, format_duration
 from beambert.deploy.plan.data import DataPlan
 from beambert.deploy.plan.dataflow_cost import CloudPlan
 from beambert.deploy.plan.prices import Prices

@@ -20,11 +20,10 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.deploy.plan.text_estimate import Text, tokens_per_word
-from beambert.pipelines.commands import corpus
-from beambert.pipelines.commands.corpus_config import corpus_config
+from beambert.pipelines.commands import corpus, corpus_run
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
@@ -150,7 +149,7 @@ def _corpus_job(
     # The vocabulary determines the word rules.
     flags += ["--vocab_file", vocab_file] if vocab_file else []
     args = parser.parse_args([*flags, "--input", *patterns])
-    config = corpus_config(args)
+    config = corpus_run.configure(args)
     return config.options, config.inputs
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.deploy.tpu import flags
 from beambert.deploy.tpu.accelerators import GKE, TpuType, tpu_type
 from beambert.deploy.tpu.access import require_access, require_ssh_key

@@ -4,8 +4,7 @@ import argparse
 import re
 from dataclasses import dataclass
 
-from beambert.common.command_line.flag_config import FlagConfig
-from beambert.common.command_line.flags import non_negative_int, positive_float, positive_int
+from beambert.common.command_line.flags import FlagConfig, non_negative_int, positive_float, positive_int
 from beambert.common.command_line.path_flags import LOCAL_OUTPUT_FILE, LOCAL_PATH
 from beambert.deploy.tpu.accelerators import CLOUD_TPU, GKE
 from beambert.pipelines.errors import SubmitError

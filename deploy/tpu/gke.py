@@ -13,7 +13,7 @@ import secrets
 import shlex
 from typing import Any
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.deploy.tpu.accelerators import TpuType
 from beambert.deploy.tpu.flags import TpuConfig
 from beambert.deploy.tpu.job import Job, job_content

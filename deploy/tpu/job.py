@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from beambert.common.python_process import python_command
+from beambert.common.process import python_command
 from beambert.deploy.source_copy import SOURCE, copy_source
 from beambert.deploy.tpu import worker
 from beambert.pipelines.errors import SubmitError

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from beambert.common.command_line.options import from_args
 from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands import pretraining_data
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_MANIFEST
 
 if TYPE_CHECKING:
-    from beambert.pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_run import CorpusConfig
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 
 DESCRIPTION = """Build pretraining data from raw text.
 
@@ -51,7 +51,7 @@ class BuildConfig:
     """
 
     corpus: "CorpusConfig"
-    data: PretrainingDataConfig
+    data: "PretrainingDataConfig"
 
 
 def configure(args: argparse.Namespace) -> BuildConfig:
@@ -61,13 +61,13 @@ def configure(args: argparse.Namespace) -> BuildConfig:
         SourceError, DatasetError, VocabularyError: A flag is invalid, or a file is missing.
     """
     # Imported late: `--help` must not wait for Beam.
-    from beambert.pipelines.commands.corpus_config import corpus_config
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 
     # Job 2 first: its flags are checked before the input files are listed, which may take long. Its corpus is in the
     # same directory, with the vocabulary.
     examples = from_args(PretrainingDataOptions, args)
     data = PretrainingDataConfig(args.output, args.output, None, examples, args.ignore_memory_estimate)
-    return BuildConfig(corpus_config(args), data)
+    return BuildConfig(corpus_flags.configure(args), data)
 
 
 def run(config: BuildConfig, beam_flags: list[str]) -> int:
@@ -79,13 +79,12 @@ def run(config: BuildConfig, beam_flags: list[str]) -> int:
     from beambert.pipelines.commands import corpus_run, pretraining_data_run
     from beambert.pipelines.corpus.corpus_manifest import sizes_of_corpus
     from beambert.pipelines.io.atomic_files import require_written
-    from beambert.pipelines.runner import pipeline_runner
-    from beambert.pipelines.runner.job_output import absolute
-    from beambert.pipelines.runner.output_lock import claim_output
+    from beambert.pipelines.runner.beam_flags import pipeline_options
+    from beambert.pipelines.runner.job_output import absolute, claim_output
 
     output = config.corpus.output
     # Each job needs its own options: a runner modifies them.
-    corpus_engine, data_engine = (pipeline_runner.pipeline_options(beam_flags) for _ in range(2))
+    corpus_engine, data_engine = (pipeline_options(beam_flags) for _ in range(2))
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST)
     entries = CORPUS_ENTRIES | pretraining_data_run.entries_written(output)
     with claim_output(output, "build", manifests, entries):

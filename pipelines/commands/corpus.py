@@ -14,7 +14,7 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.formats import FORMATS
 
 if TYPE_CHECKING:
-    from beambert.pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_run import CorpusConfig
 
 DESCRIPTION = """Build a corpus of clean sentences and a WordPiece vocabulary from raw text.
 
@@ -91,10 +91,10 @@ def add_corpus_arguments(parser: argparse.ArgumentParser, has_flag: Callable[[st
 
 
 def configure(args: argparse.Namespace) -> "CorpusConfig":
-    """Return the configuration. Raise as `beambert.pipelines.commands.corpus_config.corpus_config` does."""
-    from beambert.pipelines.commands.corpus_config import corpus_config
+    """Return the configuration. Raise as `beambert.pipelines.commands.corpus_run.configure` does."""
+    from beambert.pipelines.commands import corpus_run
 
-    return corpus_config(args)
+    return corpus_run.configure(args)
 
 
 def run(config: "CorpusConfig", beam_flags: list[str]) -> int:

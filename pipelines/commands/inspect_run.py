@@ -15,8 +15,8 @@ from apache_beam.io.filesystems import FileSystems
 from rich.text import Text
 
 from beambert.bert_model.checkpoints.path_contents import contents_of
+from beambert.common.formatting import counted
 from beambert.common.progress import TextConsole
-from beambert.common.quantities import counted
 from beambert.common.terminal import printable_lines
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest

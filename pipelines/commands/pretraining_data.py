@@ -4,11 +4,14 @@ This module does not import Beam, so that `--help` is fast; `pretraining_data_ru
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
 from beambert.pipelines.instances.options import PretrainingDataOptions
+
+if TYPE_CHECKING:
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
 
 DESCRIPTION = """Build masked pretraining examples from a corpus written by `beambert corpus`.
 
@@ -62,13 +65,15 @@ def add_example_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def configure(args: argparse.Namespace) -> PretrainingDataConfig:
+def configure(args: argparse.Namespace) -> "PretrainingDataConfig":
     """Return the configuration. Raise DatasetError for contradicting options."""
+    from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
+
     examples = options.from_args(PretrainingDataOptions, args)
     return PretrainingDataConfig(args.input, args.output, args.vocab_file, examples, args.ignore_memory_estimate)
 
 
-def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
+def run(config: "PretrainingDataConfig", beam_flags: list[str]) -> int:
     """Run the command. Raise as `beambert.pipelines.commands.pretraining_data_run.run` does."""
     from beambert.pipelines.commands import pretraining_data_run
 

@@ -1,26 +1,22 @@
-"""Run job 2, `beambert pretraining-data`, on the selected runner, unless the output is up to date."""
+"""Configure and run job 2, `beambert pretraining-data`, on the selected runner, unless the output is up to date."""
 
 import dataclasses
 import hashlib
 import shlex
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
-from beambert.pipelines.commands.pretraining_data_config import PretrainingDataConfig
-from beambert.pipelines.commands.repair_dataset import (
-    items_with_missing_shards,
-    missing_shards,
-    rebuild_missing_shards,
-    restore_vocabulary,
-)
-from beambert.pipelines.commands.vocabulary_flags import print_warnings, recorded_rules
+from beambert.pipelines.commands.corpus_run import print_warnings, recorded_rules
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
@@ -33,22 +29,28 @@ from beambert.pipelines.dataset_report.dataset_descriptions import (
     write_missing_descriptions,
 )
 from beambert.pipelines.errors import DatasetError, SourceError
-from beambert.pipelines.examples.work_items import completion_marker_name, deal_work_items
+from beambert.pipelines.examples import array_record_files
+from beambert.pipelines.examples.shards import shard_name
+from beambert.pipelines.examples.work_items import WorkItem, completion_marker_name, deal_work_items
 from beambert.pipelines.finish_dataset import recorded_options
 from beambert.pipelines.instances.options import PretrainingDataOptions, require_documents
 from beambert.pipelines.io.atomic_files import (
     TEMPORARY,
     delete_matching,
+    list_files,
     read_bytes,
     require_written,
     write_atomically,
 )
+from beambert.pipelines.io.job_progress import Stage, report_progress
 from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, DATASET_ENTRIES, DATASET_MANIFEST, kind_of
-from beambert.pipelines.io.versions import require_same_rules
+from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import (
     absolute,
     begun_work,
+    claim_output,
     delete_work,
     entries_in,
     remedy_for,
@@ -56,16 +58,40 @@ from beambert.pipelines.runner.job_output import (
     resume,
     work_directory,
 )
-from beambert.pipelines.runner.job_progress import Stage, report_progress
 from beambert.pipelines.runner.memory import require_memory
-from beambert.pipelines.runner.output_lock import claim_output
-from beambert.pipelines.transforms.examples import build_pretraining_data
+from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles, build_pretraining_data
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
 from beambert.tokenizer.vocabulary import Vocabulary
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
 _RESULTS = ("shards/*-of-*.tfrecord*", "shards/*-of-*.parquet*", "shards/*-of-*.array_record*")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingDataConfig:
+    """The configuration of job 2.
+
+    Attributes:
+        corpus_directory: Value of --input, the corpus.
+        output: Value of --output.
+        vocab_file: Vocabulary to use instead of the corpus's own, or None.
+        options: Options of the examples, except those that the corpus determines; `dataset.json` records them.
+        ignore_memory_estimate: Whether to run even if the estimated memory exceeds the available memory.
+
+    Raises:
+        DatasetError: The package of the format is not installed.
+    """
+
+    corpus_directory: str
+    output: str
+    vocab_file: str | None
+    options: PretrainingDataOptions
+    ignore_memory_estimate: bool = False
+
+    def __post_init__(self) -> None:
+        if self.options.format == "array_record":
+            array_record_files.require_package()
 
 
 def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
@@ -79,7 +105,7 @@ def run(config: PretrainingDataConfig, beam_flags: list[str]) -> int:
     same = absolute(config.corpus_directory) == absolute(config.output)
     manifests = (CORPUS_MANIFEST, DATASET_MANIFEST) if same else (DATASET_MANIFEST,)
     with claim_output(config.output, "pretraining-data", manifests, entries_written(config.output)):
-        manifest = make_pretraining_data(config, corpus, pipeline_runner.pipeline_options(beam_flags))
+        manifest = make_pretraining_data(config, corpus, pipeline_options(beam_flags))
     print_summary(manifest, config.output)
     return 0
 
@@ -185,14 +211,14 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
         require_same_options(
             config.output, "dataset", {**existing.options, **before}, {**recorded, **dataclasses.asdict(options)}
         )
-        restore_vocabulary(existing, vocab, output)
+        _restore_vocabulary(existing, vocab, output)
         write_missing_descriptions(existing, output)
-        missing = missing_shards(existing, output)
+        missing = _missing_shards(existing, output)
         if not missing:
             delete_work(output)
             print(f"Shards in {config.output} are up to date.", flush=True)
             return existing
-        work_items = items_with_missing_shards(work_items, missing, options)
+        work_items = _items_with_missing_shards(work_items, missing, options)
 
     require_shards(source, corpus.shards)
     if workers:
@@ -203,7 +229,7 @@ def make_pretraining_data(config: PretrainingDataConfig, corpus: Corpus, beam_op
             f"{counted(len(existing.shards), 'shard')}",
             flush=True,
         )
-        rebuild_missing_shards(existing, missing, reader, work_items, options, beam_options, config.output)
+        _rebuild_missing_shards(existing, missing, reader, work_items, options, beam_options, config.output)
         require_written(output, sizes_of_dataset(existing.shards))
         return existing
 
@@ -293,3 +319,97 @@ def print_summary(manifest: Dataset, output: str) -> None:
     else:
         data = shlex.quote(output)
         print(f"\nNext: beambert pretrain --data {data} --output RUN --model tiny --num_train_steps 1000")
+
+
+def _restore_vocabulary(manifest: Dataset, vocab: Vocabulary, output: str) -> None:
+    """Write vocab.txt again if it differs from the manifest."""
+    path = f"{output}/{dataset.VOCAB_FILE_NAME}"
+    try:
+        content = read_bytes(path)
+    except FileNotFoundError:
+        content = b""
+    if hashlib.sha256(content).hexdigest() != manifest.vocab_sha256:
+        with write_atomically(path) as file:
+            file.write(vocab.to_bytes())
+
+
+def _missing_shards(manifest: Dataset, output: str) -> frozenset[str]:
+    """Return the names of the shards that are missing or differ in size, from one listing of the directory."""
+    sizes = {file.path.rsplit("/", 1)[-1]: file.size_in_bytes for file in list_files(f"{output}/shards/*")}
+    return frozenset(shard.name for shard in manifest.shards if sizes.get(shard.name.split("/")[-1]) != shard.bytes)
+
+
+def _items_with_missing_shards(
+    work_items: list[WorkItem], names: frozenset[str], options: PretrainingDataOptions
+) -> list[WorkItem]:
+    """Return the work items, reduced to the copies that write a shard of `names`."""
+    items = []
+    for corpus_shard, copies in work_items:
+        missing_copies = tuple(
+            copy
+            for copy in copies
+            if any(shard_name(corpus_shard.place, copy, length, options) in names for length in options.row_lengths)
+        )
+        if missing_copies:
+            items.append(WorkItem(corpus_shard, missing_copies))
+    return items
+
+
+def _rebuild_missing_shards(
+    manifest: Dataset,
+    missing: frozenset[str],
+    reader: CorpusReader,
+    work_items: list[WorkItem],
+    options: PretrainingDataOptions,
+    beam_options: PipelineOptions,
+    output: str,
+) -> None:
+    """Rebuild missing shards and move them into place; all other files stay unchanged.
+
+    Args:
+        manifest: Manifest of the dataset.
+        missing: Names from `_missing_shards`.
+        reader: Reader of the corpus.
+        work_items: Work items from `_items_with_missing_shards`.
+        options: Options of the dataset.
+        beam_options: Beam's options, with the runner.
+        output: The dataset directory.
+
+    Raises:
+        DatasetError: A rebuilt shard differs from the manifest.
+    """
+    folder = absolute(output)
+    # Into another directory, so that no file is replaced by a different one.
+    rebuilt = work_directory(folder, ["repair"])
+    vocabulary = f"{folder}/{dataset.VOCAB_FILE_NAME}"
+
+    def build(pipeline: beam.Pipeline) -> None:
+        examples = pipeline | CreateExamplesOfCorpus(reader, vocabulary, options, work_items)
+        _ = examples | WriteShardFiles(rebuilt, vocabulary)
+
+    # Always from the start: a stopped repair leaves no completion markers.
+    delete_work(folder)
+    with suppress(BeamIOError, OSError):
+        FileSystems.mkdirs(f"{folder}/shards")
+    try:
+        pipeline_runner.run(build, beam_options, output)
+        for shard in manifest.shards:
+            if shard.name in missing:
+                path = f"{rebuilt}/{shard.name}"
+                if hashlib.sha256(read_bytes(path)).hexdigest() != shard.sha256:
+                    raise DatasetError(_difference(shard.name, manifest, folder))
+                FileSystems.rename([path], [f"{folder}/{shard.name}"])
+    finally:
+        delete_work(folder)
+
+
+def _difference(name: str, manifest: Dataset, folder: str) -> str:
+    """Return the error about a rebuilt shard that differs from the manifest, with the cause if it is a version."""
+    here = versions(manifest.file_format)
+    differences = [
+        f"{n} {v} recorded, {here.get(n)} installed" for n, v in manifest.versions.items() if here.get(n) != v
+    ]
+    return (
+        f"{name} was rebuilt, but its checksum differs from {folder}/{dataset.FILE_NAME} "
+        f"({', '.join(differences) or 'with the same versions'}); delete that directory and build it again"
+    )

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from beambert.common.command_line import options
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line
-from beambert.pipelines.commands import corpus, vocabulary_flags
+from beambert.pipelines.commands import corpus
 from beambert.pipelines.io.output_file import check_output_file
 
 if TYPE_CHECKING:
-    from beambert.pipelines.commands.corpus_config import CorpusConfig
+    from beambert.pipelines.commands.corpus_run import CorpusConfig
 
 DESCRIPTION = """Learn a WordPiece vocabulary from raw text.
 
@@ -61,17 +61,19 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     from apache_beam.io.filesystems import FileSystems
 
     from beambert.common.signals import ended_by_signals
-    from beambert.pipelines.commands.input_check import check_inputs
+    from beambert.pipelines.commands.corpus_run import print_vocabulary, print_warnings
+    from beambert.pipelines.commands.input_files import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
     from beambert.pipelines.io.atomic_files import read_bytes, require_written
+    from beambert.pipelines.io.job_progress import Stage, report_progress
     from beambert.pipelines.runner import pipeline_runner
+    from beambert.pipelines.runner.beam_flags import pipeline_options
     from beambert.pipelines.runner.job_output import absolute, delete_folder, require_writable
-    from beambert.pipelines.runner.job_progress import Stage, report_progress
     from beambert.pipelines.sources.readers import split_inputs
     from beambert.pipelines.transforms.vocabulary import build_vocabulary
 
     inputs, corpus_options = config.inputs, config.options
-    beam_options = pipeline_runner.pipeline_options(beam_flags)
+    beam_options = pipeline_options(beam_flags)
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
     inputs_read += [("--decontaminate", path) for path in corpus_options.decontaminate]
@@ -107,7 +109,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     if result["documents_rejected"]:
         rejected = ", ".join(f"{count:,} {rule}" for rule, count in result["documents_rejected"].items())
         print_summary_line("rejected", f"documents by rule: {rejected}")
-    vocabulary_flags.print_summary(result["vocab"], config.output, corpus_options.compare_vocab)
+    print_vocabulary(result["vocab"], config.output, corpus_options.compare_vocab)
     alphabet = alphabet_warnings(result["vocab"], corpus_options.alphabet_limit)
-    vocabulary_flags.print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])
+    print_warnings([*mark_warnings(result.get("diacritics")), *alphabet])
     return 0

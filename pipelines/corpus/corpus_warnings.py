@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import SKIPPABLE
 from beambert.pipelines.corpus.counts import Loss

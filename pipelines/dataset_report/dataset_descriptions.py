@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 
-from beambert.common.unicode_text import table_cell
+from beambert.common.formatting import table_cell
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.dataset import FILE_NAME as MANIFEST_FILE_NAME
 from beambert.pipelines.dataset import SPLITS, VOCAB_FILE_NAME, Dataset

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from beambert.common.optional_packages import is_installed
+from beambert.common.imports import is_installed
 from beambert.pipelines.errors import DatasetError
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import array_record_files
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.pipelines.io.serialized_example import features_of, floats, integers, lists_of
-from beambert.pipelines.io.tfrecord import read_records
+from beambert.pipelines.io.tfrecord import features_of, floats, integers, lists_of, read_records
 
 _MODEL_GARDEN = PretrainingDataOptions(feature_names="model_garden", pack=True).names_of_features()
 _OUR_NAMES = {theirs: ours for ours, theirs in _MODEL_GARDEN.items()}

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from beambert.common.unicode_text import escape_unprintable
+from beambert.common.formatting import escape_unprintable
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.tokenizer.vocabulary import Vocabulary

@@ -20,7 +20,7 @@ from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.instances.instances import TokenizedDocuments, from_sentences
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import HashedFile, write_atomically
-from beambert.pipelines.io.live_counts import WorkCounter
+from beambert.pipelines.io.job_progress import WorkCounter
 from beambert.tokenizer.tokenizer import Tokenizer
 
 # Values are never null, which the schema declares.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.fields import BROKEN_RECORD, FieldReader

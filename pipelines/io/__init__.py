@@ -1,1 +1,1 @@
-"""Read and write files: atomic writes, locks, output directories, manifest schemas, TFRecord and cloud access."""
+"""Read and write files: atomic writes, locks, output directories, progress, schemas, TFRecord, and cloud access."""

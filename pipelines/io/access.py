@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert.common.optional_packages import is_installed
+from beambert.common.imports import is_installed
 from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import AccessError
 

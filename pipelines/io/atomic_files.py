@@ -1,6 +1,6 @@
 """Files on any Beam filesystem: atomic writes, listing, deletion, checks, and completion markers.
 
-A file is complete or absent. `beambert.common.atomic_files` writes local files without Beam, and flushes them to disk.
+A file is complete or absent. `beambert.common.local_files` writes local files without Beam, and flushes them to disk.
 Completion markers are small JSON files with a checksum. They record finished work, from which a stopped job resumes.
 """
 

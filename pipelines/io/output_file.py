@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from beambert.common import file_errors
-from beambert.common.atomic_files import synchronize
 from beambert.common.command_line.path_flags import STREAM_FOLDERS
+from beambert.common.local_files import synchronize
 from beambert.common.signals import ended_by_signals
 from beambert.pipelines.errors import OutputFileError
 
@@ -67,7 +67,8 @@ def check_output_file(
     status = _status(path)
     if path.endswith(os.sep) or (status is not None and stat.S_ISDIR(status.st_mode)):
         raise OutputFileError(f"{flag} {path} is a directory; give a file")
-    if not takes_stream and is_stream(path):
+    to_stream = is_stream(path)
+    if to_stream and not takes_stream:
         raise OutputFileError(f"{flag} {path} is a device or a pipe; give a regular file")
     if status is not None and not stat.S_ISREG(status.st_mode):
         return
@@ -79,9 +80,9 @@ def check_output_file(
                     f"{flag} {path} {relation} {input_flag} {_shown(source)}, which would be replaced; give another "
                     f"{flag}"
                 )
-        if not overwrite and not _is_stream(path):
+        if not overwrite and not to_stream:
             raise _exists(flag, path, overwrite)
-    if not _is_stream(path):
+    if not to_stream:
         _check_directory(flag, path, makes_directory)
 
 
@@ -208,8 +209,9 @@ class OutputFile:
 
 def is_stream(path: str) -> bool:
     """Return whether a path is a device, a pipe or a stream of this process rather than a regular file."""
-    status = _status(path)
-    return _is_stream(path) or (status is not None and not stat.S_ISREG(status.st_mode))
+    absolute, status = os.path.abspath(path), _status(path)  # noqa: PTH100
+    is_named_stream = absolute in _STREAMS or absolute.startswith(STREAM_FOLDERS)
+    return is_named_stream or (status is not None and not stat.S_ISREG(status.st_mode))
 
 
 def _exists(flag: str, path: str, overwrite: bool | None) -> OutputFileError:
@@ -238,11 +240,6 @@ def _status(path: str) -> os.stat_result | None:
         return Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _is_stream(path: str) -> bool:
-    absolute = os.path.abspath(path)  # noqa: PTH100
-    return absolute in _STREAMS or absolute.startswith(STREAM_FOLDERS)
 
 
 def _is_same(output: os.stat_result, source: str) -> bool:

@@ -1,7 +1,8 @@
-"""Read and write the framing of TFRecord files without TensorFlow and Beam: lengths, contents and checksums.
+"""TFRecord files and their tf.train.Example messages, without TensorFlow and Beam.
 
 A record is its length (8 bytes), the checksum of the length (4 bytes), its content, and the checksum of the content
-(4 bytes). Integers are little-endian. Source: tensorflow/core/lib/io/record_writer.h.
+(4 bytes). Integers are little-endian. Source: tensorflow/core/lib/io/record_writer.h. The messages are defined in
+tensorflow/core/example/example.proto and feature.proto. Lists may be packed or not.
 """
 
 import gzip
@@ -10,13 +11,17 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from beambert.common.checksums import masked_crc
+import numpy as np
+
+from beambert.common.wire_format import FIXED32, LENGTH_DELIMITED, VARINT, masked_crc, raw_fields
 from beambert.pipelines.errors import DatasetError
 
 _HEADER = 12
 _FOOTER = 4
 # Larger than any example: a longer record is corrupt even if the checksum of its length matches.
 _MAX_RECORD_BYTES = 1 << 28
+# Field numbers of tf.train.Feature.
+_BYTES_LIST_FIELD, _INT64_LIST_FIELD = 1, 3
 
 
 class Frames(NamedTuple):
@@ -118,3 +123,73 @@ def _read(file: IO[bytes] | gzip.GzipFile, size: int, path: str, offset: int) ->
             f"{path} cannot be read after byte {offset} of its content ({error}): the file is corrupt or truncated; "
             "copy it or build it again"
         ) from error
+
+
+def features_of(record: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Yield the name of every feature of an example, in UTF-8, and its serialized tf.train.Feature in parts.
+
+    Raises:
+        ValueError: the message is not valid.
+    """
+    for features in _contents(record, 1):
+        for entry in _contents(features, 1):
+            yield (_contents(entry, 1) or [b""])[-1], _contents(entry, 2)
+
+
+def lists_of(feature: list[bytes]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Return the serialized BytesList, FloatList and Int64List messages of a feature.
+
+    Raises:
+        ValueError: the message is not valid.
+    """
+    lists: tuple[list[bytes], list[bytes], list[bytes]] = ([], [], [])
+    for part in feature:
+        for field, kind, content in raw_fields(part):
+            if kind == LENGTH_DELIMITED and _BYTES_LIST_FIELD <= field <= _INT64_LIST_FIELD:
+                lists[field - _BYTES_LIST_FIELD].append(content)
+    return lists
+
+
+def floats(messages: list[bytes]) -> np.ndarray:
+    """Return the values of FloatList messages: float32 [values].
+
+    Raises:
+        ValueError: a message is not valid.
+    """
+    contents = [content for message in messages for content in _list_contents(message, FIXED32)]
+    if any(len(content) % 4 for content in contents):
+        raise ValueError("a list of floats is incomplete")
+    return np.frombuffer(b"".join(contents), "<f4").astype(np.float32)
+
+
+def integers(messages: list[bytes]) -> np.ndarray:
+    """Return the values of Int64List messages: int64 [values].
+
+    Raises:
+        ValueError: a message is not valid.
+    """
+    contents = [content for message in messages for content in _list_contents(message, VARINT)]
+    if any(content[-1] >= 0x80 for content in contents if content):
+        raise ValueError("a varint is incomplete")
+    octets = np.frombuffer(b"".join(contents), np.uint8)
+    is_last = octets < 0x80
+    if is_last.all():
+        return octets.astype(np.int64)
+    starts = np.concatenate([[0], np.flatnonzero(is_last[:-1]) + 1])
+    index = np.arange(len(octets)) - np.repeat(starts, np.diff(np.append(starts, len(octets))))  # within the varint
+    if index.max() > 9:
+        raise ValueError("a varint has more than 10 bytes")
+    groups = (octets & 0x7F).astype(np.uint64) << (7 * index).astype(np.uint64)
+    return np.add.reduceat(groups, starts).view(np.int64)
+
+
+def _list_contents(message: bytes, single: int) -> list[bytes]:
+    """Return the contents of the packed lists and of the single values, which have wire type `single`."""
+    return [
+        content for field, kind, content in raw_fields(message) if field == 1 and kind in (LENGTH_DELIMITED, single)
+    ]
+
+
+def _contents(message: bytes, number: int) -> list[bytes]:
+    """Return the contents of all submessages or strings with a field number."""
+    return [content for field, kind, content in raw_fields(message) if field == number and kind == LENGTH_DELIMITED]

@@ -1,1 +1,1 @@
-"""Run pipelines: the local runner and its worker processes, Dataflow and Flink jobs, progress, locks and memory."""
+"""Run pipelines: the local runner and its worker processes, Dataflow and Flink jobs, their output, and memory."""

@@ -7,7 +7,6 @@ a traceback, after the input files are listed.
 import argparse
 import logging
 import os
-import re
 from typing import NoReturn
 
 from apache_beam.options.pipeline_options import (
@@ -23,9 +22,7 @@ from apache_beam.options.pipeline_options_validator import PipelineOptionsValida
 from apache_beam.runners.runner import create_runner
 
 from beambert.common.command_line.flags import WholeNumber, shortened
-from beambert.common.optional_packages import raising_module
-from beambert.common.terminal import without_middle
-from beambert.pipelines.errors import AccessError, DatasetError, EngineError
+from beambert.pipelines.errors import AccessError, DatasetError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
 # Keep Beam's log off the terminal, where an error is one line; without a handler Python prints it there.
@@ -50,11 +47,7 @@ _REQUIRED = {
     },
 }
 _ALTERNATIVES = {"FlinkRunner": "use beambert submit flink", "DataflowRunner": "use beambert submit dataflow"}
-_LOCAL = "leave out --runner to run on this machine"
-_TRACEBACK = "Traceback (most recent call last)"
-# The environment with Beam may be in a directory named beambert.
-_OWN_FRAME = re.compile(r'File "[^"]*beambert/(?![^"]*site-packages)')
-_MAX_REASON_CHARACTERS = 200
+LOCAL_REMEDY = "leave out --runner to run on this machine"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,8 +82,12 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
     return unknown, list(parser._option_string_actions)
 
 
-def options_of(flags: list[str]) -> PipelineOptions:
+def pipeline_options(flags: list[str]) -> PipelineOptions:
     """Return Beam's options after checking them.
+
+    Args:
+        flags: Beam's flags. Without --runner, the pipeline runs on this machine. `--direct_num_workers N` other than 1
+            starts worker processes unless `--direct_running_mode` is given.
 
     Raises:
         DatasetError: A value is invalid, Beam has no such runner, or a required flag of the runner is missing.
@@ -130,8 +127,8 @@ def _runner_name(name: str) -> str:
         valid = False
     if not valid:
         raise DatasetError(
-            f"invalid --runner {shortened(name)}: not a Beam runner for a job; {_LOCAL}, or choose from FlinkRunner, "
-            "SparkRunner, DataflowRunner, PrismRunner and PortableRunner"
+            f"invalid --runner {shortened(name)}: not a Beam runner for a job; {LOCAL_REMEDY}, or choose from "
+            "FlinkRunner, SparkRunner, DataflowRunner, PrismRunner and PortableRunner"
         )
     return name
 
@@ -146,7 +143,7 @@ def _require_flags(runner: str, options: PipelineOptions, flags: list[str]) -> N
         if not values[flag.removeprefix("--")] or (runner != "DataflowRunner" and not _is_given(flag, flags))
     )
     if missing and not values["job_endpoint"]:
-        remedy = _ALTERNATIVES.get(runner, _LOCAL)
+        remedy = _ALTERNATIVES.get(runner, LOCAL_REMEDY)
         raise DatasetError(f"--runner {runner} requires {missing}; give the missing flags, or {remedy}")
 
 
@@ -154,7 +151,7 @@ def require_engine(options: PipelineOptions, flags: list[str]) -> None:
     """Check that the job server or the cluster answers, if the flags name one.
 
     Args:
-        options: Beam's options, from `options_of`.
+        options: Beam's options, from `pipeline_options`.
         flags: The flags as typed. If --job_server_timeout is among them, a job server may take that long to start.
 
     Raises:
@@ -185,35 +182,5 @@ def _require_job_server(endpoint: str, seconds: int) -> None:
         except grpc.FutureTimeoutError as error:
             raise AccessError(
                 f"--job_endpoint {endpoint} does not answer as a Beam job server within {seconds} s; start one, check "
-                f"its address, or {_LOCAL}"
+                f"its address, or {LOCAL_REMEDY}"
             ) from error
-
-
-def is_beam_traceback(text: str) -> bool:
-    """Return whether a text has a traceback without code of beambert, such as that of a job server in this process."""
-    return _TRACEBACK in text and not _OWN_FRAME.search(text)
-
-
-def failure(error: Exception, options: PipelineOptions) -> EngineError | None:
-    """Return the error of a runner that fails outside the pipeline: at a download, at its server, at its flags.
-
-    Args:
-        error: The exception of Beam.
-        options: Beam's options.
-
-    Returns:
-        The error with a remedy. None for an error of beambert's own code: one of a worker, whose text contains a
-        traceback, or one of this process.
-    """
-    # The text of a gRPC error is a page long; its details contain the message.
-    details = getattr(error, "details", None)
-    text = str(details() if callable(details) else error).strip() or type(error).__name__
-    if is_beam_traceback(text):
-        text = text.splitlines()[-1]
-    elif _TRACEBACK in text or raising_module(error).startswith("beambert."):
-        return None
-    runner = options.view_as(StandardOptions).runner
-    reason = without_middle(" ".join(text.split()), _MAX_REASON_CHARACTERS)
-    return EngineError(
-        f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or {_LOCAL}"
-    )

@@ -14,7 +14,7 @@ from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyEx
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
 
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.common.signals import interrupted_by_signals
 from beambert.common.terminal import lossy_stdout
 from beambert.pipelines.errors import SubmitError

@@ -1,11 +1,15 @@
-"""Check, mark and clean up the output directory of a data job."""
+"""Lock, check, mark and clean up the output directory of a data job, local or in an object store.
+
+A local directory is locked as by every command (`beambert.pipelines.io.output_directory`). In an object store, the lock
+file in the output is the lock. It outlives a killed process, and must then be removed by hand.
+"""
 
 import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,10 +18,12 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from beambert.common import file_errors
+from beambert.common.signals import ended_by_signals
 from beambert.common.terminal import without_middle
 from beambert.pipelines.errors import DatasetError, OutputError
 from beambert.pipelines.io.atomic_files import (
     TEMPORARY,
+    delete_files,
     delete_matching,
     list_files,
     read_bytes,
@@ -29,8 +35,11 @@ from beambert.pipelines.io.output_directory import (
     WORK_FILE_NAME,
     WORK_NAME,
     entries_of,
+    in_use_error,
     is_lock,
     is_work_entry,
+    lock_content,
+    lock_directory,
     require_own,
     visible_names,
 )
@@ -41,6 +50,7 @@ _CREATED_BY_WORKERS = {"corpus", "rejected", "shards", WORK_NAME}
 _MAX_SHOWN_CHARACTERS = 100
 # A value with one of these is probably a mistake, and Beam treats such a remote path as a glob pattern.
 _PATTERN_CHARACTERS = "*?["
+_LOCK_REMEDY = "if that process has ended, delete {}"
 
 
 def absolute(path: str) -> str:
@@ -73,15 +83,18 @@ def entries_in(output: str) -> set[str]:
 
 def _remote_entries(folder: str) -> set[str]:
     """Return the names in a remote directory, as `entries_of` does."""
-    with storage_errors(folder):
-        paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-    parts = [path.removeprefix(f"{folder}/").split("/") for path in paths]
+    parts = [path.removeprefix(f"{folder}/").split("/") for path in _remote_files(folder)]
     names = {part[0] for part in parts}
     names |= {f"{WORK_NAME}/{part[1]}" for part in parts if part[0] == WORK_NAME and len(part) > 1}
     if LOCK_NAME in names:
         with suppress(FileNotFoundError):
             names -= {LOCK_NAME} if is_lock(read_bytes(f"{folder}/{LOCK_NAME}")) else set()
     return visible_names(names)
+
+
+def _remote_files(folder: str) -> list[str]:
+    """Return the paths of all files in and below a remote directory."""
+    return [metadata.path for metadata in list_files(f"{folder}/**")]
 
 
 def work_directory(output: str, content: list[Any], file_format: str = "tfrecord") -> str:
@@ -165,11 +178,8 @@ def delete_work(output: str) -> None:
     """Delete the work directories of unfinished jobs in an output directory, and nothing else; the marker last."""
     folder = f"{output}/{WORK_NAME}"
     if "://" in output:
-        with storage_errors(folder):
-            paths = [metadata.path for metadata in FileSystems.match([f"{folder}/**"])[0].metadata_list]
-            own = [path for path in paths if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])]
-            if own:
-                FileSystems.delete(own)
+        paths = _remote_files(folder)
+        delete_files([path for path in paths if is_work_entry(path.removeprefix(f"{folder}/").split("/")[0])])
         return
     local = Path(folder)
     for path in sorted(local.iterdir(), key=lambda path: path.name == WORK_FILE_NAME) if local.is_dir() else []:
@@ -224,3 +234,119 @@ def _differences(recorded: dict[str, Any], requested: dict[str, Any], group: str
             old, new = (without_middle(repr(value), _MAX_SHOWN_CHARACTERS) for value in (before, now))
             phrases.append(f"{group}{name}: {old} recorded, {new} requested")
     return phrases
+
+
+@contextmanager
+def claim_output(output: str, command: str, manifests: Collection[str], writes: Collection[str]) -> Iterator[None]:
+    """Lock an output directory while the body runs; reject one with files that the command has not written.
+
+    Args:
+        output: The value of --output.
+        command, manifests, writes: As for `beambert.pipelines.io.output_directory.require_own`.
+
+    Raises:
+        OutputError: It contains other files, or another process has locked it. Its content is unchanged.
+        DatasetError, OutputError: It is not writable.
+    """
+    # Checked before the lock file is written, and again under the lock, when no other process writes.
+    require_own_output(output, command, manifests, writes)
+    with lock_output(output):
+        require_own_output(output, command, manifests, writes)
+        try:
+            yield
+        except BaseException:
+            # An invalid flag must leave no files.
+            with suppress(OSError, ValueError):
+                end_empty_work(output)
+            raise
+
+
+@contextmanager
+def lock_output(output: str) -> Iterator[None]:
+    """Lock an output directory, created if missing, while the body runs.
+
+    The lock file is removed at the end of the body, and in an object store on SIGTERM too. If the process is killed,
+    the next job replaces a local lock.
+
+    Raises:
+        OutputError: Another process holds the lock, or a local directory contains a symbolic link.
+        DatasetError, OutputError: The directory is not writable.
+    """
+    folder = absolute(output)
+    if "://" not in folder:
+        with lock_directory(f"--output {output}", Path(folder), "another --output"):
+            yield
+        return
+    lock = _lock_generation if folder.startswith("gs://") else _lock_object
+    with ended_by_signals():
+        release = lock(output, f"{folder}/{LOCK_NAME}")
+        try:
+            yield
+        finally:
+            release()
+
+
+def _lock_generation(output: str, path: str) -> Callable[[], None]:
+    """Lock an output in Cloud Storage and return the function that releases it.
+
+    A generation precondition lets exactly one of several concurrent requests create the lock object.
+
+    Raises:
+        OutputError: Another process holds the lock.
+        DatasetError: The output is not writable.
+    """
+    from apache_beam.io.gcp.gcsio import parse_gcs_path
+    from google.api_core.exceptions import NotFound, PreconditionFailed
+
+    own_content = lock_content().encode("utf-8")
+    content = own_content
+    # Beam's own client, so that options and credentials are the same as for all other requests.
+    client = FileSystems.get_filesystem(path)._gcsIO().client
+    bucket, name = parse_gcs_path(path)
+    lock = client.bucket(bucket).blob(name)
+    with _write_errors(output), storage_errors(path):
+        try:
+            lock.upload_from_string(own_content, content_type="application/json", if_generation_match=0)
+        except PreconditionFailed:
+            content = b""
+            # The holder may release the lock between these requests.
+            with suppress(NotFound):
+                content = lock.download_as_bytes()
+                lock.reload()
+    # Equal if the first request succeeded, but its response was lost and the client library repeated it.
+    if content != own_content:
+        raise in_use_error(f"--output {output}", content, _LOCK_REMEDY.format(path))
+    generation = lock.generation
+
+    def release() -> None:
+        # If a user removed this lock and another process took it, that lock must stay.
+        with storage_errors(path), suppress(NotFound, PreconditionFailed):
+            client.bucket(bucket).blob(name).delete(if_generation_match=generation)
+
+    return release
+
+
+def _lock_object(output: str, path: str) -> Callable[[], None]:
+    """Lock an output in another object store and return the function that releases it.
+
+    Of two processes that start at the same time, the last writer gets the lock.
+    """
+    own_content, content = lock_content().encode("utf-8"), b""
+    with suppress(FileNotFoundError):
+        content = read_bytes(path)
+    if not content:
+        with _write_errors(output):
+            write_text(path, own_content.decode())
+        content = read_bytes(path)
+    if content != own_content:
+        raise in_use_error(f"--output {output}", content, _LOCK_REMEDY.format(path))
+    return lambda: delete_files([path])
+
+
+@contextmanager
+def _write_errors(output: str) -> Iterator[None]:
+    """Raise errors of a filesystem as DatasetError."""
+    try:
+        yield
+    except (OSError, ValueError, BeamIOError) as error:
+        raise DatasetError(f"--output {output} cannot be written ({error}); choose another directory") from error

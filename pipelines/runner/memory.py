@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines.errors import DatasetError
 
 if TYPE_CHECKING:

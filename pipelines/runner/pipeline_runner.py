@@ -25,28 +25,23 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProv
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 from beambert.common import file_errors
+from beambert.common.imports import raising_module
 from beambert.common.process import repeat_lost_interrupt
 from beambert.common.signals import handled_signals
-from beambert.pipelines.errors import DatasetError, SourceError, SubmitError
-from beambert.pipelines.runner import beam_flags, worker_services
-from beambert.pipelines.runner.worker_processes import WorkerDeath, WorkerProcesses
+from beambert.common.terminal import without_middle
+from beambert.pipelines.errors import DatasetError, EngineError, SourceError, SubmitError
+from beambert.pipelines.runner import beam_flags, worker_processes
+from beambert.pipelines.runner.worker_processes import WorkerProcesses
 from beambert.tokenizer.vocabulary import VocabularyError
 
 _USER_ERRORS = {error.__name__: error for error in (SourceError, DatasetError, VocabularyError)}
 # An exception of a worker: the last line of its traceback, followed by the step's name.
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w+): (.*?)(?: \[while running '[^']*'\])*$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+# The environment with Beam may be in a directory named beambert.
+_OWN_FRAME = re.compile(r'File "[^"]*beambert/(?![^"]*site-packages)')
+_MAX_REASON_CHARACTERS = 200
 _RUNNER_LOGGERS = ("apache_beam", "grpc")
-
-
-def pipeline_options(flags: list[str]) -> PipelineOptions:
-    """Return Beam's options from its own flags, with the local runner as default.
-
-    `--direct_num_workers N` other than 1 starts worker processes unless `--direct_running_mode` is given.
-
-    Raises:
-        DatasetError: As `beam_flags.options_of` does.
-    """
-    return beam_flags.options_of(flags)
 
 
 def is_embedded(options: PipelineOptions) -> bool:
@@ -62,7 +57,7 @@ def num_workers(options: PipelineOptions) -> int | None:
 
 
 def _embedded_runner(options: PipelineOptions, workers: WorkerProcesses | None) -> FnApiRunner:
-    worker_services.protect()
+    worker_processes.protect()
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     if workers:
         # Otherwise the runner starts processes of its own.
@@ -121,7 +116,8 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
 
     Args:
         build: Adds the steps to a pipeline.
-        options: Options from `pipeline_options`, not shared with another pipeline, because the runner modifies them.
+        options: Options from `beam_flags.pipeline_options`, not shared with another pipeline, because the runner
+            modifies them.
         output: The output directory, for messages.
 
     Raises:
@@ -145,7 +141,7 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
                 # The message of the service is on a separate line only for the search for a worker's exception.
                 user_error = SubmitError(str(error).replace("\n", " "))
             elif user_error is error:
-                user_error = beam_flags.failure(error, options) or error
+                user_error = _runner_failure(error, options) or error
             raise user_error from error
         return
     with ExitStack() as stack, _quiet_runner() as errors:
@@ -166,17 +162,46 @@ def run(build: Callable[[beam.Pipeline], None], options: PipelineOptions, output
         except Exception as error:
             if errors.signaled:
                 raise errors.signaled from error
-            if isinstance(error, WorkerDeath):
-                raise DatasetError(str(error)) from error
             user_error = _as_user_error(error, output)
             if user_error is error:
                 sys.stderr.write("".join(errors.thread_failures) + (workers.log() if workers else ""))
             raise user_error from error
 
 
+def _is_beam_traceback(text: str) -> bool:
+    """Return whether a text has a traceback without code of beambert, such as that of a job server in this process."""
+    return _TRACEBACK in text and not _OWN_FRAME.search(text)
+
+
+def _runner_failure(error: Exception, options: PipelineOptions) -> EngineError | None:
+    """Return the error of a runner that fails outside the pipeline: at a download, at its server, at its flags.
+
+    Args:
+        error: The exception of Beam.
+        options: Beam's options.
+
+    Returns:
+        The error with a remedy. None for an error of beambert's own code: one of a worker, whose text contains a
+        traceback, or one of this process.
+    """
+    # The text of a gRPC error is a page long; its details contain the message.
+    details = getattr(error, "details", None)
+    text = str(details() if callable(details) else error).strip() or type(error).__name__
+    if _is_beam_traceback(text):
+        text = text.splitlines()[-1]
+    elif _TRACEBACK in text or raising_module(error).startswith("beambert."):
+        return None
+    runner = options.view_as(StandardOptions).runner
+    reason = without_middle(" ".join(text.split()), _MAX_REASON_CHARACTERS)
+    return EngineError(
+        f"--runner {runner} cannot run the pipeline ({reason}); check the flags of the runner, or "
+        f"{beam_flags.LOCAL_REMEDY}"
+    )
+
+
 def _as_user_error(error: Exception, output: str, on_cluster: bool = False) -> Exception:
     """Return the user error that a worker's traceback contains, or the error itself."""
-    if on_cluster and beam_flags.is_beam_traceback(str(error)):
+    if on_cluster and _is_beam_traceback(str(error)):
         return error
     for name, message in reversed(_RAISED.findall(f"{type(error).__name__}: {error}")):
         if name in _USER_ERRORS:

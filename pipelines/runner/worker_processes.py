@@ -1,11 +1,15 @@
-"""Start, supervise and end the worker processes of the local runner.
+"""Start, supervise and end the worker processes of the local runner, and close its services to other processes.
 
 Beam starts such workers through a shell, and waits forever if one of them dies. Here a thread starts each worker and
 waits for it, and the runner has its own thread, so that the main thread can end a job whose runner blocks.
+
+Beam opens the ports of its services on all interfaces, and answers every client. The services return the data of a job,
+and any file that the user of the job may read.
 """
 
 import itertools
 import os
+import secrets
 import signal
 import subprocess
 import tempfile
@@ -13,8 +17,11 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, endpoints_pb2
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import ExtendedProvisionInfo
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
     GrpcServer,
@@ -25,8 +32,9 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from beambert.common.python_process import python_command, python_environment
-from beambert.pipelines.io import live_counts
+from beambert.common.process import python_command, python_environment
+from beambert.pipelines.errors import DatasetError
+from beambert.pipelines.io import job_progress
 
 _URN = "beambert:env:worker_process:v1"
 _COMMAND = python_command(str(Path(__file__).with_name("sdk_worker_main.py")))
@@ -34,12 +42,12 @@ _COMMAND = python_command(str(Path(__file__).with_name("sdk_worker_main.py")))
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_SIGNALS = 0.2
 _MAX_LOG_BYTES = 100_000
+# Beam numbers the workers, and every call has the number of its worker. Here the first number is a random secret,
+# followed by nine digits that count the workers.
+_SECRET = secrets.randbits(128)
+_FIRST_NUMBER = _SECRET * 10**9
 _jobs: dict[str, "WorkerProcesses"] = {}
 _numbers = itertools.count()
-
-
-class WorkerDeath(Exception):
-    """A worker process ended before its work was done. The message states the cause and the remedy."""
 
 
 class WorkerProcesses:
@@ -90,7 +98,7 @@ class WorkerProcesses:
             run_pipeline: Runs a pipeline with `environment`.
 
         Raises:
-            WorkerDeath: A worker ended before its work was done.
+            DatasetError: A worker ended before its work was done. The message states the cause and the remedy.
             Exception: The exception of `run_pipeline`.
         """
         failures: list[BaseException] = []
@@ -118,7 +126,7 @@ class WorkerProcesses:
                 self.kill()
                 thread.join(_SECONDS_TO_END)
         if not succeeded and self._death:
-            raise WorkerDeath(self._death) from (failures[0] if failures else None)
+            raise DatasetError(self._death) from (failures[0] if failures else None)
         if failures:
             raise failures[0]
 
@@ -157,7 +165,7 @@ class WorkerProcesses:
         thread that starts it.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        counts, descriptors = live_counts.inherited()
+        counts, descriptors = job_progress.inherited()
         with self._lock:
             if self._killed:
                 return
@@ -244,3 +252,30 @@ def _reason(code: int, log: str) -> str:
         return f"a worker process was ended by signal {-code} ({signal.strsignal(-code) or 'unknown'}); {remedy}"
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "no output")
     return f"a worker process exited with code {code} ({last[:200]}); {remedy}"
+
+
+class _OwnWorkers(grpc.ServerInterceptor):
+    """Answer only calls with the number of a worker; for others the service does not exist."""
+
+    def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Any], handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        worker = dict(handler_call_details.invocation_metadata).get("worker_id", "")
+        return continuation(handler_call_details) if worker.startswith(f"worker_{_SECRET}") else None
+
+
+class _LocalGrpc:
+    """The module `grpc` for Beam's server, which has no option for its addresses."""
+
+    @staticmethod
+    def server(*args: Any, **options: Any) -> grpc.Server:
+        server = grpc.server(*args, interceptors=[_OwnWorkers()], **options)
+        add_port = server.add_insecure_port
+        server.add_insecure_port = lambda address: add_port(address.replace("[::]", "localhost"))
+        return server
+
+
+def protect() -> None:
+    """Make Beam's local runner listen on the loopback interface only, and answer only its own workers."""
+    worker_handlers.WorkerHandler._worker_id_counter = _FIRST_NUMBER
+    worker_handlers.grpc = _LocalGrpc

@@ -16,9 +16,8 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted, replace_surrogates
 from beambert.common.terminal import printable
-from beambert.common.unicode_text import replace_surrogates
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of
 from beambert.pipelines.formats.lines import Chunk

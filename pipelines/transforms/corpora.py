@@ -26,7 +26,7 @@ from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import is_written, read_marker, require_written, write_marker, write_text
-from beambert.pipelines.io.live_counts import WRITING, WorkCounter
+from beambert.pipelines.io.job_progress import WRITING, WorkCounter
 from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.runner.job_output import absolute

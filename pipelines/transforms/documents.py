@@ -19,7 +19,7 @@ from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document, identified
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
-from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.job_progress import READING, WorkCounter
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
 from beambert.pipelines.sources.files import match_files, read_position
 from beambert.pipelines.sources.readers import FileSplit, Input, read_documents, split_inputs

@@ -39,7 +39,7 @@ from beambert.pipelines.examples.work_items import (
 from beambert.pipelines.finish_dataset import finish_dataset
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io.atomic_files import list_files, read_bytes, write_atomically
-from beambert.pipelines.io.live_counts import READING, WorkCounter
+from beambert.pipelines.io.job_progress import READING, WorkCounter
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.transforms.directories import RequireNewOutput, open_corpus

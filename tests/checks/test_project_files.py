@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from beambert.common import optional_packages
+from beambert.common import imports
 from tests.conftest import ROOT
 
 SETUP = (ROOT / "setup.py").read_text(encoding="utf-8")
@@ -64,4 +64,4 @@ def test_every_package_is_installed_and_in_the_images():
     for image in ("Dockerfile", "tpu.Dockerfile"):
         text = (ROOT / "deploy/images" / image).read_text(encoding="utf-8")
         assert set(re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)) == packages
-    assert optional_packages.version()
+    assert imports.version()

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from beambert import cli
-from beambert.common import optional_packages
+from beambert.common import imports
 from tests.conftest import ROOT
 
 OURS = ("beambert", "tokenizer", "bert_model", "reporting", "pipelines", "trainers", "adaptation", "deploy")
@@ -93,7 +93,7 @@ def test_every_import_is_of_a_package_that_an_extra_installs():
     assert {"apache_beam", "tensorflow", "numpy", "pyarrow", "tf2onnx", "ftfy", "google.auth"} <= MODULES.keys()
     of_commands = ["", "data", "data,gcp", "train", "jax"]
     for module in sorted(set(MODULES) - {"setuptools"}):
-        line = optional_packages.import_failure(ModuleNotFoundError("", name=module), "EXTRA")
+        line = imports.import_failure(ModuleNotFoundError("", name=module), "EXTRA")
         named = re.search(r"beambert\[(.+)\]", line)[1]
         if distributions := owners().get(package_of(module)):
             for extra in of_commands if named == "EXTRA" else [named]:
@@ -195,7 +195,7 @@ def error_of(code: str) -> ImportError:
     ],
 )
 def test_a_fault_of_ours_keeps_its_traceback(code):
-    assert optional_packages.import_failure(error_of(code), "data") is None
+    assert imports.import_failure(error_of(code), "data") is None
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_fault_of_ours_keeps_its_traceback(code):
 )
 def test_each_package_has_its_extra(name, line):
     error = error_of(f"raise ModuleNotFoundError('No module named {name}', name={name!r})")
-    assert optional_packages.import_failure(error, "train") == line
+    assert imports.import_failure(error, "train") == line
 
 
 def test_a_bucket_without_its_client_library_is_an_error_before_beam_starts(monkeypatch, capsys):

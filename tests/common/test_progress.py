@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from beambert.common import progress
+from beambert.common.formatting import format_duration
 from beambert.common.progress import BAR, Progress, TextProgress, progress_line, remaining
-from beambert.common.quantities import format_duration
 
 PARTS = ["step 1,200/2,500", "ETA 3 min", "loss 5.229", "MLM accuracy 0.193", "261 seq/s"]
 LINES = {

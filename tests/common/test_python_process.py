@@ -9,13 +9,13 @@ import sys
 import pytest
 from apache_beam.transforms.environments import python_sdk_dependencies
 
-from beambert.common import python_process
+from beambert.common import process
 from beambert.deploy import source_copy
 from beambert.deploy.dataflow import workers
 from beambert.deploy.flink import downloads
 from beambert.deploy.tpu import job
 from beambert.pipelines.errors import SubmitError
-from beambert.pipelines.runner import pipeline_runner
+from beambert.pipelines.runner.beam_flags import pipeline_options
 from tests.checks.test_layers import imports
 from tests.conftest import ROOT
 
@@ -55,7 +55,7 @@ def test_only_one_module_starts_python():
                 words = [getattr(word, "value", None) for word in node.elts[:2]]
                 if re.fullmatch(r"python[\d.]*", str(words[0])) and words[1] not in ("-P", "-I"):
                     starts.add(module)
-    assert starts == {"common.python_process", "deploy.tpu.worker"}
+    assert starts == {"common.process", "deploy.tpu.worker"}
 
 
 def test_containers_start_python_without_the_current_directory():
@@ -108,13 +108,13 @@ def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
 def test_beam_does_not_list_the_installed_packages(hostile, tmp_path, runner):
     """It would start pip in the current directory, and send URLs of private indexes with their passwords."""
     flags = ["--flink_master", "a:1", "--project", "p", "--region", "r", "--temp_location", "gs://b/t"]
-    options = pipeline_runner.pipeline_options(["--runner", runner, *flags])
+    options = pipeline_options(["--runner", runner, *flags])
     assert [artifact.type_payload for artifact in python_sdk_dependencies(options, str(tmp_path))] == []
 
 
 def test_a_process_imports_what_its_parent_imports(hostile, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path / "added"), *sys.path])
-    command = python_process.python_command("-c", "import sys, json, msgspec; print(json.dumps(sys.path))")
-    done = subprocess.run(command, env=python_process.python_environment(), capture_output=True, text=True, check=True)
+    command = process.python_command("-c", "import sys, json, msgspec; print(json.dumps(sys.path))")
+    done = subprocess.run(command, env=process.python_environment(), capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f'["{tmp_path / "added"}", ')
     assert str(hostile) not in done.stdout

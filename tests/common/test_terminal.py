@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from beambert import cli
 from beambert.common import terminal
-from beambert.common.unicode_text import escape_unprintable, replace_surrogates
+from beambert.common.formatting import escape_unprintable, replace_surrogates
 from tests.conftest import ROOT
 
 BEAMBERT = f"{sys.executable} -m beambert"

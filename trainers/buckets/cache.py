@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from beambert.common.cache import cache_directory
+from beambert.common.local_files import cache_directory
 from beambert.trainers.buckets import objects
 from beambert.trainers.errors import StorageError
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, read
 from beambert.pipelines import dataset
 from beambert.pipelines.io.output_directory import DATASET_MANIFEST

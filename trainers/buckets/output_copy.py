@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import NamedTuple, TypedDict
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.run_snapshot import is_excluded, snapshot
 from beambert.common.typed_json import JsonError, read
 from beambert.pipelines.io.output_directory import MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from beambert.common.signals import ended_by_signals
-from beambert.pipelines.io.directory_lock import in_use_error, lock_content, no_lock_error
-from beambert.pipelines.io.output_directory import LOCK_NAME, is_lock
+from beambert.pipelines.io.output_directory import LOCK_NAME, in_use_error, is_lock, lock_content, no_lock_error
 from beambert.trainers.buckets import objects
 from beambert.trainers.buckets.objects import ChangedError
 from beambert.trainers.errors import StorageError

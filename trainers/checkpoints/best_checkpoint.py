@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, read
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import TrainingError

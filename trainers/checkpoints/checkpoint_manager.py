@@ -20,7 +20,7 @@ from beambert.bert_model.checkpoints import tensor_bundle
 from beambert.bert_model.checkpoints.bundle_index import numpy_dtype
 from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
 from beambert.common import file_errors
-from beambert.common.atomic_files import synchronize
+from beambert.common.local_files import synchronize
 from beambert.common.typed_json import JsonError, NonNegative, read, require
 from beambert.trainers.errors import StorageError, TrainingError
 

@@ -11,9 +11,8 @@ from beambert.bert_model.checkpoints.embedding_rows import with_first_rows
 from beambert.bert_model.checkpoints.reader import Checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.config import is_rounded_up
-from beambert.common.added_tokens import AddedToken
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
-from beambert.common.word_rules import WordRules
+from beambert.common.tokenizer_files import AddedToken
+from beambert.common.word_rules import WordRuleFlags, WordRules
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError
 
 

@@ -13,7 +13,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.common.command_line.flags import WholeNumber, sequence_length
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.io.output_directory import lock_destination
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.checkpoints.initial_checkpoint import listed
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of

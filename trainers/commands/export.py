@@ -10,7 +10,7 @@ from beambert.bert_model.checkpoints.writer import check_destination, new_direct
 from beambert.common import file_errors
 from beambert.common.command_line.flags import sequence_length, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
-from beambert.pipelines.io.directory_lock import lock_destination
+from beambert.pipelines.io.output_directory import lock_destination
 from beambert.tokenizer.differences import TokenizerDifferences, find_differences
 from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments

@@ -5,13 +5,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import FlagConfig, add_added_tokens_argument, add_word_rule_arguments
 from beambert.common.command_line.path_flags import ANY_PATH
-from beambert.common.command_line.word_rule_flags import (
-    WordRuleFlags,
-    add_added_tokens_argument,
-    add_word_rule_arguments,
-)
+from beambert.common.word_rules import WordRuleFlags
 
 
 @dataclass(frozen=True, kw_only=True)

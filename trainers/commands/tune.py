@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from beambert.common.command_line.flag_config import flag_values
-from beambert.common.command_line.flags import batch_size, positive_float
+from beambert.common.command_line.flags import batch_size, flag_values, positive_float
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
 

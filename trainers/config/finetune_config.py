@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
 from beambert.common.typed_json import NonNegative, Number, Positive
+from beambert.common.word_rules import WordRuleFlags
 from beambert.trainers.config.run_config import RunConfig
 
 

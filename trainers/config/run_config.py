@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from beambert.common.command_line.flag_config import FlagConfig
+from beambert.common.command_line.flags import FlagConfig
 from beambert.common.typed_json import Count, NonNegative, Number, Positive
 from beambert.trainers.buckets import cache
 from beambert.trainers.config.process_group import ProcessGroup, runs_several_processes

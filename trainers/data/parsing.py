@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from beambert.pipelines.dataset import Dataset
-from beambert.pipelines.io.serialized_example import features_of, floats, integers, lists_of
+from beambert.pipelines.io.tfrecord import features_of, floats, integers, lists_of
 
 try:
     import beambert.trainers.data._examples as _examples

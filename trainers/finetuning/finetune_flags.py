@@ -5,6 +5,8 @@ import argparse
 from beambert.common.command_line.flags import (
     Number,
     WholeNumber,
+    add_added_tokens_argument,
+    add_word_rule_arguments,
     batch_size,
     boolean,
     positive_float,
@@ -13,7 +15,6 @@ from beambert.common.command_line.flags import (
     sequence_length,
 )
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
-from beambert.common.command_line.word_rule_flags import add_added_tokens_argument, add_word_rule_arguments
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
 from beambert.trainers.training.optimizer_flags import add_optimizer_arguments

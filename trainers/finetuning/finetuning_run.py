@@ -17,8 +17,8 @@ from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variab
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.size import training_flops_per_token
-from beambert.common.atomic_files import write_atomic
-from beambert.common.unicode_text import replace_surrogates
+from beambert.common.formatting import replace_surrogates
+from beambert.common.local_files import write_atomic
 from beambert.trainers.backends.backend import Distribution, active_backend
 from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager

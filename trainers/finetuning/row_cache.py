@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from beambert.common import file_errors
-from beambert.common.atomic_files import open_atomic, remove_unfinished
+from beambert.common.local_files import open_atomic, remove_unfinished
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints import native
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN

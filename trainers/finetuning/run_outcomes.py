@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST
 from beambert.trainers.config.recorded_options import RecordedOptions

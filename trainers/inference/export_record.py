@@ -11,7 +11,7 @@ from typing import Any
 from beambert.bert_model.checkpoints.model_card import model_card
 from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME, ModelRecord
 from beambert.bert_model.size import parameter_counts
-from beambert.common.optional_packages import version
+from beambert.common.imports import version
 from beambert.common.word_rules import without_released_rules
 from beambert.tokenizer.differences import CONTEXTS, SCALAR_VALUES, TokenizerDifferences
 from beambert.tokenizer.wordpiece import MAX_WORD_CHARACTERS

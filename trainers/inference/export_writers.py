@@ -10,8 +10,8 @@ from typing import Any
 
 from beambert.bert_model.checkpoints import hugging_face_config
 from beambert.common import file_errors
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
+from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.common.word_rules import WordRules
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference.export_record import EXACT, TENSORFLOW_TEXT

@@ -14,8 +14,7 @@ from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.reader import Checkpoint
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
-from beambert.common.word_rules import WordRules
+from beambert.common.word_rules import WordRuleFlags, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import ensure_backend

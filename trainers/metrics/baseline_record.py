@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, NonNegative, decode, require_format
 from beambert.trainers.metrics.ngram_baselines import Level
 from beambert.trainers.metrics.text_measures import TextMeasures

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 
 
 class GoodputSeconds(NamedTuple):

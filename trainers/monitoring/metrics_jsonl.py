@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Required, TextIO, TypedDict
 
 from beambert.common import file_errors
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import Count, JsonError, NonEmpty, Number, decode, require
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.monitoring.goodput import GOODPUT, GoodputSeconds

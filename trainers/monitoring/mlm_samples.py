@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from beambert.common.unicode_text import escape_unprintable
+from beambert.common.formatting import escape_unprintable
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.tokenizer.wordpiece import CONTINUATION
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 
 from beambert.common import file_errors
-from beambert.common.protobuf_wire import bytes_field, double_field, varint_field
+from beambert.common.wire_format import bytes_field, double_field, varint_field
 from beambert.pipelines.io.tfrecord import framed
 from beambert.trainers.errors import StorageError
 

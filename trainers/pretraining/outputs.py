@@ -9,7 +9,7 @@ from pathlib import Path
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.model_card import model_card
 from beambert.bert_model.size import parameter_counts
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.pipelines import dataset as manifest
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint

@@ -14,7 +14,7 @@ from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset as manifest
 from beambert.pipelines.dataset import Dataset

@@ -9,7 +9,7 @@ from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.word_rules import WordRules
 from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
 from beambert.trainers.backends.rematerialization import set_activation_checkpointing

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from beambert.bert_model.config import RELEASED_VOCABULARIES, BertConfig
 from beambert.bert_model.size import training_flops_per_token
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.trainers.optimization.schedule import Stage, plan_stages
 
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.bert_model.size import parameter_counts
-from beambert.common.atomic_files import write_atomic
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
+from beambert.common.local_files import write_atomic
 from beambert.reporting import rendering
 from beambert.reporting.numbers import percent, short
 from beambert.reporting.plots import curve

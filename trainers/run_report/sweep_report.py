@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.atomic_files import write_atomic
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
+from beambert.common.local_files import write_atomic
 from beambert.reporting.rendering import render
 from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
 from beambert.trainers.metrics.chance_levels import is_level, level_of, with_level

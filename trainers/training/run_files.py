@@ -11,9 +11,9 @@ from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.hugging_face_config import tokenizer_config
 from beambert.bert_model.config import BertConfig
 from beambert.common import file_errors
-from beambert.common.atomic_files import write_atomic
 from beambert.common.file_errors import AGAIN
-from beambert.common.hugging_face_rules import TOKENIZER_CONFIG_FILE_NAME
+from beambert.common.local_files import write_atomic
+from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.io.output_directory import entries_of
 from beambert.tokenizer.vocabulary import Vocabulary

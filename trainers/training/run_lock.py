@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.common.atomic_files import remove_unfinished
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.common.local_files import remove_unfinished
+from beambert.pipelines.io.output_directory import lock_directory
 from beambert.trainers.config.run_config import RunConfig
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from beambert.bert_model.checkpoints import native
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.trainers.backends.backend import Distribution, TrainConfig, Trainer, active_backend
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import RetentionPolicy

@@ -1,9 +1,13 @@
-"""Argument types of flags: numbers and booleans, with messages that state the valid values."""
+"""Argument types of flags (numbers, booleans), flags that several commands have, and configurations made of flags."""
 
 import argparse
 import dataclasses
 import math
 import re
+from typing import Any, Self
+
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.common.word_rules import STRIP_ACCENTS
 
 # Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
@@ -120,3 +124,58 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
     return text.lower() == "true"
+
+
+class FlagConfig:
+    """Base class of frozen dataclasses created from the flags of a command.
+
+    The fields define the defaults of the flags, and `__post_init__` validates them.
+    """
+
+    @classmethod
+    def from_args(cls, args: argparse.Namespace) -> Self:
+        """Return the configuration of parsed flags; flags without a field are ignored.
+
+        Raises:
+            The errors of `__post_init__` of the class.
+        """
+        return cls(**flag_values(cls, args))
+
+
+def flag_values(config: type[Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of flags by the field names of a dataclass; lists are converted to tuples."""
+    values = {field.name: getattr(args, field.name) for field in dataclasses.fields(config) if field.name in args}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def add_added_tokens_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the flag of a file with added tokens."""
+    group.add_argument(
+        "--added_tokens",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Tokens that are kept whole where a text contains them, one per line, in addition to those recorded with "
+        "the model. The vocabulary must have them; extend-vocab adds those that it lacks",
+    )
+
+
+def add_word_rule_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the flags of `beambert.common.word_rules.WordRuleFlags`."""
+    group.add_argument(
+        "--do_lower_case",
+        type=boolean,
+        metavar="true|false",
+        help="Lowercase the text (default: as recorded with the model, else true if the vocabulary has no capitals)",
+    )
+    group.add_argument(
+        "--strip_accents",
+        choices=STRIP_ACCENTS,
+        help="Strip accents; auto strips them if the text is lowercased (default: as recorded with the model, else "
+        "auto)",
+    )
+    group.add_argument(
+        "--tokenize_chinese_chars",
+        type=boolean,
+        metavar="true|false",
+        help="Make each CJK ideograph a word (default: as recorded with the model, else true)",
+    )

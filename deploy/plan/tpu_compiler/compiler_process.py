@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from beambert.common.optional_packages import is_installed
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.imports import is_installed
+from beambert.common.process import python_command, python_environment
 from beambert.common.typed_json import Count, JsonError, Positive, decode
 from beambert.pipelines.errors import SubmitError
 from beambert.trainers.config.pretrain_config import PretrainConfig

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator
 from types import FrameType
 from typing import Any
 
-from beambert.common.python_process import python_command, python_environment
+from beambert.common.process import python_command, python_environment
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.wikipedia.editions import unwanted_prefixes
 from beambert.pipelines.formats.wikipedia.templates import template_text

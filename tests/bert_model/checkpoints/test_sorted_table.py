@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.bert_model.checkpoints import sorted_table
-from beambert.common.checksums import masked_crc
+from beambert.common.wire_format import masked_crc
 
 ENTRIES = {b"": b"header", b"a": b"1", b"a/b": b"", b"a/bc": b"3" * 300, b"b": b"4"}
 TABLE = sorted_table.encode(ENTRIES.items())

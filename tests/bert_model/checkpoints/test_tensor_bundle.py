@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from beambert.bert_model.checkpoints import bundle_index, sorted_table, tensor_bundle, tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.tensor_bundle import BundleError, UnsupportedTensorError
-from beambert.common.checksums import masked_crc
+from beambert.common.wire_format import masked_crc
 
 DTYPES = sorted(bundle_index.DTYPE_NAMES)
 FILES = ("index", "data-00000-of-00001")

@@ -17,7 +17,7 @@ from google.cloud import dataflow
 from google.protobuf import json_format
 
 from beambert import cli
-from beambert.common.optional_packages import is_installed
+from beambert.common.imports import is_installed
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import jobs, launcher, workers
 from beambert.deploy.dataflow.workers import choose_machine_type

@@ -7,7 +7,7 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.config import BertConfig
-from beambert.common.optional_packages import is_installed
+from beambert.common.imports import is_installed
 from beambert.deploy.plan.tpu_compiler import compiler_process
 from beambert.deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT, CompiledStep, StepRequest, compile_step
 from beambert.deploy.plan.tpu_compiler.compiler_target import target_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beambert import cli
-from beambert.pipelines.commands.input_check import _sample, check_inputs
+from beambert.pipelines.commands.input_files import _sample, check_inputs
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import Input

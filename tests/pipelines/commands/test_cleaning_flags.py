@@ -7,6 +7,8 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
+from beambert.pipelines.commands import corpus_run
+from beambert.pipelines.errors import DatasetError
 from tests.every_output import corpus_rows, rejected
 
 SMALL = ["--vocab_size", "90", "--validation_fraction", "0", "--num_partitions", "2"]
@@ -67,6 +69,22 @@ def test_skipped_rules_and_thresholds(texts, tmp_path, capsys):
     assert "rejected    " not in capsys.readouterr().out
     counts, _, _ = corpus(texts, tmp_path / "more", "--min_words", "11")
     assert counts["documents_rejected"] == {"digits": 1, "too_short": 2}
+
+
+def test_a_job_does_not_resume_with_other_code_of_a_filter(texts, tmp_path, monkeypatch):
+    work_of_jobs = []
+
+    def stop(output, content):
+        work_of_jobs.append(content)
+        raise DatasetError("stopped before the job")
+
+    monkeypatch.setattr(corpus_run, "work_directory", stop)
+    monkeypatch.syspath_prepend(tmp_path)
+    for limit in (3, 3, 4):
+        (tmp_path / "filters_of_a_user.py").write_text(f"def is_short(document): return len(document.text) < {limit}\n")
+        argv = ["corpus", "--input", f"{texts}/*", "--output", f"{tmp_path}/out", *SMALL]
+        assert cli.main([*argv, "--filter", "filters_of_a_user:is_short"]) == 1
+    assert work_of_jobs[0] == work_of_jobs[1] != work_of_jobs[2]
 
 
 def test_decontamination(texts, tmp_path, capsys):

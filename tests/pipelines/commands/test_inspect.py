@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
-from beambert.common.quantities import counted
+from beambert.common.formatting import counted
 from beambert.pipelines import dataset
 
 

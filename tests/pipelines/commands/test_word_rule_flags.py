@@ -8,10 +8,9 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.checkpoints import native
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
-from beambert.common.word_rules import WordRules
+from beambert.common.word_rules import WordRuleFlags, WordRules
 from beambert.pipelines import dataset
-from beambert.pipelines.commands.vocabulary_flags import word_rules
+from beambert.pipelines.commands.corpus_run import word_rules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.trainers.pretraining_shards import write_dataset

@@ -408,7 +408,7 @@ def test_an_engine_that_cannot_be_reached_is_one_line(closed, silent, monkeypatc
     places = {"closed": closed.removeprefix("http://"), "silent": silent.removeprefix("http://")}
     flags = [flag.format(**places) for flag in flags]
     with pytest.raises((AccessError, SubmitError)) as error:
-        beam_flags.require_engine(beam_flags.options_of(flags), flags)
+        beam_flags.require_engine(beam_flags.pipeline_options(flags), flags)
     assert says.format(**places) in str(error.value)
     assert len(str(error.value)) <= 370
     assert str(error.value).isprintable()

@@ -20,11 +20,11 @@ from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFE
 from beambert.pipelines.runner.job_output import (
     begin_work,
     delete_work,
+    lock_output,
     require_own_output,
     require_writable,
     work_directory,
 )
-from beambert.pipelines.runner.output_lock import lock_output
 from beambert.pipelines.sources.files import match_files, require_unchanged
 from beambert.pipelines.sources.readers import read_file
 from tests.conftest import SMALL

@@ -13,13 +13,12 @@ import pytest
 from chaos.disturbances import damage
 
 from beambert.pipelines.errors import OutputError
-from beambert.pipelines.io.directory_lock import lock_content, lock_destination, lock_directory
-from beambert.pipelines.io.output_directory import LOCK_NAME
+from beambert.pipelines.io.output_directory import LOCK_NAME, lock_content, lock_destination, lock_directory
 
 HOLD = """
 import hashlib, signal, sys, threading
 from pathlib import Path
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.output_directory import lock_directory
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with lock_directory("--output X", Path(sys.argv[1]), "another --output"):
     if sys.argv[2] == "reads":
@@ -36,7 +35,7 @@ IN_TURN = """
 import os, sys
 from pathlib import Path
 from beambert.pipelines.errors import OutputError
-from beambert.pipelines.io.directory_lock import lock_directory
+from beambert.pipelines.io.output_directory import lock_directory
 for _ in range(3):
     if not os.fork():
         taken = 0

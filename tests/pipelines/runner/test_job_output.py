@@ -9,8 +9,7 @@ import pytest
 from beambert.pipelines.errors import DatasetError, OutputError
 from beambert.pipelines.io.atomic_files import write_atomically
 from beambert.pipelines.io.output_directory import LOCK_NAME
-from beambert.pipelines.runner.job_output import begun_work, require_own_output, require_writable
-from beambert.pipelines.runner.output_lock import lock_output
+from beambert.pipelines.runner.job_output import begun_work, lock_output, require_own_output, require_writable
 from beambert.pipelines.transforms.vocabulary import write_vocabulary
 
 

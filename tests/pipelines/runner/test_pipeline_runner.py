@@ -7,7 +7,7 @@ import pytest
 
 from beambert import cli
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.runner import beam_flags, pipeline_runner
+from beambert.pipelines.runner import pipeline_runner
 from tests.forked import Running
 
 
@@ -53,6 +53,6 @@ def test_a_failed_run_leaves_other_loggers_alone(tmp_path, caplog):
 def test_a_traceback_of_beam_in_a_directory_named_beambert_is_not_ours():
     trace = 'Traceback (most recent call last):\n  File "{}", line 1, in f\nFileNotFoundError: docker'
     packages = "/home/me/beambert/.venv/lib/python3.12/site-packages"
-    assert beam_flags.is_beam_traceback(trace.format(f"{packages}/apache_beam/runners/runner.py"))
+    assert pipeline_runner._is_beam_traceback(trace.format(f"{packages}/apache_beam/runners/runner.py"))
     for path in ("/home/me/beambert/pipelines/errors.py", f"{packages}/beambert/pipelines/errors.py"):
-        assert not beam_flags.is_beam_traceback(trace.format(path))
+        assert not pipeline_runner._is_beam_traceback(trace.format(path))

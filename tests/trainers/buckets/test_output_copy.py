@@ -8,7 +8,7 @@ import time
 import pytest
 
 from beambert.pipelines.errors import OutputError
-from beambert.pipelines.io.directory_lock import lock_content
+from beambert.pipelines.io.output_directory import lock_content
 from beambert.trainers.buckets import cache as bucket_cache
 from beambert.trainers.buckets import objects, output_copy, output_lock
 from beambert.trainers.buckets.objects import ChangedError

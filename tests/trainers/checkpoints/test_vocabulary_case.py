@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from beambert.common.command_line.word_rule_flags import WordRuleFlags
-from beambert.common.word_rules import RecordedRules, WordRules
+from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.checkpoints.vocabulary_check import word_rules_of

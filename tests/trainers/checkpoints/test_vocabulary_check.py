@@ -9,7 +9,7 @@ import pytest
 from beambert import cli
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.common.added_tokens import AddedToken
+from beambert.common.tokenizer_files import AddedToken
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of

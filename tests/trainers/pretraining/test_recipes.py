@@ -4,7 +4,7 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.config import BertConfig
-from beambert.common.quantities import format_duration
+from beambert.common.formatting import format_duration
 from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
 from beambert.trainers.pretraining import recipes

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import split_words
 from beambert.trainers.finetuning.finetuning_task import Rows

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.atomic_files import write_atomic
 from beambert.common.command_line.flags import WholeNumber, boolean
+from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.atomic_files import write_atomic
-from beambert.common.quantities import counted
-from beambert.common.unicode_text import replace_surrogates
+from beambert.common.formatting import counted, replace_surrogates
+from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.data.text_encoding import encode_texts

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from beambert.common.unicode_text import replace_surrogates
+from beambert.common.formatting import replace_surrogates
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from beambert.trainers.finetuning.tasks.utf8_files import read_text

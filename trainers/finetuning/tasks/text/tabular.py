@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beambert.common.command_line.flags import Number
-from beambert.common.unicode_text import replace_surrogates
+from beambert.common.formatting import replace_surrogates
 from beambert.trainers.config.finetune_config import FinetuneConfig, TableConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.atomic_files import write_atomic
+from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.data.text_encoding import encode_texts
 from beambert.trainers.errors import TaskDataError

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, wrappers_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.common.protobuf_wire import (
+from beambert.common.wire_format import (
     bytes_field,
     double_field,
     fields,
@@ -53,12 +53,16 @@ def test_fields_of_every_type_are_decoded():
     assert fixed32_field(2, 0) == varint_field(2, 0) == b""
 
 
+def test_the_upper_bits_of_a_long_integer_are_dropped_as_by_the_library():
+    message = b"\x08" + b"\xff" * 9 + b"\x02"
+    assert list(fields(message)) == [(1, wrappers_pb2.UInt64Value.FromString(message).value)]
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
         (b"\x80", "the integer at byte 0 is not a varint of 64 bits"),
         (b"\x08" + b"\xff" * 10, "the integer at byte 1 is not a varint of 64 bits"),
-        (b"\x08" + b"\xff" * 9 + b"\x02", "the integer at byte 1 is not a varint of 64 bits"),
         (b"\x0a\x05abcd", "the field at byte 2 is truncated"),
         (b"\x0d\x00\x00\x00", "the field at byte 1 is truncated"),
         (b"\x09" + bytes(7), "the field at byte 1 is truncated"),

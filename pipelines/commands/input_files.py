@@ -1,17 +1,27 @@
-"""Check the input files before a job starts: kinds that cannot be read, and field flags without effect."""
+"""Find the input files of a data command, and check them before a job starts."""
 
+import os
+import platform
 import sys
 from collections import Counter
 from pathlib import PurePosixPath
+from typing import Any
 
-from beambert.common.quantities import counted
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
+from apache_beam.io.filesystems import FileSystems
+
+from beambert.common.formatting import counted
 from beambert.common.terminal import print_labeled
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import reads_files
 from beambert.pipelines.formats.frames import stem_of
 from beambert.pipelines.formats.input_format import ReadOptions
+from beambert.pipelines.io.atomic_files import storage_errors
+from beambert.pipelines.runner.job_output import absolute
+from beambert.pipelines.sources.files import match_files
 from beambert.pipelines.sources.readers import Input, find_format
 
+_LANGUAGE_REFERENCE_BYTES = 500_000
 # Maximum number of files checked. A block of bzip2 takes 0.05 s to decompress, a file in an object store costs a
 # request. The other files are checked when they are read.
 _MAX_FILES_PER_SUFFIX = {"plain": 1_000, "compressed": 50, "remote": 3}
@@ -19,6 +29,67 @@ _MAX_FILES = {"plain": 5_000, "compressed": 200, "remote": 30}
 # Limits of the paths in a message: their number, and their characters where there are several.
 _MAX_PATHS = 3
 _MAX_PATH_CHARACTERS = 120
+
+
+def find_inputs(input_format: str, patterns: list[str] | None, weights: list[float] | None, output: str) -> list[Input]:
+    """Return the distinct input files, sorted by path.
+
+    Args:
+        input_format: Value of --input_format.
+        patterns: Values of --input.
+        weights: Values of --input_weights, one per pattern, or None.
+        output: Value of --output, whose files are not read.
+
+    Raises:
+        SourceError: A pattern matches no file, or a flag contradicts another one.
+    """
+    if not reads_files(input_format):
+        if patterns:
+            raise SourceError(f"--input_format {input_format} reads no files; leave --input out")
+        return [Input(input_format, _LANGUAGE_REFERENCE_BYTES, platform.python_version(), input_format, 1.0)]
+    if not patterns:
+        raise SourceError("--input is missing; give files or quoted patterns, such as --input 'texts/*.txt'")
+    weights = weights or [1.0] * len(patterns)
+    if len(weights) != len(patterns):
+        raise SourceError(
+            f"--input_weights has {counted(len(weights), 'value')} for {counted(len(patterns), '--input pattern')}; "
+            "give one value per pattern, and quote the patterns so that beambert expands them"
+        )
+    inputs: dict[str, Input] = {}
+    for pattern, weight in zip(patterns, weights, strict=True):
+        for file in match_files([pattern]):
+            path, size, changed = _describe(file)
+            inputs.setdefault(path, Input(path, size, changed, pattern, weight))
+    # A pattern such as '**/*' also matches the output of an earlier run.
+    paths = _paths_outside(output, sorted(inputs)) if output else sorted(inputs)
+    if not paths:
+        raise SourceError(f"--input matches only files in --output {output}; give the files to read")
+    return [inputs[path] for path in paths]
+
+
+def _paths_outside(directory: str, paths: list[str]) -> list[str]:
+    """Return the paths that are not below a directory, also not through linked directories."""
+    names = (f"{absolute(directory)}/", f"{os.path.realpath(directory)}/")
+    parents = {os.path.dirname(path) for path in paths}  # noqa: PTH120
+    inside = {parent for parent in parents if f"{os.path.realpath(parent)}/".startswith(names)}
+    return [path for path in paths if not path.startswith(names) and os.path.dirname(path) not in inside]  # noqa: PTH120
+
+
+def describe_file(path: str) -> list[Any]:
+    """Return [path, bytes, time of last change] of a file by its literal path.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    try:
+        with storage_errors(path):
+            return _describe(FileSystems.get_filesystem(path).metadata(path))
+    except (BeamIOError, OSError) as error:
+        raise SourceError(f"{path} cannot be read ({error}); check the path and its permissions") from error
+
+
+def _describe(file: FileMetadata) -> list[Any]:
+    return [file.path, file.size_in_bytes, file.last_updated_in_seconds]
 
 
 def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str]) -> None:

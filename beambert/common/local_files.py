@@ -1,13 +1,16 @@
-"""Atomic writes of local files: a file is complete or absent, also after a power failure.
+"""Local files: atomic writes, reads of bounded size, and the cache directory.
 
-`beambert.pipelines.io.atomic_files` does the same on any Beam filesystem, and `beambert.pipelines.io.output_file` for
-output files of flags, which are replaced only with --overwrite. This file imports only the standard library.
+An atomic write leaves a complete file or none, also after a power failure. `beambert.pipelines.io.atomic_files` does
+the same on any Beam filesystem, and `beambert.pipelines.io.output_file` for output files of flags, which are replaced
+only with --overwrite. This file imports only the standard library.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,9 @@ from typing import BinaryIO
 
 from beambert.common import file_errors
 
+# Far above the size of a description, vocabulary or index of any model or dataset; the decoded content takes several
+# times as much memory.
+_LARGEST = 100_000_000
 # Temporary names of `open_atomic`.
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.unfinished")
 
@@ -87,3 +93,30 @@ def remove_unfinished(directory: Path) -> None:
                 # Fails while the file is being written, and on filesystems without locks.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
+
+
+def read_small(path: Path, largest: int = _LARGEST) -> bytes:
+    """Return the content of a file that is held in memory as a whole, such as a vocabulary.
+
+    A link to an endless file, or one of zeros from an archive, is not read to its end.
+
+    Raises:
+        OSError: the file cannot be read, or has more than `largest` bytes.
+    """
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        # A pipe has no size.
+        size = status.st_size if stat.S_ISREG(status.st_mode) else largest
+        content = file.read(min(size, largest) + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
+
+
+def cache_directory() -> Path:
+    """Return the directory of downloads and of copies of remote files.
+
+    It is that of the variable BEAMBERT_CACHE, else `beambert` in the user's cache directory.
+    """
+    base = os.environ.get("BEAMBERT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "beambert"
+    return Path(base).expanduser()

@@ -1,11 +1,13 @@
-"""Test local files that several processes write at once: one complete version, and no temporary files."""
+"""Test local files: writes by several processes at once, and reads of bounded size."""
 
 import os
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from beambert.common.atomic_files import open_atomic, remove_unfinished, write_atomic
+from beambert.common.local_files import open_atomic, read_small, remove_unfinished, write_atomic
 from tests.processes_at_once import run_at_once
 
 
@@ -64,3 +66,25 @@ def test_without_locks_a_file_is_written_and_nothing_taken_for_a_leftover(tmp_pa
         remove_unfinished(tmp_path)
         file.write(b"whole")
     assert (tmp_path / "file").read_bytes() == b"whole"
+
+
+def test_a_file_of_the_limit_is_read(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    assert read_small(path, 5) == read_small(path) == b"12345"
+    with pytest.raises(OSError, match="File too large"):
+        read_small(path, 4)
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    with pytest.raises(OSError, match="File too large"):
+        read_small(Path("/dev/zero"), 1000)
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"x" * 100_000,))
+    writer.start()
+    assert read_small(path) == b"x" * 100_000
+    writer.join()

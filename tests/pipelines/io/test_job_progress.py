@@ -1,14 +1,26 @@
-"""Test the progress report of a running job."""
+"""Test the counts of unfinished work of threads and processes, and the progress report of a running job."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError
 
+from beambert.pipelines.io import job_progress
 from beambert.pipelines.io.atomic_files import list_files
-from beambert.pipelines.io.live_counts import READING, WRITING, WorkCounter
-from beambert.pipelines.runner import job_progress
-from beambert.pipelines.runner.job_progress import Stage, report_progress, sizes
+from beambert.pipelines.io.job_progress import (
+    READING,
+    WRITING,
+    Count,
+    Stage,
+    WorkCounter,
+    collect_counts,
+    inherited,
+    report_progress,
+    sizes,
+)
 
 STAGE = Stage("Corpus", 4000, "documents", write_cost=1.0, shards=["a.parquet", "b.parquet"])
 
@@ -41,7 +53,7 @@ class Recorded:
 @pytest.fixture
 def recorded(monkeypatch):
     progress = Recorded(1)
-    monkeypatch.setattr(job_progress, "Progress", lambda total: progress)
+    monkeypatch.setattr("beambert.common.progress.Progress", lambda total: progress)
     monkeypatch.setattr(job_progress, "_SECONDS_BETWEEN_POLLS", 0.01)
     monkeypatch.setattr(job_progress, "_SECONDS_BETWEEN_LISTINGS", 0.01)
     return progress
@@ -99,3 +111,48 @@ def test_a_cluster_is_measured_by_its_files(recorded, tmp_path, monkeypatch):
         assert recorded.wait() == (0.5, ["Corpus 1 of 2 shards"])
         while len(listings) < 4:
             assert recorded.wait() == (0.5, ["Corpus 1 of 2 shards"])
+
+
+@pytest.fixture
+def every_record(monkeypatch):
+    monkeypatch.setattr(job_progress, "_SECONDS_BETWEEN_RECORDS", 0)
+
+
+def test_progress_within_a_piece_of_work_is_counted_and_completed(every_record):
+    with collect_counts() as read_counts:
+        counter = WorkCounter(READING, 100)
+        counter.add(1, 30)
+        counter.add(1, 20)  # The position of a reader may go back.
+        assert read_counts() == (Count(30, 2), Count())
+        counter.add(1, 170)
+        assert read_counts()[READING] == Count(100, 3)
+        counter.finish(5)
+        WorkCounter(WRITING, 1).finish()
+        assert read_counts() == (Count(100, 5), Count(1, 0))
+        assert read_counts() == (Count(100, 5), Count(1, 0))
+
+
+def test_records_are_written_at_intervals(monkeypatch):
+    monkeypatch.setattr(job_progress, "_SECONDS_BETWEEN_RECORDS", 1000)
+    with collect_counts() as read_counts:
+        counter = WorkCounter(READING, 100)
+        counter.add(1, 30)
+        assert read_counts()[READING] == Count()
+        counter.finish(2)
+        assert read_counts()[READING] == Count(100, 2)
+
+
+def test_a_worker_process_adds_to_the_counts(every_record):
+    code = (
+        "import os; from beambert.pipelines.io.job_progress import *; c = WorkCounter(READING, 9); c.finish(4); "
+        "assert not [name for name in os.environ if 'LIVE_COUNTS' in name]"
+    )
+    with collect_counts() as read_counts:
+        variables, descriptors = inherited()
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables}, pass_fds=descriptors, check=True)
+        assert read_counts()[READING] == Count(9, 4)
+
+
+def test_without_a_reader_nothing_is_written(every_record):
+    assert inherited() == ({}, ())
+    WorkCounter(READING, 9).finish(4)
