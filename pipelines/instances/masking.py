@@ -1,9 +1,9 @@
 """Create masked language model targets for batches of rows.
 
 Implements `create_masked_lm_predictions` of google-research/bert, create_pretraining_data.py (BERT paper, section 3.1),
-with two differences: a random replacement is never a special or [unused] token, which the released code also draws;
-and if truncation makes a segment start with a "##" token, that token starts a new word, which the released code adds to
-the last word of the previous segment.
+with two differences. A random replacement is never a special or [unused] token, which the released code also draws. If
+truncation makes a segment start with a "##" token, that token starts a new word. The released code adds it to the last
+word of the previous segment.
 
 A word is a token and the "##" tokens after it. Words and spans never cross [CLS] or [SEP], and so never cross segments
 or packed instances.
