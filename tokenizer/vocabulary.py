@@ -339,11 +339,11 @@ class Vocabulary:
         return np.setdiff1d(np.arange(len(self), dtype=np.int32), self.special_ids())
 
 
-def rules_beside(vocabulary_file: Path) -> RecordedRules:
+def rules_beside(vocabulary_file: str | Path) -> RecordedRules:
     """Return the word rules that a model, a dataset, a corpus or a Hugging Face directory records for its vocabulary.
 
     Args:
-        vocabulary_file: A vocab.txt or tokenizer.json.
+        vocabulary_file: A vocab.txt or tokenizer.json. In cloud storage, records are not read.
 
     Returns:
         The rules; the defaults without a record.
@@ -351,12 +351,15 @@ def rules_beside(vocabulary_file: Path) -> RecordedRules:
     Raises:
         VocabularyError: A record is invalid.
     """
+    if "://" in str(vocabulary_file):
+        return RecordedRules()
+    path = Path(vocabulary_file).expanduser().absolute()
     try:
         for name, field in _RECORDS.items():
-            recorded = _read_record(vocabulary_file.with_name(name), field)
+            recorded = _read_record(path.with_name(name), field)
             if recorded is not None:
                 return recorded
-        return read_rules(vocabulary_file.parent)
+        return read_rules(path.parent)
     except JsonError as error:
         raise VocabularyError(f"{error}; correct the file, or copy it again from its source") from error
 

@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -91,6 +91,12 @@ def print_labeled(label: str, text: str, stream: TextIO) -> None:
 def print_summary_line(label: str, text: str, stream: TextIO | None = None) -> None:
     """Print a line of the summary of a command, by default to stdout: a column of labels, and the text beside it."""
     print_labeled(f"  {label:<11} ", text, stream or sys.stdout)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings below the summary of a command."""
+    for warning in warnings:
+        print_summary_line("warning", warning, sys.stderr)
 
 
 def wrapped(text: str, indent: int, columns: int) -> str:

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from beambert.common.command_line.flags import flag_values
 from beambert.common.command_line.options import from_args
 from beambert.common.formatting import counted
-from beambert.common.terminal import print_summary_line
+from beambert.common.terminal import print_summary_line, print_warnings
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, without_released_rules
 from beambert.pipelines import dataset
@@ -184,7 +183,7 @@ def word_rules(flags: WordRuleFlags, vocab_file: str | None, language: str) -> W
     Raises:
         SourceError, VocabularyError: The vocabulary or its record is missing or invalid.
     """
-    recorded = _rules_beside(vocab_file)
+    recorded = rules_beside(vocab_file) if vocab_file else RecordedRules()
     uncased = flags.rules(recorded, vocabulary_is_cased=False)
     if flags.do_lower_case is not None or recorded.do_lower_case is not None:
         return uncased
@@ -193,23 +192,6 @@ def word_rules(flags: WordRuleFlags, vocab_file: str | None, language: str) -> W
         vocabulary = _read_vocabulary("--vocab_file", vocab_file)
         is_cased = vocabulary.has_capitals() or (is_cased and any(map(loses_mark, vocabulary.tokens)))
     return flags.rules(recorded, vocabulary_is_cased=is_cased)
-
-
-def recorded_rules(vocab_file: str) -> WordRules | None:
-    """Return the word rules that a directory records for its vocabulary; None without a record.
-
-    Raises:
-        VocabularyError: The record is invalid.
-    """
-    recorded = _rules_beside(vocab_file)
-    return None if recorded.do_lower_case is None else WordRules(**dataclasses.asdict(recorded))
-
-
-def _rules_beside(vocab_file: str | None) -> RecordedRules:
-    """Return the record beside a local vocabulary; in cloud storage, records are not read."""
-    if not vocab_file or "://" in vocab_file:
-        return RecordedRules()
-    return rules_beside(Path(absolute(vocab_file)))
 
 
 def _read_vocabulary(flag: str, path: str) -> Vocabulary:
@@ -370,9 +352,3 @@ def print_vocabulary(vocab: dict[str, Any], path: str, compared: str) -> None:
     print_summary_line("", f"{measured['vocab'].words:,} validation words: {measured['vocab']}")
     if compared:
         print_summary_line("", f"compared with {compared}: {measured['compare_vocab']}")
-
-
-def print_warnings(warnings: Iterable[str]) -> None:
-    """Print warnings below the summary of a command."""
-    for warning in warnings:
-        print_summary_line("warning", warning, sys.stderr)

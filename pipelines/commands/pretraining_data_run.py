@@ -12,11 +12,10 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from beambert.common.formatting import counted
-from beambert.common.terminal import print_summary_line
+from beambert.common.terminal import print_summary_line, print_warnings
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
-from beambert.pipelines.commands.corpus_run import print_warnings, recorded_rules
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus
 from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
@@ -61,7 +60,7 @@ from beambert.pipelines.runner.job_output import (
 from beambert.pipelines.runner.memory import require_memory
 from beambert.pipelines.transforms.examples import CreateExamplesOfCorpus, WriteShardFiles, build_pretraining_data
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors
-from beambert.tokenizer.vocabulary import Vocabulary
+from beambert.tokenizer.vocabulary import Vocabulary, rules_beside
 
 # Number of workers to plan for if a cluster determines it.
 _CLUSTER_WORKERS = 64
@@ -182,8 +181,9 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
 
 def _require_rules_of_vocabulary(vocab_file: str, rules: WordRules) -> None:
     """Raise DatasetError if a vocabulary belongs to a model or a dataset with other word rules than the corpus."""
-    recorded = recorded_rules(vocab_file)
-    if recorded is not None and recorded != rules:
+    found = rules_beside(vocab_file)
+    recorded = WordRules(**dataclasses.asdict(found))
+    if found.do_lower_case is not None and recorded != rules:
         raise DatasetError(
             f"--vocab_file {vocab_file} is recorded with other word rules ({recorded.summary}) than the corpus "
             f"({rules.summary}); build the corpus again with --vocab_file {vocab_file}"

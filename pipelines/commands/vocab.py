@@ -61,7 +61,8 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     from apache_beam.io.filesystems import FileSystems
 
     from beambert.common.signals import ended_by_signals
-    from beambert.pipelines.commands.corpus_run import print_vocabulary, print_warnings
+    from beambert.common.terminal import print_warnings
+    from beambert.pipelines.commands.corpus_run import print_vocabulary
     from beambert.pipelines.commands.input_files import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
     from beambert.pipelines.io.atomic_files import read_bytes, require_written

@@ -484,7 +484,7 @@ def _FindOverlap(start: PCollection, reader: Any) -> PCollection:
         | "TrainingShards" >> beam.FlatMap(_training_shards, reader)
         | "SpreadShards" >> beam.Reshuffle()
         | "Search" >> beam.ParDo(_SearchShard())
-        | "Union" >> beam.CombineGlobally(train_eval_overlap.union)
+        | "Union" >> beam.CombineGlobally(train_eval_overlap.union).without_defaults()
     )
 
 
