@@ -184,7 +184,7 @@ _BOILERPLATE = re.compile(
     re.VERBOSE,
 )
 # Boilerplate that follows other text, such as a name.
-_NOTICE = re.compile(r"(?:(?:.{0,60} )?all rights reserved|.{0,40}requires javascript\b.*)[\s.!:…»>]*")
+_NOTICE = re.compile(r"(?:(?:.{0,60} )?all rights reserved|.{0,40}requires java ?script\b.*)[\s.!:…»>]*")
 
 
 def drop_boilerplate(text: str) -> str:
@@ -192,7 +192,7 @@ def drop_boilerplate(text: str) -> str:
     if len(text) > _BOILERPLATE_CHARACTERS:
         return text
     lowered = text.lower()
-    has_notice = "all rights reserved" in lowered or "requires javascript" in lowered
+    has_notice = "all rights reserved" in lowered or "requires java" in lowered
     return "" if _BOILERPLATE.fullmatch(lowered) or (has_notice and _NOTICE.fullmatch(lowered)) else text
 
 

@@ -130,6 +130,8 @@ def test_unicode_and_control_characters():
         "© 2015 Example Ltd. Some rights.",
         "All rights reserved.",
         "Please enable JavaScript to view this page.",
+        "This page requires Java Script to work.",
+        "The Example Company. All rights reserved.",
         "This website uses cookies to improve your experience.",
         "Privacy Policy | Terms of Use",
         "Read more »",
