@@ -5,9 +5,12 @@ the results are shuffled to the partition of the document concerned. There are a
 least 64, so a range is about as large as a partition.
 """
 
+import atexit
 import dataclasses
 import itertools
 import logging
+import shutil
+import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -92,8 +95,8 @@ class BlockBuffer:
 def ToBlocks(documents: beam.PCollection, options: CorpusOptions) -> beam.PCollection:
     """Convert segmented or rejected documents to (partition, block of documents).
 
-    On an embedded engine, which shuffles in memory, the blocks are in files of the pipeline's temporary directory,
-    which Beam deletes after the run, and only their locations are shuffled.
+    On an engine of this machine, which shuffles in memory, the blocks are in temporary files, and only their locations
+    are shuffled.
 
     Args:
         documents: the documents.
@@ -108,10 +111,17 @@ def ToBlocks(documents: beam.PCollection, options: CorpusOptions) -> beam.PColle
 
 
 def _local_directory(pipeline: beam.Pipeline) -> str:
-    """Return a directory that all workers of an embedded engine share during the run; "" for another engine."""
+    """Return a directory that all workers of an engine of this machine share; "" for another engine.
+
+    It is deleted when the process ends, because a DirectRunner may return before the pipeline has finished.
+    """
     engine = type(pipeline.runner).__name__.removeprefix("Switching")
     environment = pipeline.options.view_as(PortableOptions).environment_type
-    return pipeline.local_tempdir if engine in EMBEDDED_RUNNERS and environment in (None, "LOOPBACK") else ""
+    if engine not in EMBEDDED_RUNNERS or environment not in (None, "LOOPBACK"):
+        return ""
+    directory = tempfile.mkdtemp(prefix="beambert-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 class _ToBlocks(beam.DoFn):

@@ -8,6 +8,8 @@ import json
 import operator
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +68,7 @@ from beambert.pipelines.transforms import (
     vocabulary,
 )
 from beambert.pipelines.transforms.examples import _create_examples
-from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS, ToBlocks, _local_directory
+from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS, _local_directory
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import with_slow
 from tests.every_output import digests
@@ -572,12 +574,22 @@ def test_transforms_of_the_same_documents_share_a_shuffle(num_partitions, shuffl
     assert len(grouped) == shuffles
 
 
-def test_documents_are_shuffled_in_files_that_are_deleted():
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        documents = pipeline | beam.Create([Document(["a text"])]) | SegmentSentences()
-        kinds = documents | ToBlocks(DEFAULTS) | beam.Map(lambda block: type(block[1]).__name__)
-        assert_that(kinds, equal_to(["BlockLocation"]))
-    assert not Path(pipeline.local_tempdir).exists()
+def test_documents_are_shuffled_in_files_that_are_deleted(tmp_path):
+    """Test that the files exist during the run, and that none is left when the process ends."""
+    program = """
+import os
+import apache_beam as beam
+from beambert.pipelines.transforms import Document, SegmentSentences
+from beambert.pipelines.transforms.partitions import DEFAULTS, ToBlocks
+with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    blocks = pipeline | beam.Create([Document(["a text"])]) | SegmentSentences() | ToBlocks(DEFAULTS)
+    _ = blocks | beam.Map(lambda block: print(type(block[1]).__name__, os.path.exists(block[1].path)))
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert printed == "BlockLocation True\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("flags", [["--runner=FlinkRunner"], ["--runner=DirectRunner", "--environment_type=DOCKER"]])
