@@ -72,7 +72,6 @@ SMALL_SIDE_INPUTS = {
     "CreateExamplesOfCorpus/Examples": "the vocabulary, and the path of the corpus",
     f"{_SHARDS}/Files/ParDo(_WriteShardFiles)": "the vocabulary",
     f"{_SHARDS}/Manifest": "a line for each shard; statistics of fixed size",
-    f"{_SHARDS}/Overlap/Union/InjectDefault": "numbers of validation sentences",
 }
 
 
