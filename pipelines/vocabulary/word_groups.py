@@ -1,4 +1,7 @@
-"""Count the words of a corpus by shard, sum the counts by word group, and prune them (see `learn_vocabulary.py`)."""
+"""Count the words of a corpus by shard, sum the counts by word group, and prune them.
+
+`transforms/vocabulary.py` has the order of these steps.
+"""
 
 import dataclasses
 import math
