@@ -9,8 +9,6 @@ from apache_beam.pvalue import AsSingleton, PCollection
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_reader import CorpusReader
 from beambert.pipelines.dataset import VOCAB_FILE_NAME, Dataset
-from beambert.pipelines.dataset_report import data_report
-from beambert.pipelines.dataset_report.dataset_descriptions import delete_own_descriptions, foreign_descriptions
 from beambert.pipelines.errors import OutputError, SourceError
 from beambert.pipelines.io.atomic_files import delete_files, delete_matching, list_files, read_bytes
 from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, CORPUS_MANIFEST, DATASET_ENTRIES, listed
@@ -37,6 +35,9 @@ def RequireNewOutput(elements: PCollection, output: str, overwritten: str = "") 
 
 
 def _require_new(output: str, overwritten: str) -> str:
+    # Imported late: the templates of reports take 0.05 s, and most jobs overwrite nothing.
+    from beambert.pipelines.dataset_report.dataset_descriptions import foreign_descriptions
+
     names = {name for name in entries_in(output) if "/" not in name}
     if overwritten in names:
         own = CORPUS_ENTRIES if overwritten == CORPUS_MANIFEST else DATASET_ENTRIES
@@ -70,6 +71,9 @@ def _foreign_vocabulary(output: str, manifest: str) -> set[str]:
 
 def _delete_result(output: str, manifest: str) -> None:
     """Delete the files of a corpus or a dataset, its manifest last, so that a retry can go on."""
+    from beambert.pipelines.dataset_report import data_report
+    from beambert.pipelines.dataset_report.dataset_descriptions import delete_own_descriptions
+
     with suppress(FileNotFoundError):
         shards, _ = _read_manifest(output, manifest)
         files = [file.path for folder in ("corpus", "shards") for file in list_files(f"{output}/{folder}/*-of-*")]
