@@ -35,7 +35,7 @@ def RequireNewOutput(elements: PCollection, output: str, overwritten: str = "") 
 
 
 def _require_new(output: str, overwritten: str) -> str:
-    # Imported late: the templates of reports take 0.05 s, and most jobs overwrite nothing.
+    # Imported late: the commands import this module without using it.
     from beambert.pipelines.dataset_report.dataset_descriptions import foreign_descriptions
 
     names = {name for name in entries_in(output) if "/" not in name}
@@ -70,7 +70,7 @@ def _foreign_vocabulary(output: str, manifest: str) -> set[str]:
 
 
 def _delete_result(output: str, manifest: str) -> None:
-    """Delete the files of a corpus or a dataset, its manifest last, so that a retry can go on."""
+    """Delete the files of a corpus or a dataset, its manifest last, so that a retried bundle continues."""
     from beambert.pipelines.dataset_report import data_report
     from beambert.pipelines.dataset_report.dataset_descriptions import delete_own_descriptions
 
