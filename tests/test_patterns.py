@@ -7,6 +7,7 @@ import pytest
 
 from beambert.common.tokenizer_files import AddedToken
 from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.pipelines.cleaning import ngrams
 from beambert.pipelines.formats.wikipedia import dump
 from beambert.tokenizer.encoder import _Pattern
 from tests import patterns
@@ -23,6 +24,7 @@ _LIMIT = 5.0
 # Patterns that are used on bounded text only: the maximum number of characters, and the code that bounds the text.
 BOUNDED = {
     "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
+    "pipelines.cleaning.rules._NOTICE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
     "pipelines.segmentation.sentence_boundaries._WORD_AND_PERIOD": (
         12,
         "_ends_in_abbreviation cuts the text before",
@@ -50,6 +52,7 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     "pipelines.segmentation.sentence_boundaries._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
     "pipelines.sources.files._expression": ("patterns of the user", list),
+    "pipelines.cleaning.ngrams._other_signs": ("sub", lambda: [ngrams._other_signs()]),
     "pipelines.formats.wikipedia.dump._disambiguation": (
         "search",
         lambda: [dump._disambiguation(language) for language in ("en", "de", "ja")],
