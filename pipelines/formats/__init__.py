@@ -50,4 +50,4 @@ def recognize(name: str, head: bytes) -> InputFormat:
     from beambert.pipelines.formats.frames import stem_of
 
     stem = stem_of(name)
-    return next(each for each in map(get_format, FORMATS) if each.recognizes(stem, head))
+    return next(known for known in map(get_format, FORMATS) if known.recognizes(stem, head))

@@ -118,7 +118,7 @@ def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:
     if options.input_format != "auto":
         return get_format(options.input_format)
     stem = stem_of(path)
-    return next((each for each in map(get_format, FORMATS) if each.suffixes and stem.endswith(each.suffixes)), None)
+    return next((known for known in map(get_format, FORMATS) if known.suffixes and stem.endswith(known.suffixes)), None)
 
 
 def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -> list[tuple[str, int, int | None]]:

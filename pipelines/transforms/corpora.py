@@ -27,7 +27,7 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import is_written, read_marker, require_written, write_marker, write_text
 from beambert.pipelines.io.job_progress import WRITING, WorkCounter
-from beambert.pipelines.io.output_directory import CORPUS_MANIFEST, WORK_FILE_NAME, WORK_NAME
+from beambert.pipelines.io.output_directory import WORK_FILE_NAME, WORK_NAME
 from beambert.pipelines.io.versions import require_same_rules, versions
 from beambert.pipelines.runner.job_output import absolute
 from beambert.pipelines.sources.files import require_unchanged
@@ -115,33 +115,30 @@ class WriteCorpus(beam.PTransform):
 
     Args:
         output: a new or empty directory, on any Beam filesystem.
-        overwrite: whether to delete the corpus that an earlier run has written there.
         **options: fields of `CorpusOptions` that concern vocabulary, partitions and deduplication: vocab_size or
             vocab_file, do_lower_case, num_partitions (training shards, each of which must fit in memory),
             validation_fraction, near_duplicates and others. Those of reading and cleaning are recorded as the
             transforms have them.
 
     Raises:
-        OutputError: when the pipeline runs: the directory has other files.
+        OutputError: when the pipeline runs: the directory has files.
         SourceError: neither or both of vocab_size and vocab_file are given.
     """
 
-    def __init__(self, output: str, *, overwrite: bool = False, **options: Any) -> None:
+    def __init__(self, output: str, **options: Any) -> None:
         super().__init__()
         if bool(options.get("vocab_size")) == bool(options.get("vocab_file")):
             raise SourceError("WriteCorpus requires either vocab_size or vocab_file")
         if options.get("vocab_file"):
             options["vocab_file"] = absolute(options["vocab_file"])
         self._output, self._options, self._given = absolute(output), corpus_options(**options), options
-        self._overwritten = CORPUS_MANIFEST if overwrite else ""
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
         upstream = list(_upstream(documents))
         recorded = _recorded_options([applied.transform for applied in upstream], self._options)
         options = dataclasses.replace(self._options, **{**recorded, **self._given})
-        blocks = documents | "ToBlocks" >> ToBlocks(options)
-        blocks = blocks | "NewOutput" >> RequireNewOutput(self._output, self._overwritten)
+        blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
         read = documents | "Count" >> beam.combiners.Count.Globally()
         nothing = documents.pipeline | "Nothing" >> beam.Create([])
         inputs, abbreviations = (

@@ -255,11 +255,8 @@ class CreateExamplesOfCorpus(beam.PTransform):
         work_items: list[WorkItem] | None = None,
     ) -> None:
         super().__init__()
-        self._corpus, self._vocabulary = corpus, vocabulary
-        self._options, self._work_items = (
-            from_mapping(PretrainingDataOptions, options, "options", DatasetError),
-            work_items,
-        )
+        self._corpus, self._vocabulary, self._work_items = corpus, vocabulary, work_items
+        self._options = from_mapping(PretrainingDataOptions, options, "options", DatasetError)
 
     def expand(self, pipeline: PBegin) -> PCollection:
         """Return the examples."""
@@ -324,11 +321,10 @@ class WriteShards(beam.PTransform):
         format: "tfrecord" or another `--format`; None keeps that of the options of the examples.
         corpus: directory of the corpus that the documents come from, with which the report also describes the text and
             its removed parts, and the overlap of the validation split with the training text; "" for none.
-        overwrite: whether to delete the dataset that an earlier run has written there.
         compression, feature_names, ragged: as of `PretrainingDataOptions`; None keeps the option of the examples.
 
     Raises:
-        OutputError: when the pipeline runs: the directory has other files.
+        OutputError: when the pipeline runs: the directory has files.
         DatasetError: an option is invalid or the package of the format is not installed; when the pipeline runs: there
             is no training example, the examples have another vocabulary, or another pipeline has written shards there.
     """
@@ -340,14 +336,12 @@ class WriteShards(beam.PTransform):
         format: str | None = None,
         *,
         corpus: str = "",
-        overwrite: bool = False,
         compression: str | None = None,
         feature_names: str | None = None,
         ragged: bool | None = None,
     ) -> None:
         super().__init__()
         self._output, self._vocabulary, self._corpus = absolute(output), vocabulary, corpus
-        self._overwritten = dataset.FILE_NAME if overwrite else ""
         given = {"format": format, "compression": compression, "feature_names": feature_names, "ragged": ragged}
         self._options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         PretrainingDataOptions(**self._options)
@@ -358,7 +352,7 @@ class WriteShards(beam.PTransform):
     def expand(self, inputs: PCollection | Mapping[str, PCollection]) -> PCollection:
         """Return the path of `dataset.json`."""
         examples, vocabulary = _with_vocabulary(inputs, "examples", self._vocabulary)
-        examples = examples | "NewOutput" >> RequireNewOutput(self._output, self._overwritten)
+        examples = examples | "NewOutput" >> RequireNewOutput(self._output)
         return examples | "Dataset" >> WriteDataset(self._output, vocabulary, self._options, self._corpus)
 
 
