@@ -19,7 +19,7 @@ from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.size import training_flops_per_token
 from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
-from beambert.trainers.backends.backend import Distribution, active_backend
+from beambert.trainers.backends.backend import Distribution, active_backend, uses_xla
 from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
@@ -62,12 +62,9 @@ from beambert.trainers.training.run_files import (
 )
 from beambert.trainers.training.run_setup import (
     eval_batch_size_of,
-    loop_config_of,
     open_devices,
     peak_flops_of,
     resume,
-    train_config_of,
-    uses_xla,
     write_results,
 )
 
@@ -118,9 +115,6 @@ class FinetuningRun:
             class_weights=plan.class_weights,
             frozen_prefix=FROZEN_PREFIX if plan.task.head == FEATURE_BASED else None,
         )
-        self.loop_config = dataclasses.replace(
-            loop_config_of(config, distribution), patience=config.early_stopping or 0
-        )
         # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
         # CPU, the computation of padding takes longer than the compilation of a few widths.
         is_jax = keras.backend.backend() == "jax"
@@ -153,13 +147,11 @@ class FinetuningRun:
         # A run that stopped early has evaluated its last checkpoint already.
         ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
         results = self._score(checkpoint) if config.do_eval and not ended_early else None
-        if config.do_train and self.loop_config.eval_steps:
+        if config.do_train and self.config.eval_steps:
             # The best checkpoint of all evaluations, including the last one, becomes the model.
             best_step = decided_by_chief(self.distribution, self._best_step)
             if checkpoint is not None and best_step not in (None, checkpoint.step):
-                print_status(
-                    f"Best checkpoint by {self.loop_config.best_metric}: step {best_step}, which becomes the model"
-                )
+                print_status(f"Best checkpoint by {self.config.best_metric}: step {best_step}, which becomes the model")
                 checkpoint = self._restore_model(best_step)
                 results = self._score(checkpoint)
         files = self._predict() if config.do_predict else []
@@ -245,7 +237,7 @@ class FinetuningRun:
                 monitor.record_evaluation(step, metrics)
             if self.config.do_train:
                 self._require_best()
-                record_evaluation(self.checkpoint_directory, step, self.loop_config, metrics, plan.stages)
+                record_evaluation(self.checkpoint_directory, step, self.config, metrics, plan.stages)
         self.output.mkdir(parents=True, exist_ok=True)
         write_results(self.output, {"global_step": step, **metrics})
         content = json.dumps({"task": plan.task.name, "splits": details}, ensure_ascii=False, indent=1)
@@ -310,13 +302,11 @@ class FinetuningRun:
             print_status(f"{self.output} is already trained to step {saved.step}; raise --num_train_epochs to continue")
             return None
         self.has_trained = True
-        trainer = active_backend().make_trainer(
-            self.task, train_config_of(config, self.distribution), self.distribution
-        )
-        step, state = resume(trainer, self.output, self.loop_config)
+        trainer = active_backend().make_trainer(self.task, config, self.distribution)
+        step, state = resume(trainer, self.output)
         if state is None:
             self._initialize_weights()
-        evaluate = self.evaluate if plan.task.eval_splits and self.loop_config.eval_steps else None
+        evaluate = self.evaluate if plan.task.eval_splits and self.config.eval_steps else None
         self.monitor = self._monitor(step, state or {}, plan.start)
         with self.monitor as monitor:
             stopped = train(
@@ -324,10 +314,10 @@ class FinetuningRun:
                 step,
                 plan.stages,
                 [self._source()],
-                self.loop_config,
                 self.checkpoint_directory,
                 monitor,
                 evaluate,
+                patience=config.early_stopping or 0,
             )
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
@@ -377,7 +367,8 @@ class FinetuningRun:
         output = self.output if self.distribution.is_chief else None
         last = max(self.plan.num_train_steps, step)
         peak = peak_flops_of(self.config, self.distribution)
-        best_metric = self.loop_config.best_metric
+        best_metric = self.config.best_metric
+        assert best_metric is not None
         shown = SHOWN_METRICS | {best_metric: best_metric}
         return TrainingMonitor(output, last, shown, state, step=step, peak_flops=peak, start=start, trains=trains)
 

@@ -8,8 +8,8 @@ from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
 from beambert.bert_model.config import BertConfig
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.training.run_manifest import RunRecord
 
@@ -41,7 +41,7 @@ class FinetuningPlan(NamedTuple):
         start: monotonic time at which the command started, in seconds.
     """
 
-    config: FinetuneConfig
+    config: FinetuneOptions
     task: FinetuningTask
     rows: Mapping[str, Rows]
     unknown_tokens: Mapping[str, str]

@@ -9,9 +9,9 @@ from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
 from beambert.bert_model.config import BertConfig
 from beambert.pipelines.dataset import Dataset
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
 from beambert.trainers.optimization.schedule import Stage, plan_stages
+from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training.run_manifest import RunRecord
 
 
@@ -36,8 +36,8 @@ class PretrainingPlan(NamedTuple):
         needs_steps: whether the number of steps is provisional, until the speed is measured for --max_train_time.
     """
 
-    requested: PretrainConfig
-    config: PretrainConfig
+    requested: PretrainOptions
+    config: PretrainOptions
     directories: tuple[Path, ...]
     datasets: tuple[Dataset, ...]
     vocabulary: Vocabulary

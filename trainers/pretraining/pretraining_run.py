@@ -11,7 +11,7 @@ from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.common.local_files import write_atomic
 from beambert.common.word_rules import WordRules
-from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
+from beambert.trainers.backends.backend import Distribution, Trainer, active_backend, uses_xla
 from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
@@ -47,12 +47,9 @@ from beambert.trainers.training.run_files import (
     write_first_files,
 )
 from beambert.trainers.training.run_setup import (
-    loop_config_of,
     open_devices,
     peak_flops_of,
     resume,
-    train_config_of,
-    uses_xla,
     write_results,
 )
 
@@ -98,7 +95,6 @@ class PretrainingRun:
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
         self.corrupt_records = CorruptRecordPolicy(skip=config.on_corrupt_record == "skip")
-        self.loop_config = loop_config_of(config, distribution)
         self.has_trained = False
         self.trainer: Trainer | None = None
         # Of a run that trains; it also records the last evaluation.
@@ -113,11 +109,10 @@ class PretrainingRun:
         self.trainer = self._new_trainer()
         sources = [self._source(index) for index in range(len(self.plan.datasets))]
         evaluate = self.evaluate if self.config.do_eval or self.config.eval_steps else None
-        self.plan = with_measured_steps(self.plan, self.trainer, sources, evaluate, self.loop_config)
+        self.plan = with_measured_steps(self.plan, self.trainer, sources, evaluate)
         self.config = self.plan.config
         check_batch_sizes(self.plan.stages, self.distribution.replicas, self.config.gradient_accumulation_steps)
-        self.loop_config = loop_config_of(self.config, self.distribution)
-        self.trainer.config = train_config_of(self.config, self.distribution)
+        self.trainer.config = self.config
 
     def run(self) -> int:
         """Train, evaluate and write the output files; return the exit code."""
@@ -201,7 +196,7 @@ class PretrainingRun:
             return None
         self.has_trained = True
         trainer = self.trainer or self._new_trainer()
-        step, state = resume(trainer, self.output, self.loop_config)
+        step, state = resume(trainer, self.output)
         if state is None:
             self._begin()
         elif config.max_train_time is not None:
@@ -213,16 +208,13 @@ class PretrainingRun:
         sources = [self._source(index) for index in range(len(plan.datasets))]
         self.monitor = self._monitor(step, state or {}, plan.start, trainer)
         with self.monitor as monitor:
-            stopped = train(
-                trainer, step, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
-            )
+            stopped = train(trainer, step, plan.stages, sources, self.checkpoint_directory, monitor, self.evaluate)
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
         return stopped
 
     def _new_trainer(self) -> Trainer:
-        config = train_config_of(self.config, self.distribution)
-        return active_backend().make_trainer(self.task, config, self.distribution)
+        return active_backend().make_trainer(self.task, self.config, self.distribution)
 
     def _begin(self) -> None:
         """Load the weights of --init_checkpoint, and print a summary of the training to come."""
@@ -322,7 +314,7 @@ class PretrainingRun:
         with self.monitor or self._monitor(checkpoint.step, state) as monitor:
             monitor.record_evaluation(checkpoint.step, metrics, lines)
         if self.config.do_train:
-            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics, self.plan.stages)
+            record_evaluation(self.checkpoint_directory, checkpoint.step, self.config, metrics, self.plan.stages)
         results = {"global_step": checkpoint.step, **metrics}
         write_results(self.output, results)
         return results

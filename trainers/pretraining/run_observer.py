@@ -38,17 +38,14 @@ class RunObserver:
 
     def measure(self, step: int) -> dict[str, float]:
         """Return `update_measures` of the last of `step` steps."""
-        config = self._trainer.config
-        rate = learning_rate_at(
-            step - 1, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
+        rate = learning_rate_at(step - 1, self._trainer.config)
         measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
         return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Read a training line, and warn of new findings; those after the last step are part of the summary."""
         self._lines.append(dict(line))
-        if line["step"] < self._trainer.config.num_train_steps:
+        if line["step"] < (self._trainer.config.num_train_steps or 0):
             self.warn()
 
     def warn(self) -> None:

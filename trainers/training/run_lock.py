@@ -12,11 +12,11 @@ from pathlib import Path
 from beambert.bert_model.checkpoints import native
 from beambert.common.local_files import remove_unfinished
 from beambert.pipelines.io.output_directory import lock_directory
-from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.options import RunOptions
 
 
 @contextlib.contextmanager
-def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
+def run_lock(output: Path, config: RunOptions) -> Iterator[None]:
     """Lock a run directory, created if needed, while the body runs.
 
     Of several machines that train together, only the chief locks the directory, since it writes the files. Incomplete
@@ -38,7 +38,7 @@ def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
         yield
 
 
-def is_chief(config: RunConfig) -> bool:
+def is_chief(config: RunOptions) -> bool:
     """Return whether this process writes the files of a run, of several that train together.
 
     TF_CONFIG names the machines of TensorFlow only: cluster managers set it for every program.
