@@ -21,6 +21,8 @@ trainers.commands
 trainers.evaluation
 trainers.inference
 trainers.pretraining trainers.finetuning
+trainers.training_run
+trainers.training_plan
 trainers.run_report
 trainers.training
 trainers.backends

@@ -42,7 +42,7 @@ from beambert.trainers.run_report.sweep_report import (
     write_runs_report,
 )
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.training.run_files import run_lock
 
 _CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
 

@@ -24,8 +24,8 @@ from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from beambert.trainers.monitoring.training_progress import print_status
 from beambert.trainers.objective import NOT_FINITE, Objective
 from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
-from beambert.trainers.training.chief_checkpoints import decided_by_chief
 from beambert.trainers.training.preemption import preemption_signals
+from beambert.trainers.training.several_processes import decided_by_chief
 
 # Number of consecutive skipped steps after which training is considered diverged and stops.
 MOST_SKIPPED_IN_A_ROW = 100

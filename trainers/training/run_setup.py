@@ -18,8 +18,8 @@ from beambert.trainers.config.run_config import RunConfig
 from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.monitoring.training_monitor import MonitorState
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.training.chief_checkpoints import decided_by_chief, last_checkpoint, restore
 from beambert.trainers.training.loop import LoopConfig
+from beambert.trainers.training.several_processes import decided_by_chief, last_checkpoint, restore
 
 RESULTS_TEXT_NAME = "eval_results.txt"
 RESULTS_JSON_NAME = "eval_results.json"
