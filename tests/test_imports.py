@@ -16,7 +16,7 @@ EXPORTS = {
     "beambert.bert_model.checkpoints": {"Checkpoint", "CheckpointError", "open_checkpoint"},
     "beambert.pipelines": {"CorpusOptions", "Dataset", "PretrainingDataOptions"},
     "beambert.tokenizer": {"Tokenizer", "Vocabulary"},
-    "beambert.trainers": {"LoopConfig", "Objective", "Predictor", "TrainingError", "load_model", "train"},
+    "beambert.trainers": {"Objective", "Predictor", "TrainingError", "TrainingOptions", "load_model", "train"},
 }
 _ENGINES = ("apache_beam", "tensorflow", "keras", "pyarrow")
 # Packages that must not be imported by a list of modules. One process imports each list.

@@ -65,8 +65,8 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),
-    "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
-    "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
+    "trainers.options._parse_lr_multiplier": ("names of variables", list),
+    "trainers.optimization.optimizers.rate_factors": ("names of variables", list),
     "trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 

@@ -15,12 +15,12 @@ from beambert.bert_model.config import BertConfig
 from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import choose_backend
-from beambert.trainers.config.run_config import RunConfig
 from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.options import RunOptions
 from beambert.trainers.training.run_files import run_lock
 from beambert.trainers.training.run_manifest import RunRecord
 
-C = TypeVar("C", bound=RunConfig)
+C = TypeVar("C", bound=RunOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class TrainingPlan:
             training, and on the run's own evaluation examples.
     """
 
-    config: RunConfig
+    config: RunOptions
     output: Path
     record: RunRecord
     vocabulary: Vocabulary

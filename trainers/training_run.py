@@ -2,11 +2,15 @@
 
 import abc
 import dataclasses
+import json
 import math
+import random
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
+
+import keras
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.model_card import model_card
@@ -22,10 +26,12 @@ from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
 from beambert.trainers.monitoring.goodput import summary
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
+from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
-from beambert.trainers.monitoring.training_progress import print_status
+from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
+from beambert.trainers.options import RunOptions
 from beambert.trainers.run_report.run_report import FILE_NAME as REPORT_NAME
 from beambert.trainers.run_report.run_report import write_report
 from beambert.trainers.training import run_manifest
@@ -37,20 +43,20 @@ from beambert.trainers.training.run_files import (
     require_files,
     write_first_files,
 )
-from beambert.trainers.training.run_setup import (
-    RESULTS_JSON_NAME,
-    RESULTS_TEXT_NAME,
-    loop_config_of,
-    open_devices,
-    peak_flops_of,
-    resume,
-    train_config_of,
-    write_results,
+from beambert.trainers.training.several_processes import (
+    check_agreement,
+    decided_by_chief,
+    last_checkpoint,
+    restore,
+    send,
 )
-from beambert.trainers.training.several_processes import check_agreement, last_checkpoint, send
 from beambert.trainers.training_plan import TrainingPlan
 
 P = TypeVar("P", bound=TrainingPlan)
+
+
+RESULTS_TEXT_NAME = "eval_results.txt"
+RESULTS_JSON_NAME = "eval_results.json"
 
 
 class Outcome(NamedTuple):
@@ -65,6 +71,22 @@ class Outcome(NamedTuple):
     checkpoint: Checkpoint | None
     metrics: Mapping[str, float] | None
     predictions: Sequence[Path] = ()
+
+
+def open_devices(config: RunOptions) -> Distribution:
+    """Seed all random generators, set the precision and open the devices; the backend must have been started.
+
+    Raises:
+        TrainingError: the devices are not available.
+    """
+    if keras.backend.backend() == "tensorflow":
+        keras.utils.set_random_seed(config.seed)
+    else:
+        # The generator of Keras's initializers. The function of Keras imports TensorFlow where it is installed.
+        random.seed(config.seed)
+    keras.config.set_dtype_policy("mixed_bfloat16" if config.precision == "bfloat16" else "float32")
+    strategy = "mirrored" if config.strategy == "auto" and config.cpu_devices > 1 else config.strategy
+    return active_backend().open_distribution(strategy, config.tpu_name, config.tpu_zone, config.gcp_project)
 
 
 def start(run_type: "type[TrainingRun[P]]", plan: P) -> int:
@@ -113,7 +135,8 @@ class TrainingRun(abc.ABC, Generic[P]):
         self.variables = variables_by_tf1_name(self.model)
         set_activation_checkpointing(self.model.encoder, plan.config.activation_checkpointing)
         self.objective = self.build_objective()
-        self.loop_config = loop_config_of(plan.config, distribution)
+        # Number of consecutive evaluations without improvement that ends training; 0 for no early stopping.
+        self.patience = 0
         self.has_trained = False
         self.trainer: Trainer | None = None
         # Of a run that trains; it also records the last evaluation.
@@ -202,8 +225,7 @@ class TrainingRun(abc.ABC, Generic[P]):
 
     def new_trainer(self) -> Trainer:
         """Return a trainer of the objective on the devices."""
-        config = train_config_of(self.plan.config, self.distribution)
-        return active_backend().make_trainer(self.objective, config, self.distribution)
+        return active_backend().make_trainer(self.objective, self.plan.config, self.distribution)
 
     def write_model(self, step: int | None, metrics: Mapping[str, float] | None) -> None:
         """Write `beambert.json` and the model card, which make the directory a model for all commands.
@@ -233,14 +255,27 @@ class TrainingRun(abc.ABC, Generic[P]):
         with self.monitor or self._make_monitor(checkpoint.step, state, trains=False) as monitor:
             monitor.record_evaluation(checkpoint.step, metrics, lines)
         if self.plan.config.do_train:
-            stages = self.plan.stages
-            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics, stages)
+            plan = self.plan
+            record_evaluation(self.checkpoint_directory, checkpoint.step, plan.config, metrics, plan.stages)
 
     def write_results(self, step: int, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Write the metrics of an evaluation and the step as result files; return what they contain."""
+        """Write the step and the metrics of an evaluation, and return them.
+
+        The files are sorted lines of `key = value`, like those of the released code, and JSON.
+        """
         results = {"global_step": step, **metrics}
-        write_results(self.output, results)
+        text = "".join(f"{name} = {value}\n" for name, value in sorted(results.items()))
+        write_atomic(self.output / RESULTS_TEXT_NAME, text.encode())
+        # JSON has no non-finite numbers.
+        values = {name: value if math.isfinite(value) else None for name, value in results.items()}
+        write_atomic(self.output / RESULTS_JSON_NAME, json.dumps(values, indent=2, sort_keys=True).encode() + b"\n")
         return results
+
+    @property
+    def eval_batch_size(self) -> int:
+        """Return --eval_batch_size, rounded up to a multiple of the number of replicas."""
+        replicas = self.distribution.replicas
+        return -(-self.plan.config.eval_batch_size // replicas) * replicas
 
     def _train(self) -> int | None:
         """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
@@ -255,7 +290,7 @@ class TrainingRun(abc.ABC, Generic[P]):
             return None
         self.has_trained = True
         trainer = self.trainer = self.trainer or self.new_trainer()
-        step, state = resume(trainer, self.output, self.loop_config)
+        step, state = self._restore(trainer, saved)
         if state is None:
             self._initialize_weights()
         else:
@@ -271,14 +306,33 @@ class TrainingRun(abc.ABC, Generic[P]):
                 step,
                 self.plan.stages,
                 sources,
-                self.loop_config,
                 self.checkpoint_directory,
                 monitor,
                 self.evaluate,
+                patience=self.patience,
             )
         if self.distribution.is_chief:
             require_checkpoint(self.checkpoint_directory, monitor.step)
         return stopped
+
+    def _restore(self, trainer: Trainer, saved: Checkpoint | None) -> tuple[int, dict[str, Any] | None]:
+        """Restore a new trainer from a checkpoint, and warn if the disk has no space for further checkpoints.
+
+        Returns:
+            The number of completed steps, and the state of the monitor at the checkpoint; (0, None) without one.
+        """
+        vocab_size = trainer.task.vocab_size
+        shortage = checkpoint_manager.space_warning(
+            self.checkpoint_directory, trainer.saved_variables, vocab_size, trainer.config
+        )
+        if shortage and self.distribution.is_chief:
+            warn(shortage)
+        if saved is None:
+            return 0, None
+        restore(self.distribution, saved, trainer.saved_variables, vocab_size)
+        print_status(f"Resuming {self.output} from step {saved.step} of {self.plan.num_train_steps}")
+        state = decided_by_chief(self.distribution, lambda: checkpoint_manager.state_of(saved, MonitorState))
+        return saved.step, state
 
     def _initialize_weights(self) -> None:
         """Load the weights of --init_checkpoint, and print what is trained."""
@@ -303,12 +357,20 @@ class TrainingRun(abc.ABC, Generic[P]):
             self.shown_metrics,
             state,
             step=step,
-            peak_flops=peak_flops_of(self.plan.config, self.distribution),
+            peak_flops=self._peak_flops(),
             start=self.plan.start if trains else None,
             clock=self.plan.clock,
             trains=trains,
             **(self.monitor_options(step) if trains else {}),
         )
+
+    def _peak_flops(self) -> float | None:
+        """Return the peak of all devices together in FLOP/s; None if unknown."""
+        config, replicas = self.plan.config, self.distribution.replicas
+        if config.peak_tflops is not None:
+            return config.peak_tflops * 1e12 * replicas
+        peak = peak_flops(self.distribution.device_name, config.precision)
+        return None if peak is None else peak * replicas
 
     def _write_first_files(self) -> None:
         """Write the files that identify the run directory, before the first step."""

@@ -27,8 +27,9 @@ trainers.run_report
 trainers.training
 trainers.backends
 trainers.data trainers.monitoring
-trainers.config
 trainers.checkpoints trainers.optimization trainers.metrics
+trainers.pretraining.options trainers.finetuning.options
+trainers.options
 trainers.buckets
 trainers.objective trainers.errors
 pipelines.__init__

@@ -15,7 +15,7 @@ def set_activation_checkpointing(encoder: BertEncoder, scope: str) -> None:
 
     Args:
         encoder: encoder of any model.
-        scope: one of `training_flags.ACTIVATION_CHECKPOINTING`. "none" stores all activations. "layer" stores only the
+        scope: as in `TrainingOptions.activation_checkpointing`. "none" stores all activations. "layer" stores only the
             input of each layer and costs a second forward pass. "attention" discards scores, softmax and dropout of
             attention, which grow with the square of the length, at a few percent of the time (Korthikanti et al. 2022,
             section 5).

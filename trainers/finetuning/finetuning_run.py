@@ -19,7 +19,7 @@ from beambert.bert_model.size import training_flops_per_token
 from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
-from beambert.trainers.backends.backend import Distribution, active_backend
+from beambert.trainers.backends.backend import Distribution, active_backend, uses_xla
 from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
@@ -49,7 +49,6 @@ from beambert.trainers.run_report.run_warnings import EVALUATION_NAME, score_war
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.loop import TrainData
 from beambert.trainers.training.run_files import require_best, stale_best
-from beambert.trainers.training.run_setup import eval_batch_size_of, uses_xla
 from beambert.trainers.training.several_processes import decided_by_chief, restore, send
 from beambert.trainers.training_run import Outcome, TrainingRun
 
@@ -75,8 +74,9 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
     def __init__(self, plan: FinetuningPlan, distribution: Distribution) -> None:
         super().__init__(plan, distribution)
         config = plan.config
-        self.loop_config = dataclasses.replace(self.loop_config, patience=config.early_stopping or 0)
-        self.shown_metrics = SHOWN_METRICS | {self.loop_config.best_metric: self.loop_config.best_metric}
+        assert config.best_metric is not None
+        self.shown_metrics = SHOWN_METRICS | {config.best_metric: config.best_metric}
+        self.patience = config.early_stopping or 0
         # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
         # CPU, the computation of padding takes longer than the compilation of a few widths.
         is_jax = keras.backend.backend() == "jax"
@@ -166,7 +166,7 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
     def logits(self, rows: Rows) -> Logits:
         """Return the current model's logits of rows, as `finetuning_task.Logits`."""
         head = self.plan.task.head
-        batch_size = eval_batch_size_of(self.plan.config, self.distribution)
+        batch_size = self.eval_batch_size
         order = evaluation_order(rows)
 
         def batches(share: InputShard) -> Batches:
@@ -215,13 +215,11 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         # A run that stopped early has evaluated its last checkpoint already.
         ended_early = config.do_train and checkpoint is not None and checkpoint.step < self.plan.num_train_steps
         results = self._score(checkpoint) if config.do_eval and not ended_early else None
-        if config.do_train and self.loop_config.eval_steps:
+        if config.do_train and config.eval_steps:
             # The best checkpoint of all evaluations, including the last one, becomes the model.
             best_step = decided_by_chief(self.distribution, self._best_step)
             if checkpoint is not None and best_step not in (None, checkpoint.step):
-                print_status(
-                    f"Best checkpoint by {self.loop_config.best_metric}: step {best_step}, which becomes the model"
-                )
+                print_status(f"Best checkpoint by {config.best_metric}: step {best_step}, which becomes the model")
                 checkpoint = self._restore_model(best_step)
                 results = self._score(checkpoint)
         return Outcome(checkpoint, results, self._predict() if config.do_predict else [])

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from beambert.common.word_rules import WordRules
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.finetuning.finetuning_task import FinetuningTask, Rows
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.training_plan import TrainingPlan
 
 # Directory of the encoded rows in a run directory.
@@ -28,7 +28,7 @@ class FinetuningPlan(TrainingPlan):
         keeps_head: whether the head of `initial` is that of the task.
     """
 
-    config: FinetuneConfig
+    config: FinetuneOptions
     task: FinetuningTask
     rows: Mapping[str, Rows]
     unknown_tokens: Mapping[str, str]

@@ -27,14 +27,14 @@ from beambert.trainers.checkpoints.vocabulary_check import (
     with_added_tokens,
     word_rules_of,
 )
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.data.unknown_tokens import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.class_weights import class_weights_of
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
 from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
-from beambert.trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
+from beambert.trainers.finetuning.tasks.task_names import module_of
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.training import run_manifest
@@ -50,7 +50,7 @@ _WHICH_FILES = ("train_file", "predict_file", "dev_fraction")
 _WHICH_DEV_EXAMPLES = ("data_dir", "predict_file", "dev_fraction", "max_eval_samples", "xnli_language")
 
 
-def run_once(config: FinetuneConfig) -> int:
+def run_once(config: FinetuneOptions) -> int:
     """Train, evaluate and predict with one seed, as configured.
 
     Returns:
@@ -71,7 +71,7 @@ def run_once(config: FinetuneConfig) -> int:
 
 
 @contextlib.contextmanager
-def open_plan(config: FinetuneConfig, begin: float) -> Iterator[FinetuningPlan]:
+def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]:
     """Read and validate all inputs of a run, before TensorFlow is imported.
 
     Args:
@@ -82,7 +82,7 @@ def open_plan(config: FinetuneConfig, begin: float) -> Iterator[FinetuningPlan]:
         CheckpointError, ConfigError, TaskDataError, TrainingError, VocabularyError: a one-line message.
     """
     output = Path(config.output)
-    check_task_options(config)
+    config.check_task()
     require_data_directory(config)
     if config.model and config.init_checkpoint:
         raise TrainingError(
@@ -176,7 +176,7 @@ def open_plan(config: FinetuneConfig, begin: float) -> Iterator[FinetuningPlan]:
         yield plan
 
 
-def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: RunRecord) -> bool:
+def _evaluates_own_examples(config: FinetuneOptions, evaluated: str | None, old: RunRecord) -> bool:
     """Return whether the development examples are the run's own.
 
     Args:
@@ -190,7 +190,7 @@ def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: 
     return all(getattr(config, name) == old.options.get(name) for name in _WHICH_DEV_EXAMPLES)
 
 
-def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
+def _with_actions(config: FinetuneOptions) -> FinetuneOptions:
     """Return the configuration with the actions set: by default training and evaluation."""
     if not (config.do_train or config.do_eval or config.do_predict):
         return dataclasses.replace(config, do_train=True, do_eval=True)
@@ -200,7 +200,7 @@ def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
     return config
 
 
-def require_data_directory(config: FinetuneConfig) -> None:
+def require_data_directory(config: FinetuneOptions) -> None:
     """Check that --data_dir is a directory.
 
     Raises:
@@ -216,7 +216,7 @@ def require_data_directory(config: FinetuneConfig) -> None:
         )
 
 
-def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
+def _with_recorded_options(config: FinetuneOptions, old: RunRecord) -> FinetuneOptions:
     """Return the configuration with the recorded options of the examples of a run, where no flag overrides them.
 
     A flag overrides them also with its default. Options that select files are used for the same --data_dir only.
@@ -224,7 +224,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
-        for name, default in {**task_defaults(config.task), "group_by_length": None}.items()
+        for name, default in {**config.task_defaults, "group_by_length": None}.items()
         if name in old.options and name not in (*excluded, *config.given_options) and getattr(config, name) == default
     }
     if config.max_seq_length is None:
@@ -232,7 +232,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     return dataclasses.replace(config, **known)
 
 
-def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
+def _origin_path(config: FinetuneOptions, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
     """Return the initial model and its --bert_config_file; (None, None) for random weights."""
     if trained:
         return output, None
@@ -254,7 +254,7 @@ def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[P
 
 
 def _open_origin(
-    config: FinetuneConfig, path: Path | None, model_config: BertConfig | None
+    config: FinetuneOptions, path: Path | None, model_config: BertConfig | None
 ) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
     if path is None:
         return contextlib.nullcontext()
@@ -262,7 +262,7 @@ def _open_origin(
     return open_checkpoint(path, config=model_config)
 
 
-def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
+def _vocabulary(config: FinetuneOptions, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
     if origin is not None:
         vocabulary = vocabulary_of(origin, config.vocab_file, config.added_tokens)
         return vocabulary, word_rules_of(origin, vocabulary, config)
@@ -274,14 +274,14 @@ def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[
     raise TrainingError("--model (random weights) requires --vocab_file")
 
 
-def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
+def _model_config(config: FinetuneOptions, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
     if origin is not None:
         return origin.config
     assert config.model is not None
     return resolve(config.model, len(vocabulary))
 
 
-def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> FinetuningTask:
+def _open_task(config: FinetuneOptions, labels: tuple[str, ...] | None) -> FinetuningTask:
     """Read the files of the splits that the actions need."""
     wanted: set[str] = set()
     if config.do_train:
@@ -327,7 +327,7 @@ def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
     return origin.labels == task.labels and (run is None or run.options.get("task") == task.name)
 
 
-def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
+def _max_seq_length(config: FinetuneOptions, model: BertConfig) -> int:
     limit = model.max_position_embeddings
     if config.max_seq_length is None:
         return min(module_of(config.task).DEFAULT_MAX_SEQ_LENGTH, limit)
@@ -339,7 +339,7 @@ def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
     return config.max_seq_length
 
 
-def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConfig, list[Stage]]:
+def _with_steps(config: FinetuneOptions, rows: Rows | None) -> tuple[FinetuneOptions, list[Stage]]:
     """Return the configuration with the numbers of steps, and the single stage."""
     if rows is None or not config.do_train:
         return config, []
@@ -352,7 +352,6 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
         )
     each_epoch = max(1, len(rows) // config.train_batch_size) if config.early_stopping else 0
     warmup_steps = int(steps * config.warmup_proportion)
-    config.learning_rate_schedule.check_steps(steps, warmup_steps)
     config = dataclasses.replace(
         config,
         num_train_steps=steps,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beambert.pipelines.dataset import Dataset
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
 from beambert.trainers.optimization.schedule import Stage, plan_stages
+from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training_plan import TrainingPlan
 
 
@@ -24,8 +24,8 @@ class PretrainingPlan(TrainingPlan):
         needs_steps: whether the number of steps is provisional, until the speed is measured for --max_train_time.
     """
 
-    requested: PretrainConfig
-    config: PretrainConfig
+    requested: PretrainOptions
+    config: PretrainOptions
     directories: tuple[Path, ...]
     datasets: tuple[Dataset, ...]
     mask_rates: tuple[MaskRatePhase, ...]

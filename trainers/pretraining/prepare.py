@@ -25,15 +25,14 @@ from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import check_same_model
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
-from beambert.trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
 from beambert.trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
 from beambert.trainers.data.verification import verify
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from beambert.trainers.optimization.schedule import plan_stages
+from beambert.trainers.options import LearningRateSchedule
+from beambert.trainers.pretraining.options import DEFAULT_MODEL, DEFAULT_TRAIN_STEPS, PretrainOptions
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.pretraining.pretrain_flags import DEFAULT_MODEL
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_files import is_chief, model_of_run
 from beambert.trainers.training.run_manifest import RunRecord
@@ -43,7 +42,7 @@ from beambert.trainers.training_plan import open_output
 _PROVISIONAL_STEPS = 1_000_000
 
 
-def run_pretraining(config: PretrainConfig, clock: Callable[[], float] = time.monotonic) -> int:
+def run_pretraining(config: PretrainOptions, clock: Callable[[], float] = time.monotonic) -> int:
     """Train and evaluate.
 
     Args:
@@ -71,7 +70,7 @@ def run_pretraining(config: PretrainConfig, clock: Callable[[], float] = time.mo
 
 
 @contextlib.contextmanager
-def open_plan(config: PretrainConfig, begin: float, clock: Callable[[], float]) -> Iterator[PretrainingPlan]:
+def open_plan(config: PretrainOptions, begin: float, clock: Callable[[], float]) -> Iterator[PretrainingPlan]:
     """Read and validate all inputs of a run, before anything is written and before TensorFlow is imported.
 
     Args:
@@ -158,7 +157,7 @@ def open_plan(config: PretrainConfig, begin: float, clock: Callable[[], float]) 
         yield plan
 
 
-def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> tuple[PretrainConfig, bool]:
+def _with_steps(config: PretrainOptions, output: Path, old: RunRecord | None) -> tuple[PretrainOptions, bool]:
     """Return the configuration with a number of training steps, and whether it is provisional.
 
     Raises:
@@ -180,7 +179,7 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
     return dataclasses.replace(config, num_train_steps=_PROVISIONAL_STEPS), config.do_train
 
 
-def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> None:
+def _check_best_metric(config: PretrainOptions, datasets: Sequence[Dataset]) -> None:
     """Raise TrainingError if no evaluation has the metric --best_metric."""
     metrics = ["loss", "masked_lm_accuracy", "masked_lm_loss"]
     if not config.no_next_sentence and any("next_sentence_labels" in dataset.features for dataset in datasets):
@@ -193,7 +192,7 @@ def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> N
 
 
 def _mask_rates(
-    config: PretrainConfig, directories: Sequence[Path], datasets: Sequence[Dataset]
+    config: PretrainOptions, directories: Sequence[Path], datasets: Sequence[Dataset]
 ) -> tuple[MaskRatePhase, ...]:
     """Return the phases of --mask_rate_schedule. Raises TrainingError if the text or a dataset does not allow it."""
     if config.mask_rate_schedule is None:
@@ -230,7 +229,7 @@ def _check_same_vocabulary(directories: Sequence[Path], datasets: Sequence[Datas
 
 
 @contextlib.contextmanager
-def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Iterator[OpenCheckpoint]:
+def _initial(config: PretrainOptions, path: str, vocabulary: Vocabulary) -> Iterator[OpenCheckpoint]:
     """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration.
 
     Args:
@@ -265,7 +264,7 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
         yield drop_unused_rows(initial, vocabulary_of(initial, own.origin), print_status)
 
 
-def _causal_attention(config: PretrainConfig, output: Path) -> bool:
+def _causal_attention(config: PretrainOptions, output: Path) -> bool:
     """Return whether attention is causal: by the flag, or without training as in the trained model."""
     model = model_of_run(output, config.do_train)
     return config.causal_attention if config.do_train or model is None else model.causal_attention
@@ -339,8 +338,9 @@ def _check_same_rules(model: str, rules: WordRules, plan: PretrainingPlan) -> No
 def _print_decay(plan: PretrainingPlan, old: RunRecord, step: int) -> None:
     """Print where the learning rate had decayed, if an extended run of schedule wsd returns to the peak."""
     names = ("lr_schedule", "lr_decay_power", "lr_decay_fraction", "lr_min_fraction")
-    before = LearningRateSchedule(*(old.options[name] for name in names)).decay_start(old.stages[-1].end_step)
-    now = plan.config.learning_rate_schedule.decay_start(plan.stages[-1].end_step)
+    recorded = {name: old.options[name] for name in names}
+    before = LearningRateSchedule(**recorded, num_train_steps=old.stages[-1].end_step).decay_start
+    now = plan.config.decay_start
     if before is not None and now is not None and before < step < now:
         checkpoint = Checkpoint.of_step(plan.output / native.CHECKPOINTS_NAME, before)
         print_status(

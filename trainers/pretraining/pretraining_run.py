@@ -14,7 +14,7 @@ from beambert.bert_model.size import parameter_counts
 from beambert.common.terminal import print_labeled
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset as manifest
-from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
+from beambert.trainers.backends.backend import Distribution, Trainer, active_backend, uses_xla
 from beambert.trainers.data.batches import Batches, InputShard
 from beambert.trainers.data.mask_rate_schedule import mask_rate_at
 from beambert.trainers.data.pipeline import train_batches, validation_batches
@@ -42,7 +42,6 @@ from beambert.trainers.run_report.run_facts import facts_of, findings_of
 from beambert.trainers.run_report.run_warnings import score_warnings
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.loop import TrainData
-from beambert.trainers.training.run_setup import eval_batch_size_of, loop_config_of, train_config_of, uses_xla
 from beambert.trainers.training.several_processes import last_checkpoint, restore
 from beambert.trainers.training_run import Outcome, TrainingRun
 
@@ -86,11 +85,10 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
         self.trainer = self.new_trainer()
         config = self.plan.config
         evaluate = self.evaluate if config.do_eval or config.eval_steps else None
-        self.plan = with_measured_steps(self.plan, self.trainer, self.train_data(), evaluate, self.loop_config)
+        self.plan = with_measured_steps(self.plan, self.trainer, self.train_data(), evaluate)
         config = self.plan.config
         check_batch_sizes(self.plan.stages, self.distribution.replicas, config.gradient_accumulation_steps)
-        self.loop_config = loop_config_of(config, self.distribution)
-        self.trainer.config = train_config_of(config, self.distribution)
+        self.trainer.config = config
 
     def build_model(self) -> BertForPretraining:
         """Return the model, with random weights."""
@@ -213,7 +211,7 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
         """
         directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
         config, corrupt_records = self.plan.config, self._corrupt_validation_records[stage.data]
-        batch_size = eval_batch_size_of(config, self.distribution)
+        batch_size = self.eval_batch_size
 
         def batches(share: InputShard) -> Batches:
             batches = validation_batches(
@@ -332,17 +330,14 @@ class _Observer:
 
     def measure(self, step: int) -> dict[str, float]:
         """Return `update_measures` of the last of `step` steps."""
-        config = self._trainer.config
-        rate = learning_rate_at(
-            step - 1, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
+        rate = learning_rate_at(step - 1, self._trainer.config)
         measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
         return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Read a training line, and warn of new findings; those after the last step are part of the summary."""
         self._lines.append(dict(line))
-        if line["step"] < self._trainer.config.num_train_steps:
+        if line["step"] < (self._trainer.config.num_train_steps or 0):
             self.warn()
 
     def warn(self) -> None:

@@ -21,8 +21,8 @@ from beambert.pipelines.io.output_directory import entries_of, lock_directory
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.checkpoints import best_checkpoint
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
-from beambert.trainers.config.run_config import RunConfig
 from beambert.trainers.errors import StorageError
+from beambert.trainers.options import RunOptions
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_manifest import RunRecord
 
@@ -33,7 +33,7 @@ _CACHED = {"features"}
 
 
 @contextlib.contextmanager
-def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
+def run_lock(output: Path, config: RunOptions) -> Iterator[None]:
     """Lock a run directory, created if needed, while the body runs.
 
     Of several machines that train together, only the chief locks the directory, since it writes the files. Incomplete
@@ -55,7 +55,7 @@ def run_lock(output: Path, config: RunConfig) -> Iterator[None]:
         yield
 
 
-def is_chief(config: RunConfig) -> bool:
+def is_chief(config: RunOptions) -> bool:
     """Return whether this process writes the files of a run, of several that train together.
 
     TF_CONFIG names the machines of TensorFlow only: cluster managers set it for every program.

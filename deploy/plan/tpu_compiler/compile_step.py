@@ -26,7 +26,6 @@ from beambert.trainers.backends.jax.distribution import Distribution
 from beambert.trainers.backends.jax.memory_errors import exceeded_memory
 from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
-from beambert.trainers.training.run_setup import train_config_of
 
 # More bytes than the memory of any device: 16 TiB.
 _TOO_MANY_BYTES = 2**44
@@ -98,7 +97,7 @@ def step_of(request: StepRequest, distribution: Distribution) -> Step:
         name: np.zeros((1, length), np.float32 if name.endswith("_weights") else np.int32)
         for name, length in request.features.items()
     }
-    return train_step(objective, train_config_of(training, distribution), distribution, features, request.examples)
+    return train_step(objective, training, distribution, features, request.examples)
 
 
 def available_bytes(distribution: Distribution) -> int:

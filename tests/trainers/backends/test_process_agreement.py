@@ -9,10 +9,10 @@ from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.trainers import training_plan
 from beambert.trainers.backends.jax import startup
 from beambert.trainers.backends.jax.distribution import check_equal_devices
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.pretraining import prepare
+from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training.run_manifest import RunRecord
 from beambert.trainers.training.several_processes import check_agreement, decided_by_chief
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
@@ -109,7 +109,7 @@ def test_a_host_without_the_run_cannot_evaluate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training_plan, "choose_backend", lambda name: name)
     group = {"coordinator_address": "localhost:1", "num_processes": 2, "process_id": 1}
-    config = PretrainConfig(output="absent", data=("data",), backend="jax", do_eval=True, **group)
+    config = PretrainOptions(output="absent", data=("data",), backend="jax", do_eval=True, **group)
     with pytest.raises(
         TrainingError, match=r"no run to evaluate on this machine: copy run\.json, bert_config\.json and "
     ):

@@ -5,8 +5,8 @@ import pytest
 
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.tagging.tagging_task import add_arguments, open_task
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
 
@@ -30,7 +30,7 @@ def arguments(folder, *flags):
     add_arguments(parser)
     for kind in ("train", "eval", "predict"):
         parser.add_argument(f"--max_{kind}_samples", type=int)
-    return FinetuneConfig(output="out", task="ner", data_dir=str(folder), **vars(parser.parse_args(flags)))
+    return FinetuneOptions(output="out", task="ner", data_dir=str(folder), **vars(parser.parse_args(flags)))
 
 
 def opened(folder, *flags, wanted=ALL, labels=None):
