@@ -15,12 +15,11 @@ from keras import ops
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
 from beambert.bert_model.finetuning_models import BertForTask
-from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.size import training_flops_per_token
 from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
 from beambert.trainers.backends.backend import Distribution, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
@@ -110,7 +109,7 @@ class FinetuningRun:
             self.model = BertForTask(
                 plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention
             )
-        set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
+        self.model.encoder.set_activation_checkpointing(config.activation_checkpointing)
         self.variables = variables_by_tf1_name(self.model)
         self.task = finetuning_objective(
             self.model,

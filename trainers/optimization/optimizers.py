@@ -21,7 +21,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.bert_model.size import is_padded, without_padding
 from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
 
@@ -129,7 +129,7 @@ class Optimizer:
     Args:
         variables: trained float32 variables by TF1 name.
         options: name of the optimizer, and its hyperparameters.
-        vocab_size: vocabulary size if variables are padded beyond it (`vocabulary_padding.py`); padding rows are
+        vocab_size: vocabulary size if variables are padded beyond it (`bert_model/size.py`); padding rows are
             excluded from the norms of LAMB. None without padding.
 
     Attributes:

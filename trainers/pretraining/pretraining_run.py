@@ -7,12 +7,11 @@ from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
-from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.common.local_files import write_atomic
 from beambert.common.word_rules import WordRules
 from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import load_weights
@@ -95,7 +94,7 @@ class PretrainingRun:
             self.model = BertForPretraining(
                 plan.model_config, pad_vocabulary=distribution.is_accelerated, causal_attention=plan.causal_attention
             )
-        set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
+        self.model.encoder.set_activation_checkpointing(config.activation_checkpointing)
         self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
         self.corrupt_records = CorruptRecordPolicy(skip=config.on_corrupt_record == "skip")
         self.loop_config = loop_config_of(config, distribution)
