@@ -15,12 +15,11 @@ import keras
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.model_card import model_card
 from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
-from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.size import parameter_counts
 from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
@@ -133,7 +132,7 @@ class TrainingRun(abc.ABC, Generic[P]):
         with distribution.scope(), seeded_initialization(plan.config.seed):
             self.model = self.build_model()
         self.variables = variables_by_tf1_name(self.model)
-        set_activation_checkpointing(self.model.encoder, plan.config.activation_checkpointing)
+        self.model.encoder.set_activation_checkpointing(plan.config.activation_checkpointing)
         self.objective = self.build_objective()
         # Number of consecutive evaluations without improvement that ends training; 0 for no early stopping.
         self.patience = 0

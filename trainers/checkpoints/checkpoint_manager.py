@@ -18,7 +18,7 @@ import numpy as np
 
 from beambert.bert_model.checkpoints import tensor_bundle
 from beambert.bert_model.checkpoints.bundle_index import numpy_dtype
-from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
+from beambert.bert_model.size import is_padded, with_padding, without_padding
 from beambert.common import file_errors
 from beambert.common.local_files import synchronize
 from beambert.common.typed_json import JsonError, NonNegative, read, require
