@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.objective import Features, Objective, Ratios, Tensor
 from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from beambert.trainers.optimization.optimizer_options import OptimizerOptions

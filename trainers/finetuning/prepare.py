@@ -21,7 +21,7 @@ from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, req
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     vocabulary_of,
@@ -29,7 +29,7 @@ from beambert.trainers.checkpoints.vocabulary_check import (
     word_rules_of,
 )
 from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.class_weights import class_weights_of
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings

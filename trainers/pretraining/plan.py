@@ -10,7 +10,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.pipelines.dataset import Dataset
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.config.pretrain_config import PretrainConfig
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
+from beambert.trainers.data.dynamic_masking import MaskRatePhase
 from beambert.trainers.optimization.schedule import Stage, plan_stages
 from beambert.trainers.training.run_manifest import RunRecord
 

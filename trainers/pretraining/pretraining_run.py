@@ -16,9 +16,8 @@ from beambert.trainers.backends.rematerialization import set_activation_checkpoi
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import load_weights
-from beambert.trainers.data.batches import Batches, InputShard
-from beambert.trainers.data.mask_rate_schedule import mask_rate_at
-from beambert.trainers.data.pipeline import train_batches
+from beambert.trainers.data.dynamic_masking import mask_rate_at
+from beambert.trainers.data.pipeline import Batches, InputShard, train_batches
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.backend import Distribution, active_backend
-from beambert.trainers.data.batches import Batches, InputShard
-from beambert.trainers.data.pipeline import validation_batches
+from beambert.trainers.data.pipeline import Batches, InputShard, validation_batches
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.metrics.chance_levels import pretraining_levels
 from beambert.trainers.monitoring.mlm_samples import mlm_samples

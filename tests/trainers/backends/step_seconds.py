@@ -17,7 +17,7 @@ from keras import ops
 
 from beambert.trainers.backends.backend import TrainConfig, Trainer, active_backend
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 from beambert.trainers.objective import Objective, Tensor
 
 # Batches of two sizes; the third call of `run_steps` has the first one of the second size.
