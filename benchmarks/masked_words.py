@@ -168,7 +168,7 @@ class MaskedWordTrainer:
         }
 
     def _batches(self, rows: MaskedRows):
-        from beambert.trainers.data.batches import Batches
+        from beambert.trainers.data.pipeline import Batches
 
         count = len(rows.words) // self.batch_size
 

@@ -158,7 +158,7 @@ def test_wrong_imports_are_found():
     graph = imports()
     upward = {
         "pipelines.io.tfrecord": "pipelines.examples.statistics",
-        "trainers.checkpoints.best_checkpoint": "trainers.training.loop",
+        "trainers.checkpoints.checkpoint_manager": "trainers.training.loop",
         "bert_model.config": "tokenizer.vocabulary",
         "deploy.plan.data": "deploy.tpu.job",
         "trainers.data.parsing": "pipelines.transforms.corpora",

@@ -18,8 +18,7 @@ from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
 from beambert.pipelines.io.output_file import check_output_file
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference import model_loading
 from beambert.trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of

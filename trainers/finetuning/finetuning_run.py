@@ -20,10 +20,10 @@ from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.trainers.backends.backend import Distribution, active_backend, uses_xla
-from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.checkpoints.initial_checkpoint import LoadedWeights, load_weights
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.batches import (
     ACCELERATOR_WIDTH_MULTIPLE,
@@ -299,7 +299,7 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
     def _best_step(self) -> int | None:
         """Return the step of the best checkpoint; None without a record of it."""
         self._require_best()
-        best = best_checkpoint.best(self.checkpoint_directory)
+        best = checkpoint_manager.best(self.checkpoint_directory)
         return None if best is None else best.step
 
     def _require_best(self) -> None:

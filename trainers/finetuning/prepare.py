@@ -20,14 +20,14 @@ from beambert.common.word_rules import RecordedRules, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     vocabulary_of,
     with_added_tokens,
     word_rules_of,
 )
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.class_weights import class_weights_of
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from beambert.pipelines.dataset import Dataset
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
+from beambert.trainers.data.dynamic_masking import MaskRatePhase
 from beambert.trainers.optimization.schedule import Stage, plan_stages
 from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training_plan import TrainingPlan

@@ -21,12 +21,11 @@ from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, lower_is_better
 from beambert.trainers.checkpoints.initial_checkpoint import check_same_model
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
-from beambert.trainers.data.verification import verify
+from beambert.trainers.data.dynamic_masking import MaskRatePhase, check_predictions, parse_mask_rates
+from beambert.trainers.data.shard_reader import verify
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import plan_stages

@@ -15,9 +15,8 @@ from beambert.common.terminal import print_labeled
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset as manifest
 from beambert.trainers.backends.backend import Distribution, Trainer, active_backend, uses_xla
-from beambert.trainers.data.batches import Batches, InputShard
-from beambert.trainers.data.mask_rate_schedule import mask_rate_at
-from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.data.dynamic_masking import mask_rate_at
+from beambert.trainers.data.pipeline import Batches, InputShard, train_batches, validation_batches
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record

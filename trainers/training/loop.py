@@ -14,9 +14,8 @@ import numpy as np
 
 from beambert.trainers.backends.backend import Distribution, StepResults, Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best, record_if_improved
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, best, record_if_improved
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import DivergenceError, TrainingError
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from beambert.trainers.monitoring.throughput import StepCost

@@ -19,7 +19,7 @@ from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.io.output_directory import entries_of, lock_directory
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.checkpoints import best_checkpoint
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import StorageError
 from beambert.trainers.options import RunOptions
@@ -196,8 +196,8 @@ def require_checkpoint(directory: Path, step: int) -> None:
 
 def stale_best(directory: Path) -> bytes | None:
     """Return the content of `best.json` if its checkpoint is missing, as after a killed save; otherwise None."""
-    record = directory / best_checkpoint.FILE_NAME
-    return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
+    record = directory / checkpoint_manager.BEST_FILE_NAME
+    return record.read_bytes() if record.exists() and checkpoint_manager.best(directory) is None else None
 
 
 def require_best(directory: Path, stale: bytes | None) -> None:
@@ -211,7 +211,7 @@ def require_best(directory: Path, stale: bytes | None) -> None:
         StorageError: the checkpoint was removed, or the record cannot be read.
     """
     if stale_best(directory) not in (None, stale):
-        record = directory / best_checkpoint.FILE_NAME
+        record = directory / checkpoint_manager.BEST_FILE_NAME
         raise StorageError(
             f"the best checkpoint, named in {record}, was removed while the command ran; run the same command again to "
             "use the last checkpoint as the model, or give another --output to train again"

@@ -31,9 +31,9 @@ from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.backend import Distribution, active_backend
 from beambert.trainers.backends.startup import start_backend
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.data.batches import Batches, InputShard
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.data.example_order import stateless_hash
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import features_of as features_of_rows
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.objective import Objective

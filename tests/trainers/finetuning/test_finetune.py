@@ -16,7 +16,7 @@ from beambert.bert_model.checkpoints import native, tf1
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.common.typed_json import read
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best
+from beambert.trainers.checkpoints.checkpoint_manager import best
 from beambert.trainers.finetuning import finetuning_run
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.training_monitor import TrainingMonitor
