@@ -114,7 +114,7 @@ class MaskedWordTrainer:
 
         from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
         from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
-        from beambert.bert_model.vocabulary_padding import with_padding
+        from beambert.bert_model.size import with_padding
         from beambert.trainers.backends.backend import active_backend
         from beambert.trainers.options import TrainingOptions
         from beambert.trainers.pretraining.pretraining_objective import pretraining_task
@@ -168,7 +168,7 @@ class MaskedWordTrainer:
         }
 
     def _batches(self, rows: MaskedRows):
-        from beambert.trainers.data.batches import Batches
+        from beambert.trainers.data.pipeline import Batches
 
         count = len(rows.words) // self.batch_size
 

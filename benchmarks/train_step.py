@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from beambert.bert_model.config import PRESETS, BertConfig
-from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token
-from beambert.bert_model.vocabulary_padding import with_padding
+from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token, with_padding
 from beambert.trainers.backends.jax.startup import start_jax
 from beambert.trainers.monitoring.throughput import peak_flops
 from benchmarks.random_rows import packed_features, random_features, random_weights

@@ -68,7 +68,7 @@ def our_step(size: str, precision: str, xla: bool = False) -> Step:
     from beambert.bert_model.config import BertConfig
     from beambert.bert_model.pretraining import BertForPretraining
     from beambert.trainers.backends.backend import active_backend
-    from beambert.trainers.data.batches import Batches
+    from beambert.trainers.data.pipeline import Batches
     from beambert.trainers.options import TrainingOptions
     from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 

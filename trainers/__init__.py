@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
-    from beambert.trainers.data.batches import Batches, InputShard
+    from beambert.trainers.data.pipeline import Batches, InputShard
     from beambert.trainers.errors import TaskDataError, TrainingError
     from beambert.trainers.finetuning.finetuning_task import FinetuningTask
     from beambert.trainers.inference.model_loading import InferenceModel, load_model
@@ -21,8 +21,8 @@ else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "Batches": "beambert.trainers.data.batches",
-            "InputShard": "beambert.trainers.data.batches",
+            "Batches": "beambert.trainers.data.pipeline",
+            "InputShard": "beambert.trainers.data.pipeline",
             "TaskDataError": "beambert.trainers.errors",
             "TrainingError": "beambert.trainers.errors",
             "FinetuningTask": "beambert.trainers.finetuning.finetuning_task",

@@ -432,6 +432,7 @@ class RunOptions(TrainingOptions, DeviceOptions):
         output: Output directory.
         do_train: Train.
         do_eval: Evaluate.
+        init_checkpoint: Initial weights.
         train_batch_size: Global training batch size in sequences.
         peak_tflops: Peak TFLOP/s of one device at the precision in use, for the model FLOPs utilization (MFU); known
             for common NVIDIA GPUs, required for MFU on other devices (default: by GPU name).
@@ -444,6 +445,7 @@ class RunOptions(TrainingOptions, DeviceOptions):
     output: Annotated[str, OnResume.NO_EFFECT]
     do_train: Annotated[bool, OnResume.NO_EFFECT] = False
     do_eval: Annotated[bool, OnResume.NO_EFFECT] = False
+    init_checkpoint: Annotated[str | None, OnResume.FREE] = None
     train_batch_size: Annotated[BatchSize, OnResume.LATER_STEPS] = 32
     peak_tflops: Annotated[PositiveFloat | None, Flag("devices", metavar="N"), OnResume.NO_EFFECT] = None
     eval_batch_size: Annotated[BatchSize, Flag("evaluation"), OnResume.NO_EFFECT] = 32

@@ -16,7 +16,7 @@ from keras import ops
 from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
 from beambert.trainers.backends.tensorflow import evaluation
 from beambert.trainers.backends.tensorflow.distribution import Distribution
-from beambert.trainers.data.batches import InputShard
+from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.objective import NOT_FINITE, divided
 from beambert.trainers.optimization.optimizers import Optimizer, learning_rate_at
 

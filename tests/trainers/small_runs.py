@@ -10,7 +10,7 @@ import numpy as np
 
 from beambert.trainers.backends.tensorflow.evaluation import evaluation_of
 from beambert.trainers.backends.tensorflow.train_step import Trainer
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.monitoring.throughput import StepCost
 from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from beambert.trainers.objective import Objective

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import numpy as np
 
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.objective import Features, Objective, Ratios, Tensor
 from beambert.trainers.optimization.optimizers import Optimizer
 from beambert.trainers.options import TrainingOptions

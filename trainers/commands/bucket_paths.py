@@ -22,7 +22,7 @@ from beambert.trainers.commands.tune import TuneOptions
 from beambert.trainers.errors import StorageError
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.options import RunOptions
-from beambert.trainers.training.run_lock import is_chief
+from beambert.trainers.training.run_files import is_chief
 
 _UPLOAD_SECONDS = 60.0
 

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from beambert.bert_model.checkpoints import hugging_face_config, reader, writer
-from beambert.bert_model.checkpoints.averaging import averaged
 from beambert.bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
@@ -24,7 +23,7 @@ from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, voc
 from beambert.trainers.inference import model_loading
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.options import ModelOptions
-from beambert.trainers.training.averaged_checkpoints import last_checkpoints
+from beambert.trainers.training.averaged_checkpoints import averaged, last_checkpoints
 
 DESCRIPTION = """Convert a model between TF1 checkpoints, Hugging Face directories and native directories.
 
@@ -129,7 +128,7 @@ def _convert(config: ConvertOptions, destination: Path) -> int:
         if config.do_lower_case is None and checkpoint.word_rules.do_lower_case is None:
             print_status(f"Note      {word_rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
         if saved:
-            checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
+            checkpoint = averaged(checkpoint, saved)
             print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
         checkpoint = drop_unused_rows(checkpoint, vocabulary, print_status)
         if config.max_position_embeddings is not None:

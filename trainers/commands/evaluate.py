@@ -15,7 +15,7 @@ from beambert.common.command_line.options import BatchSize, Flag, PositiveInt, S
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
 from beambert.pipelines.io.output_file import OutputFile, check_output_file
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.evaluation.input_files import find_files
 from beambert.trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
@@ -110,9 +110,8 @@ def run(config: EvaluateOptions) -> int:
         raise TrainingError(f"{config.directory} has no masked-LM head; give a pretrained model")
     limit = inference_model.max_seq_length if config.max_seq_length is None else config.max_seq_length
     check_max_seq_length(limit, inference_model.config, _LEAST_LENGTH)
-    from beambert.trainers.evaluation.evaluation_results import EvaluationResults
+    from beambert.trainers.evaluation.evaluation_results import EvaluationResults, results_lines, results_page
     from beambert.trainers.evaluation.evaluation_run import encode_pairs, evaluate_pairs, evaluate_text
-    from beambert.trainers.evaluation.evaluation_tables import results_lines, results_page
     from beambert.trainers.inference.masked_scoring import MaskedScorer
 
     tokenizer = inference_model.tokenizer()

@@ -18,8 +18,7 @@ from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
 from beambert.pipelines.io.output_file import check_output_file
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference import model_loading
 from beambert.trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
@@ -251,19 +250,19 @@ def _layers_text(layers: Sequence[int]) -> str:
 
 def hidden_states(model: Any, layers: Sequence[int], pooling: str) -> Callable[[dict[str, Any]], list[Any]]:
     """Return a function of features [B, S] to the hidden states of layers, [B, S, H] each, or pooled [B, 1, H]."""
+    from keras import ops
+
     from beambert.bert_model.heads import mean_embedding
 
     def states_of(features: dict[str, Any]) -> list[Any]:
         input_mask = features["input_mask"]
-        output = model.encoder(
-            features["input_ids"],
-            input_mask,
-            features["segment_ids"],
-            causal_attention=model.causal_attention,
-            all_hidden=True,
-            output_range=1 if pooling == "cls" else None,
+        cls_position = ops.zeros((ops.shape(input_mask)[0], 1), "int32") if pooling == "cls" else None
+        every_layer = list(
+            model.encoder.hidden_states(
+                features["input_ids"], input_mask, features["segment_ids"], last_positions=cls_position
+            )
         )
-        states = [output.all_hidden[1 + layer] for layer in layers]  # [B, S, H], the last [B, 1, H] for cls
+        states = [every_layer[1 + layer] for layer in layers]  # [B, S, H], the last [B, 1, H] for cls
         if pooling == "none":
             return states
         return [state[:, :1] if pooling == "cls" else mean_embedding(state, input_mask)[:, None] for state in states]

@@ -14,7 +14,7 @@ from beambert.common.terminal import printable
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import choose_backend
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference.model_loading import MASKED_LM, check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
@@ -17,18 +17,17 @@ from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
 from beambert.common.word_rules import RecordedRules, WordRules
-from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     vocabulary_of,
     with_added_tokens,
     word_rules_of,
 )
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.class_weights import class_weights_of
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
@@ -40,8 +39,8 @@ from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_files import model_of_run
-from beambert.trainers.training.run_lock import run_lock
 from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training_plan import open_output
 
 # Minimum --max_seq_length, with room for tokens between [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
@@ -61,23 +60,28 @@ def run_once(config: FinetuneOptions) -> int:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: the run is not
             possible; the message is one line for the user.
     """
-    start = time.monotonic()
-    output = Path(config.output)
-    # Checked before the lock is written, and again under the lock, when no other process writes.
-    _require_own(output)
-    # Which process locks the directory depends on the backend.
-    config = dataclasses.replace(config, backend=choose_backend(config.backend))
-    with run_lock(output, config):
-        return _run(config, output, start)
-
-
-def _require_own(output: Path) -> None:
+    begin = time.monotonic()
     # Encoded rows are cached before the run starts; their files are named by content and never replaced.
-    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
+    with open_output(config, "finetune", [FEATURES_NAME]) as opened, open_plan(opened, begin) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.finetuning.finetuning_run import FinetuningRun
+        from beambert.trainers.training_run import start
+
+        return start(FinetuningRun, plan)
 
 
-def _run(config: FinetuneOptions, output: Path, start: float) -> int:
-    """Run as configured, with the lock of --output held; `start` is the monotonic time at which the command started."""
+@contextlib.contextmanager
+def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]:
+    """Read and validate all inputs of a run, before TensorFlow is imported.
+
+    Args:
+        config: configuration of the command, with the backend chosen.
+        begin: monotonic time at which the command started.
+
+    Raises:
+        CheckpointError, ConfigError, TaskDataError, TrainingError, VocabularyError: a one-line message.
+    """
+    output = Path(config.output)
     config.check_task()
     require_data_directory(config)
     if config.model and config.init_checkpoint:
@@ -85,7 +89,6 @@ def _run(config: FinetuneOptions, output: Path, start: float) -> int:
             "--model (random weights) and --init_checkpoint (pretrained weights) exclude each other: give one of them"
         )
     config = _with_actions(config)
-    _require_own(output)
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)
     if old is not None and old.options.get("task") != config.task:
@@ -166,13 +169,11 @@ def _run(config: FinetuneOptions, output: Path, start: float) -> int:
             records_evaluation=config.do_train
             or recorded is None
             or _evaluates_own_examples(config, evaluated, recorded),
-            start=start,
+            start=begin,
+            clock=time.monotonic,
         )
         _check_old_run(plan, recorded)
-        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from beambert.trainers.finetuning.finetuning_run import train_evaluate_predict
-
-        return train_evaluate_predict(plan)
+        yield plan
 
 
 def _evaluates_own_examples(config: FinetuneOptions, evaluated: str | None, old: RunRecord) -> bool:

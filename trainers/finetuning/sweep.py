@@ -16,8 +16,7 @@ from typing import Any
 from beambert.bert_model.checkpoints import native
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from beambert.trainers.backends.startup import choose_backend, freed_graphs
-from beambert.trainers.checkpoints.best_checkpoint import FILE_NAME as BEST_NAME
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import BEST_FILE_NAME, lower_is_better
 from beambert.trainers.errors import DivergenceError, StorageError, TrainingError
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME
@@ -41,9 +40,11 @@ from beambert.trainers.run_report.sweep_report import (
     write_runs_report,
 )
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.training.run_files import run_lock
 
-_CHECKPOINT_FILE = re.compile(rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_NAME)}")
+_CHECKPOINT_FILE = re.compile(
+    rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_FILE_NAME)}"
+)
 
 
 def run_seeds(config: FinetuneOptions) -> int:

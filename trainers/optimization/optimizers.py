@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.bert_model.size import is_padded, without_padding
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.options import LearningRateSchedule, OptimizerOptions
 
@@ -174,7 +174,7 @@ class Optimizer:
     Args:
         variables: trained float32 variables by TF1 name.
         options: the optimizer and its hyperparameters.
-        vocab_size: vocabulary size if variables are padded beyond it (`vocabulary_padding.py`); padding rows are
+        vocab_size: vocabulary size if variables are padded beyond it (`bert_model/size.py`); padding rows are
             excluded from the norms of LAMB. None without padding.
 
     Attributes:

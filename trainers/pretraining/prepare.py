@@ -19,15 +19,13 @@ from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset as manifest
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, lower_is_better
 from beambert.trainers.checkpoints.initial_checkpoint import check_same_model
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
-from beambert.trainers.data.verification import verify
+from beambert.trainers.data.dynamic_masking import MaskRatePhase, check_predictions, parse_mask_rates
+from beambert.trainers.data.shard_reader import verify
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import plan_stages
@@ -35,9 +33,9 @@ from beambert.trainers.options import LearningRateSchedule
 from beambert.trainers.pretraining.options import DEFAULT_MODEL, DEFAULT_TRAIN_STEPS, PretrainOptions
 from beambert.trainers.pretraining.plan import PretrainingPlan
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.run_files import model_of_run
-from beambert.trainers.training.run_lock import is_chief, run_lock
+from beambert.trainers.training.run_files import is_chief, model_of_run
 from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training_plan import open_output
 
 # Number of steps of a plan before the speed is measured; its stages are the inputs of the measurement.
 _PROVISIONAL_STEPS = 1_000_000
@@ -56,29 +54,38 @@ def run_pretraining(config: PretrainOptions, clock: Callable[[], float] = time.m
     Raises:
         CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
-    start = clock()
+    begin = clock()
     if config.max_train_time is not None and config.num_train_steps is not None:
         raise TrainingError(
             f"invalid --max_train_time with --num_train_steps {config.num_train_steps}: the time determines the number "
             "of steps; omit one of them"
         )
+    with open_output(config, "pretrain") as opened, open_plan(opened, begin, clock) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.pretraining.pretraining_run import PretrainingRun
+        from beambert.trainers.training_run import start
+
+        return start(PretrainingRun, plan)
+
+
+@contextlib.contextmanager
+def open_plan(config: PretrainOptions, begin: float, clock: Callable[[], float]) -> Iterator[PretrainingPlan]:
+    """Read and validate all inputs of a run, before anything is written and before TensorFlow is imported.
+
+    Args:
+        config: configuration of the command, with the backend chosen.
+        begin: time of the clock when the command started.
+        clock: monotonic clock in seconds.
+
+    Raises:
+        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
+    """
     output = Path(config.output)
-    # Checked before the lock file is written, and again under the lock, when no other process writes.
-    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
-    # Which process locks the directory depends on the backend.
-    config = dataclasses.replace(config, backend=choose_backend(config.backend))
-    with run_lock(output, config):
-        return _run(config, output, start, clock)
-
-
-def _run(config: PretrainOptions, output: Path, start: float, clock: Callable[[], float]) -> int:
-    """Train and evaluate under the lock of --output; `start` is the time of the clock when the command started."""
     config = dataclasses.replace(
         config,
         do_train=config.do_train or not config.do_eval,
         do_eval=config.do_eval or not config.do_train,
     )
-    # All options are validated before anything is written and before TensorFlow is imported.
     lower_is_better(config.best_metric)
     directories = tuple(Path(name) for name in config.data)
     datasets = tuple(_dataset(directory) for directory in directories)
@@ -90,7 +97,6 @@ def _run(config: PretrainOptions, output: Path, start: float, clock: Callable[[]
             "data with a --validation_fraction above 0, or leave --eval_steps out"
         )
     mask_rates = _mask_rates(config, directories, datasets)
-    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     old = run_manifest.load(output)
     if old is not None and old.options.get("task"):
         raise TrainingError(
@@ -137,7 +143,7 @@ def _run(config: PretrainOptions, output: Path, start: float, clock: Callable[[]
             output=output,
             initial=initial,
             mask_rates=mask_rates,
-            start=start,
+            start=begin,
             clock=clock,
             needs_steps=needs_steps,
         )
@@ -147,10 +153,7 @@ def _run(config: PretrainOptions, output: Path, start: float, clock: Callable[[]
             for directory, dataset in zip(directories, datasets, strict=True):
                 print_status(f"Verifying the SHA-256 of {len(dataset.shards)} shards in {directory}")
                 verify(directory, dataset)
-        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from beambert.trainers.pretraining.pretraining_run import train_and_evaluate
-
-        return train_and_evaluate(plan)
+        yield plan
 
 
 def _with_steps(config: PretrainOptions, output: Path, old: RunRecord | None) -> tuple[PretrainOptions, bool]:

@@ -19,8 +19,8 @@ from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.training.chief_checkpoints import decided_by_chief, restore
 from beambert.trainers.training.loop import TrainData, iterations_per_loop
+from beambert.trainers.training.several_processes import decided_by_chief, restore
 
 # Measured time of all stages together, as a fraction of the time budget, and its maximum per stage in seconds.
 _MEASURED_FRACTION, _MOST_MEASURED_SECONDS = 0.02, 60.0

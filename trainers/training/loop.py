@@ -14,9 +14,8 @@ import numpy as np
 
 from beambert.trainers.backends.backend import Distribution, StepResults, Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best, record_if_improved
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, best, record_if_improved
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import DivergenceError, TrainingError
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from beambert.trainers.monitoring.throughput import StepCost
@@ -25,8 +24,8 @@ from beambert.trainers.monitoring.training_progress import print_status
 from beambert.trainers.objective import NOT_FINITE, Objective
 from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
 from beambert.trainers.options import TrainingOptions
-from beambert.trainers.training.chief_checkpoints import decided_by_chief
 from beambert.trainers.training.preemption import preemption_signals
+from beambert.trainers.training.several_processes import decided_by_chief
 
 # Number of consecutive skipped steps after which training is considered diverged and stops.
 MOST_SKIPPED_IN_A_ROW = 100

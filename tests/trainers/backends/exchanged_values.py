@@ -29,7 +29,7 @@ from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.objective import Objective
-from beambert.trainers.training import chief_checkpoints
+from beambert.trainers.training import several_processes
 from tests.trainers.backends.updates import run_case
 
 result: dict[str, object] = {}
@@ -41,7 +41,7 @@ except TrainingError as error:
 distribution = open_distribution("auto")
 with distribution.machine_errors():
     weight = keras.Variable(np.array([-0.0, 1.5, index], np.float32))
-    chief_checkpoints.send(distribution, {"weight": weight})
+    several_processes.send(distribution, {"weight": weight})
     result["sent"] = weight.numpy().view(np.int32).tolist()
 
     # The slots of a kernel of this size are sharded.
@@ -62,7 +62,7 @@ with distribution.machine_errors():
     trainer.state()
     for variable in trainer.saved_variables.values():
         variable.assign(variable.value + 1)
-    chief_checkpoints.restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, None)
+    several_processes.restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, None)
     result["restored"] = {
         name: np.unique(variable.numpy()).tolist() for name, variable in trainer.saved_variables.items()
     }

@@ -17,7 +17,7 @@ from keras import ops
 
 from beambert.trainers.backends.backend import Trainer, active_backend
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 from beambert.trainers.objective import Objective, Tensor
 from beambert.trainers.options import TrainingOptions
 

@@ -29,12 +29,11 @@ from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.backend import Distribution, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.backends.startup import start_backend
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.data.batches import Batches, InputShard
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.data.example_order import stateless_hash
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import features_of as features_of_rows
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.objective import Objective
@@ -80,7 +79,7 @@ def objective_of(case: dict) -> Objective:
         config = BertConfig(vocab_size, **shape, max_position_embeddings=LENGTH, **rates)
         model = BertForPretraining(config, pad_vocabulary=case.get("padded", False))
         task = pretraining_task(model, next_sentence=not case.get("no_next_sentence", False))
-    set_activation_checkpointing(model.encoder, case.get("checkpointing", "none"))
+    model.encoder.set_activation_checkpointing(case.get("checkpointing", "none"))
     generator = np.random.default_rng(1)
     for variable in [*task.variables.values(), *task.frozen.values()]:
         variable.assign(generator.normal(0, 0.3, variable.shape))

@@ -18,7 +18,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.backends.tensorflow.train_step import Trainer
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import Width, features_of, train_batches
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.finetuning.finetuning_task import Rows

@@ -8,7 +8,7 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.checkpoints.native import ModelRecord
-from beambert.trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
+from beambert.trainers.checkpoints.checkpoint_manager import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
 from beambert.trainers.commands import pretrain
 from beambert.trainers.finetuning import run_outcomes
 from beambert.trainers.metrics.baseline_record import BaselineRecord

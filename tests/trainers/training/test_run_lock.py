@@ -10,7 +10,7 @@ from beambert.pipelines.errors import OutputError
 from beambert.pipelines.io.output_directory import LOCK_NAME
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.pretraining.options import PretrainOptions
-from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.training.run_files import run_lock
 
 HOSTS = ["a:1", "b:1"]
 CONFIGS = [

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from beambert.bert_model.jax_dropout import example_seeds
+from beambert.bert_model.ops.jax.dropout import example_seeds
 from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
 from beambert.trainers.backends.jax.distribution import DATA, Distribution
 from beambert.trainers.backends.jax.evaluation import on_host

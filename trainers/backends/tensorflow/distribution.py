@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from beambert.trainers.backends.tensorflow.input import dataset_of
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import TrainingError
 
 
