@@ -39,12 +39,7 @@ from beambert.trainers.training import run_manifest
 from beambert.trainers.training.chief_checkpoints import last_checkpoint, restore, send
 from beambert.trainers.training.loop import TrainData, record_evaluation, train
 from beambert.trainers.training.process_agreement import check_agreement
-from beambert.trainers.training.run_files import (
-    directory_errors,
-    first_files,
-    require_checkpoint,
-    write_first_files,
-)
+from beambert.trainers.training.run_files import directory_errors, first_files, require_checkpoint, write_first_files
 from beambert.trainers.training.run_setup import (
     loop_config_of,
     open_devices,
