@@ -226,7 +226,7 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
             home=directory,
             prefix=None,
             config=description.config,
-            vocab_file=hugging_face.vocabulary_file(directory),
+            vocab_file=_first_file(directory / "vocab.txt", directory / "tokenizer.json"),
             task=description.task,
             labels=description.labels if has_classes else None,
             multi_label=description.multi_label,
@@ -238,7 +238,7 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
             home=location,
             prefix=None,
             config=keras_hub.config_of(location),
-            vocab_file=keras_hub.vocabulary_file(location),
+            vocab_file=_first_file(location / "assets/tokenizer/vocabulary.txt"),
         )
     if saved_model.is_saved_model(location):
         prefix = saved_model.prefix_of(location)
@@ -248,7 +248,7 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
             home=location,
             prefix=prefix,
             config=_config(location, config) or saved_model.infer_config(location, tf1.read_variables(prefix)),
-            vocab_file=saved_model.vocabulary_file(location),
+            vocab_file=_first_file(location / "assets/vocab.txt"),
         )
     prefix = location.with_suffix("") if location.suffix == ".index" else location
     if location.is_dir():
@@ -258,6 +258,11 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
     elif Path(f"{prefix}.index").is_file():
         return _named_files(path, directory, prefix, config)
     raise CheckpointError(f"{path} is not a checkpoint: it {contents_of(path)}; {_REMEDY}")
+
+
+def _first_file(*paths: Path) -> Path | None:
+    """Return the first path that is a file; None where there is none."""
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
@@ -273,14 +278,13 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
             f"{path} has no {native.CONFIG_FILE_NAME} in its directory; copy the one it was trained with"
         )
     record = native.load(home)
-    vocab_file = home / native.VOCAB_FILE_NAME
     return CheckpointFiles(
         kind="native" if record else "tf1",
         path=path,
         home=home,
         prefix=prefix,
         config=config,
-        vocab_file=vocab_file if vocab_file.is_file() else None,
+        vocab_file=_first_file(home / native.VOCAB_FILE_NAME),
         record=record,
         task=record.task if record else None,
         labels=record.labels if record else None,
