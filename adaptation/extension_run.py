@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from beambert.adaptation.extension_config import ExtendVocabConfig
 from beambert.adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_added_tokens, with_words
+from beambert.adaptation.options import ExtendVocabOptions
 from beambert.bert_model.checkpoints import native, reader, writer
 from beambert.bert_model.checkpoints.embedding_rows import with_vocabulary
 from beambert.bert_model.config import BertConfig
@@ -108,7 +108,7 @@ def _paragraphs(path: str, options: ReadOptions) -> Iterator[str]:
             yield from document.paragraphs
 
 
-def run(config: ExtendVocabConfig) -> int:
+def run(config: ExtendVocabOptions) -> int:
     """Write a model with another vocabulary and print a summary.
 
     Raises:
@@ -122,11 +122,10 @@ def run(config: ExtendVocabConfig) -> int:
         model_options = {**config.model_options, "added_tokens": None}
         model_loading.check_model(Path(config.model), may_lack_rows=True, **model_options)
         replacement = _load_replacement(config.replace) if config.replace else None
-        options = ReadOptions(config.input_format, config.encoding, config.text_field or ReadOptions.text_field)
-        inputs = find_files(config.input, options, config.field_flags) if config.input else []
+        inputs = find_files(config.input, config.read, list(config.field_flags)) if config.input else []
         bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
         with reader.open_checkpoint(Path(config.model), config.task, bert_config) as checkpoint:
-            return _extend(config, destination, checkpoint, replacement, inputs, options)
+            return _extend(config, destination, checkpoint, replacement, inputs)
 
 
 def _load_replacement(path: str) -> Vocabulary:
@@ -138,12 +137,11 @@ def _load_replacement(path: str) -> Vocabulary:
 
 
 def _extend(
-    config: ExtendVocabConfig,
+    config: ExtendVocabOptions,
     destination: Path,
     checkpoint: reader.Checkpoint,
     replacement: Vocabulary | None,
     inputs: Sequence[Input],
-    options: ReadOptions,
 ) -> int:
     """Write the model while --output is locked."""
     whole = vocabulary_of(checkpoint, config.vocab_file, may_lack_rows=True)
@@ -162,7 +160,7 @@ def _extend(
         print_status(f"Note      {rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
 
     words: list[NewWord] = []
-    text = count_text_words(inputs, options, rules) if inputs else None
+    text = count_text_words(inputs, config.read, rules) if inputs else None
     if text:
         _print_text(text, inputs, former)
     if replacement is not None:

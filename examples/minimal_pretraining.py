@@ -30,7 +30,7 @@ import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from beambert.tokenizer import Tokenizer
-from beambert.trainers.data import as_tf_dataset
+from beambert.trainers.data.tf_dataset import as_tf_dataset
 
 Array = jax.Array
 Parameters = dict[str, Array]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from beambert.trainers.inference.model_loading import InferenceModel, load_model
     from beambert.trainers.inference.predictor import Predictor
     from beambert.trainers.objective import Objective
-    from beambert.trainers.optimization.optimizer_options import OptimizerOptions
     from beambert.trainers.optimization.optimizers import Optimizer
-    from beambert.trainers.training.loop import LoopConfig, TrainData, train
+    from beambert.trainers.options import OptimizerOptions, TrainingOptions
+    from beambert.trainers.training.loop import TrainData, train
 else:
     __getattr__ = lazy_exports(
         __name__,
@@ -30,9 +30,9 @@ else:
             "load_model": "beambert.trainers.inference.model_loading",
             "Predictor": "beambert.trainers.inference.predictor",
             "Objective": "beambert.trainers.objective",
-            "OptimizerOptions": "beambert.trainers.optimization.optimizer_options",
+            "OptimizerOptions": "beambert.trainers.options",
             "Optimizer": "beambert.trainers.optimization.optimizers",
-            "LoopConfig": "beambert.trainers.training.loop",
+            "TrainingOptions": "beambert.trainers.options",
             "TrainData": "beambert.trainers.training.loop",
             "train": "beambert.trainers.training.loop",
         },
@@ -43,7 +43,6 @@ __all__ = [
     "FinetuningTask",
     "InferenceModel",
     "InputShard",
-    "LoopConfig",
     "Objective",
     "Optimizer",
     "OptimizerOptions",
@@ -51,6 +50,7 @@ __all__ = [
     "TaskDataError",
     "TrainData",
     "TrainingError",
+    "TrainingOptions",
     "load_model",
     "train",
 ]

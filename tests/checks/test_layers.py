@@ -21,12 +21,15 @@ trainers.commands
 trainers.evaluation
 trainers.inference
 trainers.pretraining trainers.finetuning
+trainers.training_run
+trainers.training_plan
 trainers.run_report
 trainers.training
 trainers.backends
 trainers.data trainers.monitoring
-trainers.config
 trainers.checkpoints trainers.optimization trainers.metrics
+trainers.pretraining.options trainers.finetuning.options
+trainers.options
 trainers.buckets
 trainers.objective trainers.errors
 pipelines.__init__

@@ -21,11 +21,12 @@ import numpy as np
 
 from beambert.bert_model.checkpoints import tensor_bundle
 from beambert.bert_model.checkpoints.tensor_bundle import numpy_dtype
-from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
+from beambert.bert_model.size import is_padded, with_padding, without_padding
 from beambert.common import file_errors
 from beambert.common.local_files import synchronize, write_atomic
 from beambert.common.typed_json import Count, JsonError, NonEmpty, NonNegative, Number, read, require
 from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.options import TrainingOptions
 
 GLOBAL_STEP = "global_step"
 
@@ -75,20 +76,6 @@ class Checkpoint(NamedTuple):
     def state_file(self) -> Path:
         """Return the file of `state_of`, which may not exist."""
         return Path(f"{self.prefix}.state.json")
-
-
-class RetentionPolicy(NamedTuple):
-    """The checkpoint retention policy.
-
-    Attributes:
-        last: number of recent checkpoints to keep; 0 keeps all.
-        every_hours: interval in hours of training at which a checkpoint is kept permanently; None for none.
-        step: step whose checkpoint is kept permanently; None for none.
-    """
-
-    last: int = 5
-    every_hours: float | None = None
-    step: int | None = None
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
@@ -198,14 +185,14 @@ def bytes_needed(variables: Mapping[str, Variable | np.ndarray], vocab_size: int
 
 
 def space_warning(
-    directory: Path, variables: Mapping[str, Variable], vocab_size: int | None, retention: RetentionPolicy
+    directory: Path, variables: Mapping[str, Variable], vocab_size: int | None, config: TrainingOptions
 ) -> str | None:
     """Return a warning if the disk has no space for the recent checkpoints that a run keeps, otherwise None.
 
     While a checkpoint is saved, all earlier ones to keep still exist. The best and the hourly checkpoints are not
     included.
     """
-    more = max(1, retention.last + 1 - len(checkpoints(directory)))
+    more = max(1, config.keep_checkpoint_max + 1 - len(checkpoints(directory)))
     needed, free = more * bytes_needed(variables, vocab_size), _free_bytes(directory)
     if needed <= free:
         return None
@@ -216,32 +203,30 @@ def space_warning(
     )
 
 
-def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | None) -> None:
-    """Remove the checkpoints that the retention policy does not keep.
+def remove_old(directory: Path, config: TrainingOptions, best_step: int | None) -> None:
+    """Remove the checkpoints that the options do not keep: the last ones, hourly ones, and the start of a decay.
 
     Hours are hours of training, from `seconds` in the state of a checkpoint. A checkpoint without `seconds` is not kept
     as an hourly one.
 
     Args:
         directory: directory of the checkpoints.
-        retention: the retention policy.
+        config: options of checkpoint retention.
         best_step: step of the best checkpoint, which is kept; None without one.
 
     Raises:
         StorageError: a checkpoint cannot be removed.
     """
     saved = checkpoints(directory)
-    if not retention.last:
-        return
     hours_begun: set[float] = set()
-    for checkpoint in saved[: -retention.last]:
+    for checkpoint in saved[: -config.keep_checkpoint_max]:
         first_of_its_hours = False
-        if retention.every_hours is not None:
-            hours = _seconds_trained(checkpoint) // (3600 * retention.every_hours)
+        if config.keep_checkpoint_every_n_hours is not None:
+            hours = _seconds_trained(checkpoint) // (3600 * config.keep_checkpoint_every_n_hours)
             # The number is infinite for the shortest intervals, which every checkpoint begins.
             first_of_its_hours = (hours > 0 and hours not in hours_begun) or math.isinf(hours)
             hours_begun.add(hours)
-        if checkpoint.step in (best_step, retention.step) or first_of_its_hours:
+        if checkpoint.step in (best_step, config.decay_start) or first_of_its_hours:
             continue
         try:
             _remove(checkpoint)

@@ -245,7 +245,7 @@ def with_recipe(argv: Sequence[str]) -> list[str]:
     return [*words(flags), *argv]
 
 
-class _RecipeAction(argparse.Action):
+class RecipeAction(argparse.Action):
     """Store the name of the recipe; without a name, print all recipes and exit."""
 
     def __call__(
@@ -255,16 +255,3 @@ class _RecipeAction(argparse.Action):
             print(summary())
             parser.exit(0)
         setattr(namespace, self.dest, values)
-
-
-def add_recipe_argument(parser: argparse.ArgumentParser, group: argparse._ArgumentGroup) -> None:
-    """Add --recipe to a group, and the recipes to the end of the help; `with_recipe` applies a recipe."""
-    group.add_argument(
-        "--recipe",
-        nargs="?",
-        choices=RECIPES,
-        action=_RecipeAction,
-        metavar="NAME",
-        help=f"Set of flags: {', '.join(RECIPES)}; listed below, and by --recipe without a name",
-    )
-    parser.epilog = summary()

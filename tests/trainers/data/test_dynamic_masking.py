@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.instances import Rows
 from beambert.pipelines.instances.masking import MaskingVocabulary, mask_rows
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from beambert.trainers.data.example_order import stateless_hash

@@ -4,10 +4,10 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.config import BertConfig
+from beambert.trainers.commands.pretrain import add_arguments
 from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
 from beambert.trainers.pretraining import recipes
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
 from beambert.trainers.pretraining.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
 from tests.conftest import ROOT
 

@@ -1,4 +1,4 @@
-"""Softmax, cross entropy, layer normalization and the sum with a bias under JAX, with their own gradients.
+"""Softmax, cross entropy, layer normalization, GELU and the sum with a bias under JAX, with their own gradients.
 
 Automatic differentiation saves the softmax and the centered inputs of a normalization in float32 for the backward pass.
 These gradients save the probabilities in the type of the scores, and two numbers per row of a cross entropy or a
@@ -6,12 +6,15 @@ normalization, and sum the gradient of a bias in float32.
 """
 
 import functools
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 Residuals = tuple[jax.Array, ...]
+
+_GELU_SCALE = 2.0 * math.sqrt(2.0 / math.pi)
 
 
 @jax.custom_vjp
@@ -144,3 +147,28 @@ def _add_bias_backward(_: None, upstream: jax.Array) -> tuple[jax.Array, jax.Arr
 
 
 add_bias.defvjp(_add_bias_forward, _add_bias_backward)
+
+
+@jax.custom_vjp
+def gelu(inputs: jax.Array) -> jax.Array:
+    """As `beambert.bert_model.ops.plain.gelu`, computed with (1 + tanh(z)) / 2 = sigmoid(2z)."""
+    return inputs * _gelu_share(inputs)
+
+
+def _gelu_share(inputs: jax.Array) -> jax.Array:
+    return jax.nn.sigmoid(inputs * (_GELU_SCALE + (_GELU_SCALE * 0.044715) * (inputs * inputs)))
+
+
+def _gelu_forward(inputs: jax.Array) -> tuple[jax.Array, Residuals]:
+    share = _gelu_share(inputs)
+    # XLA computes the share again from the inputs; with the outputs it would read one more tensor.
+    return inputs * share, (inputs, share)
+
+
+def _gelu_backward(saved: Residuals, upstream: jax.Array) -> tuple[jax.Array]:
+    inputs, share = saved
+    slope = _GELU_SCALE + (3.0 * _GELU_SCALE * 0.044715) * (inputs * inputs)
+    return (upstream * (share + inputs * (share * (1.0 - share)) * slope),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)

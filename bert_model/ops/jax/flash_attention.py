@@ -1,7 +1,10 @@
 """Self-attention with dropout as one kernel, for GPUs under JAX.
 
 The scores of a block of queries and keys stay in registers (Dao et al. 2022, FlashAttention, algorithms 1 to 4, whose
-dropout is here the mask of `jax_dropout.py`): memory has only queries, keys, values, outputs and one number per query.
+dropout is here the mask of `dropout.py`): memory has only queries, keys, values, outputs and one number per query.
+
+It exists because no library has such a kernel with dropout: that of jax.nn has none, nor have those of Pallas and cuDNN
+a mask that depends only on the seed of an example.
 
 Letters in shapes: B examples, S positions, A heads, D = H / A, Q queries and K keys of a block.
 """
@@ -14,7 +17,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from beambert.bert_model.jax_dropout import is_kept, mix_pair, stride
+from beambert.bert_model.ops.jax.dropout import is_kept, mix_pair, stride
 
 Residuals = tuple[jax.Array, ...]
 
@@ -47,7 +50,7 @@ def attention(
     Args:
         query, key, value: bfloat16 [B, S, A, D], of sizes that `is_supported` accepts.
         bias: float32 [B, 1, 1 or S, S], without gradient.
-        seed: int32 [B, 2], seed of the dropout for each example, as in `jax_dropout.keep_mask`; None for no dropout.
+        seed: int32 [B, 2], seed of the dropout for each example, as in `dropout.keep_mask`; None for no dropout.
         rate: dropout rate of the probabilities.
         interpret: whether to run the kernel without a GPU, slowly, for tests.
 
