@@ -261,7 +261,7 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
 
 
 def _first_file(*paths: Path) -> Path | None:
-    """Return the first path that is a file; None where there is none."""
+    """Return the first path that is a file, or None."""
     return next((path for path in paths if path.is_file()), None)
 
 
