@@ -113,8 +113,8 @@ def padded_size(vocab_size: int) -> int:
 
 
 def is_padded(tf1_name: str) -> bool:
-    """Return whether a variable, or its slot `adam_m` or `adam_v`, has one row per token."""
-    return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in TOKEN_VARIABLES
+    """Return whether a variable, or its optimizer slot `<variable>/<slot>`, has one row per token."""
+    return tf1_name in TOKEN_VARIABLES or tf1_name.rpartition("/")[0] in TOKEN_VARIABLES
 
 
 def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:

@@ -8,7 +8,6 @@ In every format, the weights have their TF1 names (`variable_names.py`) and TF1 
 import contextlib
 import dataclasses
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from beambert.bert_model.config import BertConfig, is_rounded_up
 from beambert.common.word_rules import RecordedRules
 
 GLOBAL_STEP = "global_step"
-_SLOT = re.compile(r"(.+)/adam_[mv]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Checkpoint:
         vocab_file: path of `vocab.txt` or `tokenizer.json`; None where both are missing.
         word_rules: recorded rules that split text into words.
         tensors: weights by TF1 name, in the order of `variable_names`, without missing ones.
-        optimizer: global_step and the slots `<weight>/adam_m` and `<weight>/adam_v`, where present.
+        optimizer: global_step and the slots `<weight>/<slot>` of the optimizer, where present.
         missing: TF1 names of the task's weights that the file lacks, or that were never trained.
         ignored: names of further tensors in the file.
         record: content of `beambert.json` of a native model, else None.
@@ -219,7 +217,7 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
 
 def first_token_rows(tensors: Mapping[str, StoredTensor], count: int) -> dict[str, StoredTensor]:
     """Return tensors, of which those with one row per token and their optimizer slots have the first rows only."""
-    names = {f"{name}{slot}" for name in TOKEN_VARIABLES for slot in ("", "/adam_m", "/adam_v")}
+    names = {name for name in tensors if name in TOKEN_VARIABLES or name.rpartition("/")[0] in TOKEN_VARIABLES}
 
     def first_rows(tensor: StoredTensor) -> StoredTensor:
         return StoredTensor((count, *tensor.shape[1:]), tensor.dtype, lambda: tensor.read()[:count])
@@ -228,8 +226,7 @@ def first_token_rows(tensors: Mapping[str, StoredTensor], count: int) -> dict[st
 
 
 def _is_optimizer(name: str, tensors: Mapping[str, StoredTensor]) -> bool:
-    match = _SLOT.fullmatch(name)
-    return name == GLOBAL_STEP or (match is not None and match[1] in tensors)
+    return name == GLOBAL_STEP or name.rpartition("/")[0] in tensors
 
 
 def _task_of(tensors: Mapping[str, StoredTensor]) -> str:

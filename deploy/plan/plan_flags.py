@@ -10,7 +10,7 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.formats import FORMATS
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.trainers.config.pretrain_config import PretrainConfig
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS
+from beambert.trainers.optimization.update_rules import OPTIMIZERS
 from beambert.trainers.training.training_flags import ACTIVATION_CHECKPOINTING, PRECISIONS
 
 DEFAULT_ACCELERATOR = "v3-8"
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--optimizer",
-        choices=OPTIMIZERS,
+        choices=tuple(OPTIMIZERS),
         default=PretrainConfig.optimizer,
         help="Optimizer, as in `beambert pretrain`; used by --compile",
     )

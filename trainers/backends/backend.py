@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -53,6 +54,10 @@ class TrainConfig:
     xla: bool = False
     shard_optimizer_state: bool = False
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+
+    def learning_rate_at(self, step: Any, ops: ModuleType | None = None) -> Any:
+        """Return the learning rate of a step; the arguments are those of `LearningRateSchedule.rate_at`."""
+        return self.lr_schedule.rate_at(step, self.learning_rate, self.num_train_steps, self.num_warmup_steps, ops)
 
 
 class StepResults(NamedTuple):

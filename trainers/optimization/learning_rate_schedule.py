@@ -1,12 +1,13 @@
-"""Define the learning-rate schedules by name, and the step at which the decay of `wsd` starts.
-
-`learning_rate_at` in `optimizers.py` has the formulas. This file imports neither Keras nor TensorFlow.
-"""
+"""Define the learning-rate schedules: names, options and formulas. This file imports neither Keras nor TensorFlow."""
 
 import math
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 from beambert.trainers.errors import TrainingError
+
+Tensor = Any
 
 LR_SCHEDULES = ("linear", "cosine", "constant", "wsd")
 
@@ -52,20 +53,50 @@ class LearningRateSchedule:
             return None
         return num_train_steps - max(1, round(self.decay_fraction * num_train_steps))
 
-    def rate_at(self, step: int, peak: float, num_train_steps: int, num_warmup_steps: int) -> float:
-        """Return `learning_rate_at` without Keras, for reports."""
-        done = min(step, num_train_steps)
-        if done < num_warmup_steps:
-            return peak * done / num_warmup_steps
+    def rate_at(
+        self, step: Tensor, peak: float, num_train_steps: int, num_warmup_steps: int, ops: ModuleType | None = None
+    ) -> Tensor:
+        """Return the learning rate of a step: linear warm-up from 0, then the schedule.
+
+        With step t, N training steps, W warm-up steps and peak r, the rate after warm-up is:
+
+        linear    r (1 - t / N)^p. As in the released code, the decay starts at step 0, so that the rate drops at step W
+                  from about r to r (1 - W / N)^p.
+        cosine    r (m + (1 - m) (1 + cos(pi (t - W) / (N - W))) / 2), Loshchilov and Hutter 2017, without restarts.
+        constant  r.
+        wsd       r, then r (1 - sqrt((t - S) / (N - S))) from the start S of the decay: the 1-sqrt cooldown of Haegele
+                  et al. 2024 ("Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", section 3).
+
+        Step 0 of a run with warm-up has rate 0.
+
+        Args:
+            step: number of completed steps; with `keras.ops` a float32 scalar tensor.
+            peak: peak learning rate.
+            num_train_steps: number of training steps; at later steps, the rate is that of this step.
+            num_warmup_steps: number of warm-up steps; 0 for none.
+            ops: the functions: `keras.ops` in a compiled step; None for those of numpy.
+        """
+        if ops is None:
+            import numpy
+
+            ops = numpy
+        done = ops.minimum(step, num_train_steps)
         start = self.decay_start(num_train_steps)
         if start is not None:
-            return peak * (1.0 - math.sqrt(max(done - start, 0) / (num_train_steps - start)))
-        if self.name == "constant":
-            return peak
-        if self.name == "cosine":
-            progress = (done - num_warmup_steps) / max(num_train_steps - num_warmup_steps, 1)
-            return peak * (self.min_fraction + (1.0 - self.min_fraction) * 0.5 * (1.0 + math.cos(math.pi * progress)))
-        return float(peak * (1.0 - done / num_train_steps) ** self.decay_power)
+            progress = ops.maximum(done - start, 0.0) / (num_train_steps - start)
+            decayed = peak * (1.0 - ops.sqrt(progress))
+        elif self.name == "constant":
+            decayed = peak * ops.ones_like(done)
+        elif self.name == "cosine":
+            progress = ops.maximum(done - num_warmup_steps, 0.0) / max(num_train_steps - num_warmup_steps, 1)
+            least = self.min_fraction
+            decayed = peak * (least + (1.0 - least) * 0.5 * (1.0 + ops.cos(math.pi * progress)))
+        else:
+            # `tf.compat.v1.train.polynomial_decay` to 0 without cycles.
+            decayed = peak * ops.power(1.0 - done / num_train_steps, self.decay_power)
+        if num_warmup_steps == 0:
+            return decayed
+        return ops.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)
 
     def check_steps(self, num_train_steps: int, num_warmup_steps: int) -> None:
         """Check that the decay of `wsd` starts after warm-up.

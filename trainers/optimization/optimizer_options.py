@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from beambert.trainers.errors import TrainingError
 
-OPTIMIZERS = ("bert_adam", "adamw", "lamb")
 CLIPPING = ("global", "per_shard")
 
 # The exclusions of `create_optimizer` in optimization.py of google-research/bert, matched anywhere in a name.
@@ -24,7 +23,7 @@ class OptimizerOptions:
     """The optimizer and its hyperparameters; the defaults are those of the released BERT.
 
     Attributes:
-        name: one of `OPTIMIZERS`; `optimizers.py` has the formulas.
+        name: one of `update_rules.OPTIMIZERS`.
         weight_decay: decoupled weight decay, for variables with `is_decayed`.
         beta_1: decay rate of the first moment estimates, from 0 to below 1.
         beta_2: decay rate of the second moment estimates, from 0 to below 1.

@@ -146,7 +146,7 @@ class PretrainingRun:
         # XLA compiles each sequence length separately, and a TPU gets a single length.
         if uses_xla(self.config, self.distribution) or self.distribution.is_tpu:
             return self.task
-        from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
+        from beambert.trainers.backends.tensorflow.input import with_static_lengths
 
         return with_static_lengths(self.task, self.plan.datasets[index])
 

@@ -10,7 +10,6 @@ from beambert.trainers.metrics.baseline_record import BaselineRecord
 from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.training_progress import warn
-from beambert.trainers.optimization.optimizers import learning_rate_at
 from beambert.trainers.optimization.update_measures import update_measures
 from beambert.trainers.pretraining.plan import PretrainingPlan
 from beambert.trainers.run_report.run_facts import facts_of
@@ -39,9 +38,7 @@ class RunObserver:
     def measure(self, step: int) -> dict[str, float]:
         """Return `update_measures` of the last of `step` steps."""
         config = self._trainer.config
-        rate = learning_rate_at(
-            step - 1, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
+        rate = config.learning_rate_at(step - 1)
         measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
         return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}
 

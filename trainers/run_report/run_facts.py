@@ -61,7 +61,7 @@ def facts_of(
             rate_of_step = schedule.rate_at(
                 line["step"] - 1, run.learning_rate, run.num_train_steps, run.num_warmup_steps
             )
-            updates.append(Update(line["step"], ratio, ratio * rms, rate_of_step))
+            updates.append(Update(line["step"], ratio, ratio * rms, float(rate_of_step)))
     initial = config.get("initializer_range", _INITIALIZER_RANGE)
     if options.get("init_checkpoint") and lines:
         initial = lines[0].get(WEIGHT_RMS)

@@ -7,7 +7,8 @@ import re
 from beambert.common.command_line.flags import Number, shortened
 from beambert.trainers.config.run_config import RunConfig
 from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from beambert.trainers.optimization.optimizer_options import CLIPPING, OPTIMIZERS
+from beambert.trainers.optimization.optimizer_options import CLIPPING
+from beambert.trainers.optimization.update_rules import OPTIMIZERS
 
 
 def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +18,11 @@ def add_optimizer_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name: str, help: str, **options: object) -> None:
         group.add_argument(name, help=help, **options)  # type: ignore[arg-type]
 
+    summaries = " ".join(f"{rule.summary}: {name}." for name, rule in OPTIMIZERS.items())
     add(
         "--optimizer",
-        "Optimizer: bert_adam, the released BERT's Adam without bias correction; adamw, which needs less warm-up; "
-        "lamb, for batches of thousands of sequences, with about ten times the learning rate (default: %(default)s)",
-        choices=OPTIMIZERS,
+        f"Optimizer (default: %(default)s). {summaries}",
+        choices=tuple(OPTIMIZERS),
         default=RunConfig.optimizer,
     )
     add(

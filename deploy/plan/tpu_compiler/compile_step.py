@@ -22,8 +22,7 @@ from beambert.common.typed_json import decode
 from beambert.deploy.plan.tpu_compiler.compiled_program import collectives, compile_program, total_cycles
 from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
 from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, train_step
-from beambert.trainers.backends.jax.distribution import Distribution
-from beambert.trainers.backends.jax.memory_errors import exceeded_memory
+from beambert.trainers.backends.jax.distribution import Distribution, exceeded_memory
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from beambert.trainers.training.run_setup import train_config_of
 

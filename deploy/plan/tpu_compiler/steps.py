@@ -1,6 +1,7 @@
 """The compiled training step of the JAX backend for the chips of a TPU topology, with the shapes of its arguments."""
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from beambert.trainers.backends.jax.distribution import Distribution
 from beambert.trainers.backends.jax.optimizer_sharding import slot_spec
 from beambert.trainers.backends.jax.train_step import Trainer
 from beambert.trainers.objective import Objective
-from beambert.trainers.optimization.optimizers import OptimizerState
+from beambert.trainers.optimization.optimizers import VariableState
 
 
 class Step(NamedTuple):
@@ -62,13 +63,13 @@ def train_step(
     state = {}
     for name, weight in weights.items():
         sharding = NamedSharding(distribution.mesh, slot_spec(trainer.slot_axes.get(name)))
-        slot = shape_of(objective.variables[name], sharding)
-        state[name] = OptimizerState(weight, slot, slot)
+        slots = (shape_of(slot, sharding) for slot in trainer.optimizer.slots_of(name))
+        state[name] = VariableState(weight, tuple(slots))
     frozen = [shape_of(variable, distribution.replicated) for variable in objective.frozen.values()]
     step = jax.ShapeDtypeStruct((), np.int32, sharding=distribution.replicated)
     size = sum(_bytes_of(weight) for weight in weights.values())
     sharded_size = sum(_bytes_of(weights[name]) for name in trainer.slot_axes)
-    state_size = 3 * size - 2 * sharded_size + 2 * sharded_size // distribution.replicas
+    state_size = sum(_bytes_on_device(value) for value in jax.tree.leaves(state))
     batch = global_batch(features, distribution, per_device)
     arguments = (state, frozen, step, batch)
     return Step(trainer.compiled_step(), arguments, size, state_size, sharded_size, distribution.replicas)
@@ -85,6 +86,10 @@ def global_batch(features: Mapping[str, np.ndarray], distribution: Distribution,
 
 def _bytes_of(shape: jax.ShapeDtypeStruct) -> int:
     return int(shape.size * shape.dtype.itemsize)
+
+
+def _bytes_on_device(shape: jax.ShapeDtypeStruct) -> int:
+    return math.prod(shape.sharding.shard_shape(shape.shape)) * shape.dtype.itemsize
 
 
 def shape_of(variable: keras.Variable, sharding: Any) -> jax.ShapeDtypeStruct:

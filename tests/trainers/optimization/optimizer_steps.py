@@ -2,15 +2,16 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
 from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.optimization.optimizers import Optimizer, VariableState, clip_factor, global_norm
+from beambert.trainers.optimization.update_rules import OPTIMIZERS
 from tests.trainers.optimization.optimizer_problem import PEAK_RATE, STEPS, WARMUP_STEPS, gradients, initial_weights
 
 CHANGES = {
@@ -48,16 +49,24 @@ def updates_of(updated: Callable) -> Callable:
 
 def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, updates: Callable | None = None) -> None:
     """Update all variables that have a gradient, by `updates` or, without it, by the optimizer's own method."""
-    variables = {name: OptimizerState(optimizer.variables[name], *optimizer.slots_of(name)) for name in given}
-    states = {
-        name: OptimizerState(*(ops.convert_to_tensor(variable) for variable in state))
-        for name, state in variables.items()
-    }
+    variables = {name: (optimizer.variables[name], *optimizer.slots_of(name)) for name in given}
+    states = {name: state_of(*map(ops.convert_to_tensor, values)) for name, values in variables.items()}
     tensors = {name: ops.convert_to_tensor(gradient) for name, gradient in given.items()}
     scalars = ops.convert_to_tensor(np.float32(rate)), ops.cast(step, "int32")
     for name, state in (updates or updates_of(optimizer.updated))(states, tensors, *scalars).items():
-        for variable, value in zip(variables[name], state, strict=True):
+        for variable, value in zip(variables[name], (state.weight, *state.slots), strict=True):
             variable.assign(value)
+
+
+def state_of(weight, *slots) -> VariableState:
+    return VariableState(weight, slots)
+
+
+def clipped(gradients: Sequence, clip_norm: float | None) -> tuple[list, float]:
+    """Return gradients scaled down to a maximum global norm, and their norm before."""
+    norm = global_norm(gradients)
+    factor = clip_factor(norm, clip_norm) if clip_norm else 1.0
+    return [gradient * factor for gradient in gradients], norm
 
 
 @functools.cache
@@ -75,10 +84,10 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
     norms = []
     for step in range(STEPS):
         given = {name: ops.convert_to_tensor(gradient) for name, gradient in gradients(step).items()}
-        clipped, norm = clip_by_global_norm(list(given.values()), optimizer.options.clip_norm)
+        scaled, norm = clipped(list(given.values()), optimizer.options.clip_norm)
         norms.append(float(norm))
-        rate = learning_rate_at(ops.cast(step, "int32"), PEAK_RATE, STEPS, WARMUP_STEPS)
-        make_step(optimizer, dict(zip(given, clipped, strict=True)), float(rate), step, updates)
+        rate = LearningRateSchedule().rate_at(ops.cast(step, "float32"), PEAK_RATE, STEPS, WARMUP_STEPS, ops)
+        make_step(optimizer, dict(zip(given, scaled, strict=True)), float(rate), step, updates)
         values = optimizer.variables | (optimizer.slots if step == STEPS - 1 else {})
         # An array of TensorFlow on a CPU may share the memory of its variable.
         results |= {f"{step + 1}:{name}": np.array(value) for name, value in values.items()}
@@ -87,8 +96,8 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
 
 def rates_of(name: str) -> np.ndarray:
     """Return the compiled learning rates of steps 0 to 21 of a run of 20 steps: [22], float32."""
-    rate = compiled(lambda step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
-    return np.array([float(rate(ops.cast(step, "int32"))) for step in range(22)], np.float32)
+    rate = compiled(lambda step: LearningRateSchedule(name).rate_at(step, 1e-3, 20, 4, ops))
+    return np.array([float(rate(ops.cast(step, "float32"))) for step in range(22)], np.float32)
 
 
 def compiled_results() -> dict[str, np.ndarray]:

@@ -3,17 +3,17 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from beambert.trainers.optimization.optimizers import learning_rate_at
 from tests.trainers.optimization.optimizer_steps import rates_of
 
 
 def rates(steps, peak, num_train_steps, num_warmup_steps, **options):
     schedule = LearningRateSchedule(**options)
     return [
-        float(learning_rate_at(tf.constant(step, tf.int64), peak, num_train_steps, num_warmup_steps, schedule))
+        float(schedule.rate_at(tf.constant(step, tf.float32), peak, num_train_steps, num_warmup_steps, ops))
         for step in steps
     ]
 
@@ -121,7 +121,7 @@ def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
         {"name": "wsd", "decay_fraction": 0.3},
     ],
 )
-def test_the_rate_of_reports_is_that_of_training(warmup, options):
+def test_the_formulas_in_numpy_are_those_of_training(warmup, options):
     schedule = LearningRateSchedule(**options)
     expected = rates(range(23), 0.3, 20, warmup, **options)
     assert [schedule.rate_at(step, 0.3, 20, warmup) for step in range(23)] == pytest.approx(expected, abs=1e-7)
