@@ -16,7 +16,7 @@ EXPORTS = {
     "beambert.bert_model.checkpoints": {"Checkpoint", "CheckpointError", "open_checkpoint"},
     "beambert.pipelines": {"CorpusOptions", "Dataset", "PretrainingDataOptions"},
     "beambert.tokenizer": {"Tokenizer", "Vocabulary"},
-    "beambert.trainers": {"LoopConfig", "Objective", "Predictor", "TrainingError", "load_model", "train"},
+    "beambert.trainers": {"Objective", "Predictor", "TrainingError", "TrainingOptions", "load_model", "train"},
 }
 _ENGINES = ("apache_beam", "tensorflow", "keras", "pyarrow")
 # Packages that must not be imported by a list of modules. One process imports each list.
@@ -39,7 +39,7 @@ FORBIDDEN = {
     # A training host without Beam reads data. An environment with JAX and without TensorFlow reads and writes
     # checkpoints and event files. A plan for a corpus size from a flag reads no files.
     "beambert.pipelines, beambert.pipelines.dataset, beambert.pipelines.io.tfrecord, beambert.trainers, "
-    "beambert.trainers.data.verification, beambert.bert_model.checkpoints.tensor_bundle, "
+    "beambert.trainers.data.shard_reader, beambert.bert_model.checkpoints.tensor_bundle, "
     "beambert.bert_model.checkpoints.tf1, beambert.trainers.checkpoints.checkpoint_manager, "
     "beambert.trainers.monitoring.tensorboard, beambert.deploy.plan.command, "
     "beambert.trainers.data.pipeline, beambert.trainers.finetuning.batches, "

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from keras import ops
 
-from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor
 from beambert.trainers.optimization.optimizers import clip_factor, global_norm
+from beambert.trainers.options import TrainingOptions
 
 # Gradients of trained variables by TF1 name, without variables that the loss does not depend on.
 Gradients = dict[str, Tensor]
@@ -58,7 +58,7 @@ class StepUpdate(NamedTuple):
 
 def compute_update(
     objective: Objective,
-    config: TrainConfig,
+    config: TrainingOptions,
     features: Features,
     step: Tensor,
     gradients_of: Callable[[Features, Mapping[str, Tensor]], tuple[Tensor, Sums, Gradients]],
@@ -68,32 +68,32 @@ def compute_update(
 
     Args:
         objective: the objective.
-        config: configuration of the training steps.
+        config: options of the steps.
         features: this replica's part of the batch, [batch_size / replicas, ...].
         step: int scalar, number of earlier steps.
         gradients_of: function of features and the denominators of the loss terms; returns loss, metric sums and
             gradients of the replica.
         replicas: the sums over replicas.
     """
-    clip_norm = config.optimizer.clip_norm
+    clip_norm, clips_parts = config.clip_norm, config.clip == "per_shard"
     denominators = objective.weights(features)
-    if not config.clip_per_replica:
+    if not clips_parts:
         # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
         # its masked tokens are distributed over replicas.
         denominators = replicas.sum(denominators)
     loss, sums, gradients = gradients_of(features, denominators)
-    if config.clip_per_replica and clip_norm:
+    if clips_parts and clip_norm:
         factor = clip_factor(global_norm(list(gradients.values())), clip_norm)
         gradients = {name: gradient * factor for name, gradient in gradients.items()}
     gradients, loss, sums = replicas.sum_gradients(gradients, loss, sums)
     norm = replicas.norm(gradients)
     factor = ops.convert_to_tensor(1.0, "float32")
-    if config.clip_per_replica:
+    if clips_parts:
         loss = loss / replicas.count
     elif clip_norm:
         factor = clip_factor(norm, clip_norm)
-    rate = config.learning_rate_at(ops.cast(step, "float32"), ops)
-    sums, is_finite = _add_step_metrics(sums, loss, norm, rate, config.skip_nonfinite, replicas.share)
+    rate = config.rate_at(ops.cast(step, "float32"), ops)
+    sums, is_finite = _add_step_metrics(sums, loss, norm, rate, config.on_nonfinite == "skip", replicas.share)
     return StepUpdate(gradients, factor, rate, is_finite, sums)
 
 

@@ -1,8 +1,9 @@
-"""Apply an optimizer to the variables of a model, and clip gradients.
+"""Apply an optimizer to the variables of a model: weight decay and learning rates by name, and clipping.
 
 All arithmetic uses keras.ops, so that every backend runs the same formulas.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,10 +13,63 @@ import numpy as np
 from keras import ops
 
 from beambert.bert_model.size import is_padded, without_padding
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
+from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.update_rules import OPTIMIZERS, Slots, VariablePart
+from beambert.trainers.options import OptimizerOptions
 
 Tensor = Any
+
+# The exclusions of `create_optimizer` in optimization.py of google-research/bert, matched anywhere in a name.
+_NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
+_LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
+_EMBEDDINGS = "bert/embeddings/"
+
+
+def is_decayed(name: str) -> bool:
+    """Return whether weight decay applies to a variable, that is, not to layer normalization and biases."""
+    return _NOT_DECAYED.search(name) is None
+
+
+def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, float]:
+    """Return the learning-rate factor of each variable, the product of a layer factor and a name factor.
+
+    With d = layerwise_lr_decay and L encoder layers, numbered from 0, the factor of layer l is d ** (L - l). The factor
+    of the embeddings is d ** (L + 1), and that of pooler and heads is 1. The output matrix of the masked-LM head is the
+    word embedding.
+
+    The name factor is that of the first expression in lr_multiplier that matches the name (`re.search`), or 1. A
+    factor of 0 freezes a variable, including weight decay.
+
+    Args:
+        names: TF1 names of all trained variables.
+        options: options with layerwise_lr_decay and lr_multiplier.
+
+    Returns:
+        Factor by name, in the order of `names`.
+
+    Raises:
+        TrainingError: an expression matches no name, or only names that an earlier expression matches.
+    """
+    layers = {name: int(match[1]) for name in names if (match := _LAYER.match(name))}
+    layer_count = max(layers.values(), default=-1) + 1
+    multipliers = [(re.compile(pattern), factor) for pattern, factor in options.lr_multiplier]
+    used = set()
+    factors = {}
+    for name in names:
+        depth = layer_count + 1 if name.startswith(_EMBEDDINGS) else layer_count - layers.get(name, layer_count)
+        factors[name] = options.layerwise_lr_decay**depth
+        for pattern, factor in multipliers:
+            if pattern.search(name):
+                factors[name] *= factor
+                used.add(pattern)
+                break
+    for pattern, _ in multipliers:
+        if pattern not in used:
+            raise TrainingError(
+                f"invalid --lr_multiplier {pattern.pattern}: matches no variable, or only variables matched by an "
+                f"earlier expression; variable names look like {names[0]}"
+            )
+    return factors
 
 
 class VariableState(NamedTuple):
@@ -62,7 +116,7 @@ class Optimizer:
             strategy they are placed with the variables.
 
     Raises:
-        TrainingError: an expression in lr_multipliers matches no variable.
+        TrainingError: an expression in lr_multiplier matches no variable.
     """
 
     def __init__(
@@ -71,7 +125,7 @@ class Optimizer:
         self.variables = dict(variables)
         self.options = options
         self.vocab_size = vocab_size
-        self.rules = {name: OPTIMIZERS[options.name].of_variable(name, options) for name in self.variables}
+        self.rules = {name: OPTIMIZERS[options.optimizer].of_variable(name, options) for name in self.variables}
         self.slots = {
             f"{name}/{slot.name}": keras.Variable(
                 keras.initializers.Constant(slot.initial),

@@ -12,12 +12,27 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
-
+OptimizerName = Literal["bert_adam", "adamw", "lamb", "sgd", "lion", "muon"]
 Tensor = Any
 Slots = tuple[Tensor, ...]
+
+
+class Hyperparameters(Protocol):
+    """The hyperparameters of a rule; see `beambert.trainers.options.OptimizerOptions`."""
+
+    @property
+    def adam_beta1(self) -> float:
+        """Return b1."""
+
+    @property
+    def adam_beta2(self) -> float:
+        """Return b2."""
+
+    @property
+    def adam_epsilon(self) -> float:
+        """Return e."""
 
 
 class Slot(NamedTuple):
@@ -47,17 +62,15 @@ class UpdateRule(ABC):
     """The update of a variable.
 
     Attributes:
-        summary: description in the help of `--optimizer`.
         slots: the slots.
         options: hyperparameters.
     """
 
-    summary: ClassVar[str]
     slots: ClassVar[tuple[Slot, ...]]
-    options: OptimizerOptions
+    options: Hyperparameters
 
     @classmethod
-    def of_variable(cls, name: str, options: OptimizerOptions) -> "UpdateRule":
+    def of_variable(cls, name: str, options: Hyperparameters) -> "UpdateRule":
         """Return the rule of a variable with a TF1 name; by default, that of all variables."""
         return cls(options)
 
@@ -94,7 +107,6 @@ class BertAdam(UpdateRule):
     `optimization.py` of google-research/bert: Adam without bias correction, epsilon outside the root.
     """
 
-    summary = "The released BERT's Adam without bias correction"
     slots = (Slot("adam_m"), Slot("adam_v"))
 
     def update(self, slots: Slots, gradient: Tensor, step: Tensor, part: VariablePart) -> tuple[Tensor, Slots]:
@@ -102,8 +114,8 @@ class BertAdam(UpdateRule):
         from keras import ops
 
         m, v = slots
-        m = self.options.beta_1 * m + (1.0 - self.options.beta_1) * gradient
-        v = self.options.beta_2 * v + (1.0 - self.options.beta_2) * ops.square(gradient)
+        m = self.options.adam_beta1 * m + (1.0 - self.options.adam_beta1) * gradient
+        v = self.options.adam_beta2 * v + (1.0 - self.options.adam_beta2) * ops.square(gradient)
         return self.last_direction((m, v), step, part), (m, v)
 
     def last_direction(self, slots: Slots, step: Tensor, part: VariablePart) -> Tensor:
@@ -111,7 +123,7 @@ class BertAdam(UpdateRule):
         from keras import ops
 
         m, v = slots
-        return m / (ops.sqrt(v) + self.options.epsilon)
+        return m / (ops.sqrt(v) + self.options.adam_epsilon)
 
 
 @dataclass(frozen=True)
@@ -121,17 +133,15 @@ class AdamW(BertAdam):
     Loshchilov and Hutter 2019, algorithm 2.
     """
 
-    summary = "Adam with bias correction, which needs less warm-up"
-
     def last_direction(self, slots: Slots, step: Tensor, part: VariablePart) -> Tensor:
         """Return m' / (sqrt(v') + e)."""
         from keras import ops
 
         t = ops.cast(step, "float32") + 1.0
         m, v = slots
-        corrected_m = m / (1.0 - ops.power(self.options.beta_1, t))
-        corrected_v = v / (1.0 - ops.power(self.options.beta_2, t))
-        return corrected_m / (ops.sqrt(corrected_v) + self.options.epsilon)
+        corrected_m = m / (1.0 - ops.power(self.options.adam_beta1, t))
+        corrected_v = v / (1.0 - ops.power(self.options.adam_beta2, t))
+        return corrected_m / (ops.sqrt(corrected_v) + self.options.adam_epsilon)
 
 
 @dataclass(frozen=True)
@@ -141,8 +151,6 @@ class Lamb(AdamW):
     You et al. 2020, algorithm 2, with the identity for phi. The ratio is 1 where a norm is 0, and for variables without
     weight decay, as in the authors' implementation.
     """
-
-    summary = "For batches of thousands of sequences, with about ten times the learning rate"
 
     def trust_ratio(self, weight: Tensor, direction: Tensor, part: VariablePart) -> Tensor:
         """Return |w| / |u|."""
@@ -157,12 +165,11 @@ class Lamb(AdamW):
 class Sgd(UpdateRule):
     """u = m, with m = b1 m + g: stochastic gradient descent with momentum (Sutskever et al. 2013, without Nesterov)."""
 
-    summary = "Stochastic gradient descent with momentum --adam_beta1"
     slots = (Slot("momentum"),)
 
     def update(self, slots: Slots, gradient: Tensor, step: Tensor, part: VariablePart) -> tuple[Tensor, Slots]:
         """Return the new momentum as the direction."""
-        momentum = self.options.beta_1 * slots[0] + gradient
+        momentum = self.options.adam_beta1 * slots[0] + gradient
         return momentum, (momentum,)
 
     def last_direction(self, slots: Slots, step: Tensor, part: VariablePart) -> Tensor:
@@ -174,14 +181,13 @@ class Sgd(UpdateRule):
 class Lion(UpdateRule):
     """u = sign(b1 m + (1 - b1) g), then m = b2 m + (1 - b2) g: Chen et al. 2023, algorithm 2."""
 
-    summary = "Sign of the momentum, with a tenth of the learning rate and --adam_beta2 0.99"
     slots = (Slot("momentum"),)
 
     def update(self, slots: Slots, gradient: Tensor, step: Tensor, part: VariablePart) -> tuple[Tensor, Slots]:
         """Return the sign of the interpolated momentum, and the new momentum."""
         from keras import ops
 
-        beta_1, beta_2, momentum = self.options.beta_1, self.options.beta_2, slots[0]
+        beta_1, beta_2, momentum = self.options.adam_beta1, self.options.adam_beta2, slots[0]
         direction = ops.sign(beta_1 * momentum + (1.0 - beta_1) * gradient)
         return direction, (beta_2 * momentum + (1.0 - beta_2) * gradient,)
 
@@ -195,7 +201,6 @@ class Muon(UpdateRule):
     have AdamW's rule.
     """
 
-    summary = "Orthogonalized momentum for the matrices of layers, adamw for other variables"
     slots = (Slot("momentum"),)
 
     MATRICES: ClassVar[re.Pattern[str]] = re.compile(r"bert/encoder/layer_\d+/.*kernel")
@@ -207,7 +212,7 @@ class Muon(UpdateRule):
     STEPS: ClassVar[int] = 5
 
     @classmethod
-    def of_variable(cls, name: str, options: OptimizerOptions) -> UpdateRule:
+    def of_variable(cls, name: str, options: Hyperparameters) -> UpdateRule:
         """Return this rule for a matrix of a Transformer layer, and AdamW's for other variables."""
         return cls(options) if cls.MATRICES.fullmatch(name) else AdamW(options)
 
@@ -235,7 +240,7 @@ class Muon(UpdateRule):
         return self.SCALE * max(rows, columns) ** 0.5 * (ops.transpose(matrix) if rows > columns else matrix)
 
 
-OPTIMIZERS: dict[str, type[UpdateRule]] = {
+OPTIMIZERS: dict[OptimizerName, type[UpdateRule]] = {
     "bert_adam": BertAdam,
     "adamw": AdamW,
     "lamb": Lamb,

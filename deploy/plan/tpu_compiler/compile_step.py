@@ -24,7 +24,6 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, Ste
 from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, train_step
 from beambert.trainers.backends.jax.distribution import Distribution, exceeded_memory
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
-from beambert.trainers.training.run_setup import train_config_of
 
 # More bytes than the memory of any device: 16 TiB.
 _TOO_MANY_BYTES = 2**44
@@ -96,7 +95,7 @@ def step_of(request: StepRequest, distribution: Distribution) -> Step:
         name: np.zeros((1, length), np.float32 if name.endswith("_weights") else np.int32)
         for name, length in request.features.items()
     }
-    return train_step(objective, train_config_of(training, distribution), distribution, features, request.examples)
+    return train_step(objective, training, distribution, features, request.examples)
 
 
 def available_bytes(distribution: Distribution) -> int:

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
-from beambert.trainers.optimization.update_rules import OPTIMIZERS
+from beambert.trainers.options import OptimizerOptions
 from tests.conftest import ROOT
 from tests.trainers.optimization import optimizer_steps
 from tests.trainers.optimization.optimizer_problem import (
@@ -25,6 +23,8 @@ from tests.trainers.optimization.optimizer_problem import (
 )
 from tests.trainers.optimization.optimizer_steps import (
     CHANGES,
+    LR_SCHEDULES,
+    OPTIMIZERS,
     clipped,
     compiled,
     make_step,
@@ -51,7 +51,7 @@ RATE_FACTORS = {
 }
 
 
-def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, clip_norm=1.0):
+def transcription(name, factors, weight_decay=0.01, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-6, clip_norm=1.0):
     """Return weights, slots by name and norms in float64, transcribed from the papers and the released code."""
     w = {variable: value.astype(np.float64) for variable, value in initial_weights().items()}
     slots = {
@@ -67,22 +67,22 @@ def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, ep
             if f"{variable}/momentum" in slots:
                 momentum = slots[f"{variable}/momentum"]
                 if name == "sgd":
-                    r = momentum = beta_1 * momentum + g
+                    r = momentum = adam_beta1 * momentum + g
                 elif name == "lion":
-                    r = np.sign(beta_1 * momentum + (1 - beta_1) * g)
-                    momentum = beta_2 * momentum + (1 - beta_2) * g
+                    r = np.sign(adam_beta1 * momentum + (1 - adam_beta1) * g)
+                    momentum = adam_beta2 * momentum + (1 - adam_beta2) * g
                 else:
                     momentum = 0.95 * momentum + g
                     r = 0.2 * np.sqrt(max(g.shape)) * newton_schulz(momentum)
                 slots[f"{variable}/momentum"] = momentum
             else:
-                m = beta_1 * slots[f"{variable}/adam_m"] + (1 - beta_1) * g
-                v = beta_2 * slots[f"{variable}/adam_v"] + (1 - beta_2) * g**2
+                m = adam_beta1 * slots[f"{variable}/adam_m"] + (1 - adam_beta1) * g
+                v = adam_beta2 * slots[f"{variable}/adam_v"] + (1 - adam_beta2) * g**2
                 slots |= {f"{variable}/adam_m": m, f"{variable}/adam_v": v}
                 if name == "bert_adam":
-                    r = m / (np.sqrt(v) + epsilon)
+                    r = m / (np.sqrt(v) + adam_epsilon)
                 else:
-                    r = m / (1 - beta_1**t) / (np.sqrt(v / (1 - beta_2**t)) + epsilon)
+                    r = m / (1 - adam_beta1**t) / (np.sqrt(v / (1 - adam_beta2**t)) + adam_epsilon)
             ratio = 1.0
             if variable in DECAYED:
                 r = r + weight_decay * w[variable]
@@ -190,7 +190,7 @@ def test_two_runs_have_the_same_bits():
 
     def run():
         weights = {variable: np.resize(initial_weights()[variable], (300, 400)) for variable in names}
-        optimizer = new_optimizer(weights, OptimizerOptions(name="lamb"))
+        optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb"))
         updates = compiled(updates_of(optimizer.updated))
         for step in range(3):
             large = [tf.constant(np.resize(gradients(step)[variable], (300, 400))) for variable in names]
@@ -208,7 +208,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
     def run(rows):
         padding = ((0, rows - 5), (0, 0))
         initial = np.pad(initial_weights()[word_embeddings], padding, constant_values=7.0)
-        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(name=name), vocab_size=5)
+        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(optimizer=name), vocab_size=5)
         for step in range(4):
             gradient = np.pad(gradients(step)[word_embeddings], padding)
             make_step(optimizer, {word_embeddings: gradient}, 0.01, step)
@@ -224,7 +224,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
 def test_lamb_has_trust_ratio_1_where_a_norm_is_0():
     zeros, ones = np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)
     weights = {"zero/kernel": zeros, "still/kernel": ones}
-    optimizer = new_optimizer(weights, OptimizerOptions(name="lamb", weight_decay=0.0))
+    optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb", weight_decay=0.0))
     make_step(optimizer, {"zero/kernel": ones, "still/kernel": zeros}, 0.1, 0)
     np.testing.assert_allclose(optimizer.variables["zero/kernel"].numpy(), -0.1 * ones, rtol=1e-5)
     assert (optimizer.variables["still/kernel"].numpy() == ones).all()
@@ -234,9 +234,9 @@ def test_lamb_with_a_given_norm():
     """Check that a device with a part of a variable uses the norm of the whole, here of two equal halves."""
     whole = {"a/kernel": np.array([[3.0, 3.0], [4.0, 4.0]], np.float32)}
     gradient = np.array([[0.1, 0.1], [-0.3, -0.3]], np.float32)
-    expected = new_optimizer(whole, OptimizerOptions(name="lamb"))
+    expected = new_optimizer(whole, OptimizerOptions(optimizer="lamb"))
     make_step(expected, {"a/kernel": gradient}, 0.1, 0)
-    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(name="lamb"))
+    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(optimizer="lamb"))
 
     class Half:
         def norm(self, values):
@@ -252,7 +252,9 @@ def test_lamb_with_a_given_norm():
 def test_muon_makes_the_singular_values_of_a_matrix_equal():
     name = "bert/encoder/layer_0/output/dense/kernel"
     gradient = np.random.default_rng(0).normal(size=(12, 20)).astype(np.float32)
-    optimizer = new_optimizer({name: np.zeros((12, 20), np.float32)}, OptimizerOptions(name="muon", weight_decay=0.0))
+    optimizer = new_optimizer(
+        {name: np.zeros((12, 20), np.float32)}, OptimizerOptions(optimizer="muon", weight_decay=0.0)
+    )
     make_step(optimizer, {name: gradient}, 1.0, 0)
     values = np.linalg.svd(optimizer.variables[name].numpy(), compute_uv=False) / (0.2 * 20**0.5)
     assert 0.6 < values.min() < values.max() < 1.3
@@ -276,7 +278,7 @@ def test_variables_that_share_a_compiled_update_are_updated_alike(name):
     }
     generator = np.random.default_rng(0)
     weights = {variable: generator.normal(size=shape).astype(np.float32) for variable, shape in names.items()}
-    options = OptimizerOptions(name=name, weight_decay=0.1, layerwise_lr_decay=0.5)
+    options = OptimizerOptions(optimizer=name, weight_decay=0.1, layerwise_lr_decay=0.5)
     optimizer = new_optimizer(weights, options, vocab_size=5)
     shared = {variable: optimizer.first_alike(variable) for variable in names}
     assert shared["bert/encoder/layer_0/intermediate/dense/kernel"] == "bert/encoder/layer_0/output/dense/kernel"

@@ -18,7 +18,7 @@ from jax.extend.core import Var
 from jax.sharding import PartitionSpec
 
 from beambert.bert_model.ops.jax.dropout import example_seeds
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
 from beambert.trainers.backends.jax.distribution import DATA, Distribution, assign, place, with_values
 from beambert.trainers.backends.jax.optimizer_sharding import (
     Devices,
@@ -31,6 +31,7 @@ from beambert.trainers.backends.jax.optimizer_sharding import (
 from beambert.trainers.backends.step import Gradients, compute_update
 from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, to_host
 from beambert.trainers.optimization.optimizers import Optimizer, VariableState
+from beambert.trainers.options import TrainingOptions
 
 # Weights and slots of every trained variable, by TF1 name.
 TrainState = dict[str, VariableState]
@@ -43,15 +44,15 @@ class Trainer:
 
     Args:
         task: the objective.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for all devices.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         shapes = {name: tuple(variable.shape) for name, variable in task.variables.items()}
         # Axes along which slots are sharded, of variables that have one.
         self.slot_axes = sharded_axes(shapes, self.distribution.replicas) if config.shard_optimizer_state else {}
@@ -138,7 +139,7 @@ class Trainer:
                 old = old._replace(weight=own_part(old.weight, axis))
                 part = VariableSlice(name, axis, self.task.vocab_size)
             updated = self.optimizer.updated(name, old, gradient * update.factor, update.rate, step, part)
-            if self.config.skip_nonfinite:
+            if self.config.on_nonfinite == "skip":
                 updated = jax.tree.map(functools.partial(jax.numpy.where, update.is_finite), updated, old)
             if axis is not None:
                 updated = updated._replace(weight=with_all_parts(updated.weight, axis))

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from beambert.pipelines.dataset import Dataset
-from beambert.trainers.data.batches import Batches
 from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.data.pipeline import Batches
 from beambert.trainers.objective import Features, Objective, Sums
 
 # Number of elements to prefetch. With autotuning, a busy machine may prefetch none.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, uses_xla
 from beambert.trainers.backends.step import Gradients, compute_update
 from beambert.trainers.backends.tensorflow.distribution import (
     Distribution,
@@ -19,6 +19,7 @@ from beambert.trainers.backends.tensorflow.distribution import (
 )
 from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, loss_of, to_host
 from beambert.trainers.optimization.optimizers import Optimizer, VariableState
+from beambert.trainers.options import TrainingOptions
 
 
 def dropout_seed(
@@ -81,16 +82,16 @@ class Trainer:
 
     Args:
         task: the objective; its variables must be created in the scope of `distribution`.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for a single device.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
-            self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+            self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         # XLA compiles the formulas into a few loops over the values. The function assigns the variables itself, because
         # XLA then writes into their buffers; results would be new buffers, whose pages the system clears at every step.
         self._compiled_update = tf.function(self._assign_updated, autograph=False, jit_compile=True)
@@ -173,7 +174,7 @@ class Trainer:
                 self._compiled_update(self.optimizer.first_alike(name), handles, *arguments)
             return tf.constant(True)
 
-        if self.config.skip_nonfinite:
+        if self.config.on_nonfinite == "skip":
             tf.cond(is_finite, update, lambda: tf.constant(False))
         else:
             update()
@@ -263,7 +264,7 @@ class Trainer:
         """
         distribution = self.distribution
         # TPU programs are always compiled with XLA.
-        xla = self.config.xla and not distribution.is_tpu
+        xla = uses_xla(self.config, distribution) and not distribution.is_tpu
         backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
         @tf.function(autograph=False)

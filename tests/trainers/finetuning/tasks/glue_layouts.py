@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text import glue
 from beambert.trainers.finetuning.tasks.text.text_task import TextTask
 
@@ -121,5 +121,5 @@ def open_glue(
     glue.add_arguments(parser)
     limits = dict.fromkeys(("max_train_samples", "max_eval_samples", "max_predict_samples"), most)
     given = {**vars(parser.parse_args(flags)), **limits}
-    config = FinetuneConfig(output="out", task=task, data_dir=str(directory), **given)
+    config = FinetuneOptions(output="out", task=task, data_dir=str(directory), **given)
     return glue.open_task(config, wanted, labels)

@@ -1,24 +1,73 @@
-import argparse
+"""Test that each training option is declared once: its flag, its constructor and `run.json` agree."""
+
+import dataclasses
+import math
 
 import pytest
 
-from beambert.trainers.config.run_config import RunConfig
+from beambert import cli
+from beambert.common.command_line.flags import Number, WholeNumber
+from beambert.common.command_line.options import options_of
+from beambert.common.typed_json import JsonError, convert
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
-from beambert.trainers.training.optimizer_flags import add_optimizer_arguments
-from beambert.trainers.training.training_flags import add_training_arguments
+from beambert.trainers.finetuning.options import FinetuneOptions
+from beambert.trainers.options import LearningRateSchedule, OptimizerOptions
+from beambert.trainers.pretraining.options import PretrainOptions
+from beambert.trainers.training.run_manifest import RecordedOptions
+
+REQUIRED = {PretrainOptions: {"data": ("d",), "output": "o"}, FinetuneOptions: {"task": "rte", "output": "o"}}
 
 
 def parse(*flags):
-    parser = argparse.ArgumentParser()
-    add_training_arguments(parser, best_metric="eval_loss")
-    add_optimizer_arguments(parser)
-    return parser.parse_args(flags)
+    return cli.read_command("pretrain", ["--data", "d", "--output", "out", *flags])
 
 
 def configured(*flags):
-    return RunConfig.from_args(argparse.Namespace(output="out", **vars(parse(*flags))))
+    return parse(*flags).configure()
+
+
+def of_class(cls, config):
+    return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(cls)})
+
+
+def invalid_values():
+    """Return values of wrong types, and values just out of range."""
+    for cls in REQUIRED:
+        for option in options_of(cls):
+            argument_type = option.keywords().get("type")
+            if isinstance(argument_type, WholeNumber):
+                values = [argument_type.least - 1, argument_type.most + 1, "5", 1.5, True]
+            elif isinstance(argument_type, Number):
+                values = [-1.0, math.nan, math.inf, "0.5"]
+            elif option.keywords().get("choices"):
+                values = ["no such value", 1]
+            elif option.plain_type in (bool, str):
+                values = [3]
+            else:
+                values = []
+            yield from ((cls, option.name, value) for value in values)
+
+
+@pytest.mark.parametrize(("cls", "name", "value"), invalid_values())
+def test_an_invalid_value_is_refused_by_the_constructor_and_in_run_json(cls, name, value):
+    with pytest.raises(TrainingError, match=f"invalid (--{name}|TASK) .*: must be "):
+        cls(**{**REQUIRED[cls], name: value})
+    if value not in (math.inf, -math.inf) and value == value:
+        with pytest.raises(JsonError, match=name):
+            convert({name: value}, RecordedOptions)
+
+
+@pytest.mark.parametrize("cls", REQUIRED)
+def test_recorded_options_are_valid(cls):
+    recorded = cls(**REQUIRED[cls], lr_multiplier=(("bias", 0.5),)).to_json()
+    assert recorded["lr_multiplier"] == [["bias", 0.5]]
+    converted = convert(recorded, RecordedOptions)
+    assert converted == {
+        **recorded,
+        **{name: converted[name] for name in ("lr_multiplier", "data") if name in recorded},
+    }
+    names = {option.name for option in options_of(cls)} - {"given_options"}
+    assert recorded.keys() == names
 
 
 @pytest.mark.parametrize(
@@ -76,18 +125,20 @@ def test_bad_values_are_refused_by_the_parser(flags, capsys):
 
 
 def test_without_flags_it_is_the_released_optimizer():
-    assert configured().optimizer_options == OptimizerOptions(
-        name="bert_adam",
+    assert of_class(OptimizerOptions, configured()) == OptimizerOptions(
+        optimizer="bert_adam",
         weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
+        adam_beta1=0.9,
+        adam_beta2=0.999,
+        adam_epsilon=1e-6,
         clip_norm=1.0,
         clip="global",
         layerwise_lr_decay=1.0,
-        lr_multipliers=(),
+        lr_multiplier=(),
     )
-    assert configured().learning_rate_schedule == LearningRateSchedule("linear", 1.0, 0.2, 0.0)
+    assert of_class(LearningRateSchedule, configured()) == LearningRateSchedule(
+        lr_schedule="linear", lr_decay_power=1.0, lr_decay_fraction=0.2, lr_min_fraction=0.0
+    )
 
 
 def test_an_option_of_another_schedule_is_named():
@@ -101,22 +152,23 @@ def test_every_flag_of_the_optimizer_arrives():
         "--clip=per_shard --layerwise_lr_decay=0.9 --lr_multiplier=bert/embeddings/=0 --lr_multiplier=^a=b$=2.5 "
         "--lr_decay_power=0.5"
     )
-    assert configured(*flags.split()).optimizer_options == OptimizerOptions(
-        name="lamb",
+    config = configured(*flags.split())
+    assert of_class(OptimizerOptions, config) == OptimizerOptions(
+        optimizer="lamb",
         weight_decay=0.0,
-        beta_1=0.8,
-        beta_2=0.98,
-        epsilon=1e-8,
+        adam_beta1=0.8,
+        adam_beta2=0.98,
+        adam_epsilon=1e-8,
         clip_norm=0.0,
         clip="per_shard",
         layerwise_lr_decay=0.9,
-        lr_multipliers=(("bert/embeddings/", 0.0), ("^a=b$", 2.5)),
+        lr_multiplier=(("bert/embeddings/", 0.0), ("^a=b$", 2.5)),
     )
-    assert configured(*flags.split()).learning_rate_schedule == LearningRateSchedule("linear", 0.5)
-    wsd = configured("--lr_schedule=wsd", "--lr_decay_fraction=0.1").learning_rate_schedule
-    assert wsd == LearningRateSchedule("wsd", decay_fraction=0.1)
-    cosine = configured("--lr_schedule=cosine", "--lr_min_fraction=0.1").learning_rate_schedule
-    assert cosine == LearningRateSchedule("cosine", min_fraction=0.1)
+    assert config.lr_decay_power == 0.5
+    wsd = configured("--lr_schedule=wsd", "--lr_decay_fraction=0.1")
+    assert (wsd.lr_schedule, wsd.lr_decay_fraction) == ("wsd", 0.1)
+    cosine = configured("--lr_schedule=cosine", "--lr_min_fraction=0.1")
+    assert (cosine.lr_schedule, cosine.lr_min_fraction) == ("cosine", 0.1)
 
 
 @pytest.mark.parametrize(

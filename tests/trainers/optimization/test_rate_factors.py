@@ -3,7 +3,8 @@ import pytest
 from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
+from beambert.trainers.optimization.optimizers import is_decayed, rate_factors
+from beambert.trainers.options import OptimizerOptions
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
 NAMES = [name.tf1 for name in variable_names(CONFIG)]
@@ -47,7 +48,7 @@ def test_more_than_ten_layers_are_told_apart():
 
 
 def test_the_first_matching_multiplier_applies():
-    options = OptimizerOptions(lr_multipliers=(("layer_1/attention", 3.0), ("^bert/encoder", 0.0), ("bias$", 5.0)))
+    options = OptimizerOptions(lr_multiplier=(("layer_1/attention", 3.0), ("^bert/encoder", 0.0), ("bias$", 5.0)))
     factors = rate_factors(NAMES, options)
     assert factors["bert/encoder/layer_1/attention/self/query/bias"] == 3.0
     assert factors["bert/encoder/layer_1/output/dense/bias"] == 0.0
@@ -56,11 +57,11 @@ def test_the_first_matching_multiplier_applies():
 
 
 def test_multiplier_and_layerwise_decay_are_combined():
-    options = OptimizerOptions(layerwise_lr_decay=0.5, lr_multipliers=(("layer_2/", 10.0),))
+    options = OptimizerOptions(layerwise_lr_decay=0.5, lr_multiplier=(("layer_2/", 10.0),))
     assert rate_factors(NAMES, options)["bert/encoder/layer_2/output/dense/kernel"] == 5.0
 
 
 @pytest.mark.parametrize("multipliers", [(("layer_3/", 0.5),), (("layer_1/", 0.5), ("layer_1/output", 2.0))])
 def test_a_multiplier_that_changes_nothing_is_a_mistake(multipliers):
     with pytest.raises(TrainingError, match=f"invalid --lr_multiplier {multipliers[-1][0]}: matches no variable"):
-        rate_factors(NAMES, OptimizerOptions(lr_multipliers=multipliers))
+        rate_factors(NAMES, OptimizerOptions(lr_multiplier=multipliers))
