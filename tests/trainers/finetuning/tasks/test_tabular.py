@@ -1,7 +1,7 @@
 """Test the task `csv`: rows, metrics, details and predictions for files of every format and kind of label."""
 
-import argparse
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text import tabular
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
@@ -25,9 +26,7 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
 def options(folder: Path, *flags: str, **limits: int) -> FinetuneOptions:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    tabular.add_arguments(parser)
-    return FinetuneOptions(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
+    return dataclasses.replace(parse_options("csv", "--data_dir", folder, *flags), **limits)
 
 
 def write(path: Path, rows: list[dict]) -> Path:
