@@ -112,8 +112,8 @@ class MaskedWordTrainer:
     ) -> None:
         import keras
 
-        from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
         from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+        from beambert.bert_model.variable_names import variables_by_tf1_name
         from beambert.bert_model.vocabulary_padding import with_padding
         from beambert.trainers.backends.backend import TrainConfig, active_backend
         from beambert.trainers.pretraining.pretraining_objective import pretraining_task

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.encoder import BertEncoder
-from beambert.bert_model.heads import LinearHead, MaskedLanguageModelHead
+from beambert.bert_model.head_layers import LinearHead, MaskedLanguageModelHead
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.vocabulary_padding import padded_size
 
 Tensor = Any
@@ -61,7 +61,7 @@ class BertForPretraining(keras.layers.Layer):
         losses = pretraining_losses(model(features), features)
     """
 
-    task = PRETRAINING
+    head = PRETRAINING
     num_labels = None
 
     def __init__(

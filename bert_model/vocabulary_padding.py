@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import TOKEN_VARIABLES
+from beambert.bert_model.variable_names import TOKEN_VARIABLES
 
 MULTIPLE = 128
 

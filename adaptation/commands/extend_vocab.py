@@ -7,7 +7,7 @@ import argparse
 
 from beambert.adaptation.extension_config import ExtendVocabConfig
 from beambert.bert_model.checkpoints import writer
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.bert_model.heads import ALL_HEADS
 from beambert.common.command_line import options
 from beambert.common.command_line.flags import positive_int, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--to", choices=writer.KINDS, default=ExtendVocabConfig.to, help="Output format")
     parser.add_argument_group("task").add_argument(
         "--task",
-        choices=(PRETRAINING, *TASKS),
+        choices=tuple(ALL_HEADS),
         help="Task head of MODEL; required if the files do not record it, as for a TF1 checkpoint of a token "
         "classifier (default: as detected)",
     )

@@ -16,8 +16,8 @@ from beambert.bert_model.checkpoints import (
 from beambert.bert_model.checkpoints.inferred_config import infer_config
 from beambert.bert_model.checkpoints.path_contents import contents_of
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import TASKS
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads.head import Head
 
 _REMEDY = (
     "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "
@@ -32,19 +32,19 @@ class CheckpointFiles(NamedTuple):
         kind, path, config, vocab_file, record: as in `Checkpoint`.
         home: directory of the configuration and the vocabulary.
         prefix: prefix of a TensorFlow checkpoint, without `.index`; None for Hugging Face and KerasHub models.
-        task: task of the head; None where only the weights determine it.
+        head: head of the model; None where only the weights determine it.
         labels: names of the classes; None where they have no names.
     """
 
     kind: str
     path: Path
     home: Path
-    prefix: Path | None
     config: BertConfig
     vocab_file: Path | None
-    record: native.ModelRecord | None
-    task: str | None
-    labels: tuple[str, ...] | None
+    prefix: Path | None = None
+    record: native.ModelRecord | None = None
+    head: Head | None = None
+    labels: tuple[str, ...] | None = None
 
 
 def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
@@ -83,29 +83,23 @@ def files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoin
         return _named_files(path, location, native.model_checkpoint(location), config)
     if hugging_face.is_model(directory) and (location.is_dir() or location.is_file()):
         description = hugging_face_config.describe(directory)
-        task = description.task
+        head = description.head
         return CheckpointFiles(
             kind="huggingface",
             path=path,
             home=directory,
-            prefix=None,
             config=description.config,
             vocab_file=hugging_face.vocabulary_file(directory),
-            record=None,
-            task=task,
-            labels=description.labels if task in TASKS and TASKS[task] is None else None,
+            head=head,
+            labels=description.labels if head is None or head.has_classes else None,
         )
     if location.is_dir() and keras_hub.is_preset(location):
         return CheckpointFiles(
             kind="keras_hub",
             path=path,
             home=location,
-            prefix=None,
             config=keras_hub.config_of(location),
             vocab_file=keras_hub.vocabulary_file(location),
-            record=None,
-            task=None,
-            labels=None,
         )
     if saved_model.is_saved_model(location):
         return CheckpointFiles(
@@ -115,9 +109,6 @@ def files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoin
             prefix=saved_model.prefix_of(location),
             config=_config(location, config) or saved_model.config_of_shapes(location),
             vocab_file=saved_model.vocabulary_file(location),
-            record=None,
-            task=None,
-            labels=None,
         )
     prefix = location.with_suffix("") if location.suffix == ".index" else location
     if location.is_dir():
@@ -151,7 +142,7 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
         config=config,
         vocab_file=vocab_file if vocab_file.is_file() else None,
         record=record,
-        task=record.task if record else None,
+        head=record.head if record else None,
         labels=record.labels if record else None,
     )
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.head_layers import cls_embedding, mean_embedding
 from beambert.bert_model.layers import gelu
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model import reference

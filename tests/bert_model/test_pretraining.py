@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.pretraining import BertForPretraining, cross_entropy, pretraining_losses
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.bert_model.vocabulary_padding import padded_size
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise

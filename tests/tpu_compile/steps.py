@@ -10,6 +10,7 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT
 os.environ.update(ENVIRONMENT)
 
 import keras
+from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
@@ -18,7 +19,6 @@ from beambert.deploy.plan.tpu_compiler import steps
 from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
 from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.backends.jax.evaluation import evaluation_step
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from benchmarks.random_rows import random_features

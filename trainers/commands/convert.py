@@ -8,8 +8,8 @@ from beambert.bert_model.checkpoints import hugging_face_config, reader, writer
 from beambert.bert_model.checkpoints.averaging import averaged
 from beambert.bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS, PRETRAINING
 from beambert.common.command_line.flags import WholeNumber, sequence_length
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.common.word_rules import WordRules
@@ -105,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument_group("task").add_argument(
         "--task",
-        choices=(PRETRAINING, *TASKS),
+        choices=tuple(ALL_HEADS),
         help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
         "(default: as detected)",
     )
@@ -202,7 +202,7 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
     config = checkpoint.config
     classes = f" with {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
     print_status(
-        f"Found     {KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
+        f"Found     {KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.head.name}{classes}, "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, vocabulary size {config.vocab_size}, "
         f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
     )
@@ -211,7 +211,7 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
         print_status(f"          {len(checkpoint.optimizer)} optimizer variables, step {step}")
     if checkpoint.missing:
         print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
-    if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.task == PRETRAINING:
+    if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.head is PRETRAINING:
         print_status("Note      next-sentence prediction was not trained; its head has random weights and is left out")
     if checkpoint.ignored:
         print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
@@ -222,7 +222,7 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
     kept = f" and {optimizer} optimizer variables" if keep and optimizer else ""
     print_status(f"Wrote     {KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
     if left_out:
-        name = hugging_face_config.architecture(checkpoint.task, checkpoint.tensors)
+        name = hugging_face_config.architecture(checkpoint.head, checkpoint.tensors)
         print_status(f"Left out  {listed(left_out)}: {name} has no such weights")
     if optimizer and not keep:
         print_status(f"Left out  {optimizer} optimizer variables; --optimizer keep writes them (tf1 and native)")
@@ -237,5 +237,5 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
         )
     if kind == "tf1" and checkpoint.labels:
         print_status(f"Note      a TF1 checkpoint does not record the labels: {listed(checkpoint.labels)}")
-    if kind == "tf1" and checkpoint.multi_label:
+    if kind == "tf1" and checkpoint.head.several_labels:
         warn("a TF1 checkpoint cannot record that the task is multi-label; other software will predict a single label")

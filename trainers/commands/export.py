@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from beambert.bert_model.checkpoints.writer import check_destination, new_directory, require_files
+from beambert.bert_model.heads import ALL_HEADS
+from beambert.bert_model.heads.span import Span
 from beambert.common import file_errors
 from beambert.common.command_line.flags import sequence_length, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
@@ -96,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument_group("task").add_argument(
         "--task",
-        choices=(PRETRAINING, *TASKS),
+        choices=tuple(ALL_HEADS),
         help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier",
     )
     group.add_argument(
@@ -105,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="Maximum sequence length in tokens; longer texts are truncated, or split into windows for question "
         "answering (default: the training length, else the model's limit, for question "
-        f"answering at most {model_loading.SPAN_LENGTH})",
+        f"answering at most {Span.default_length})",
     )
     group.add_argument(
         "--top_k",
@@ -148,10 +149,10 @@ def _export(config: ExportConfig, destination: Path) -> int:
     if config.tokenizer == TENSORFLOW_TEXT:
         _import_tensorflow_text()
     inference_model = load_model(Path(config.source), task=config.task, **config.model_options)
-    if inference_model.task == FEATURE_BASED and config.to != "savedmodel":
+    if not inference_model.head.exports_ids and config.to != "savedmodel":
         raise TrainingError(
-            f"--to {config.to} does not support the BiLSTM head of {config.source} (task {inference_model.task}); give "
-            "--to savedmodel"
+            f"--to {config.to} does not support the head of {config.source} ({inference_model.head.name}); give --to "
+            "savedmodel"
         )
     length = model_loading.text_length(inference_model, config.max_seq_length)
     if not 1 <= config.top_k <= len(inference_model.vocabulary):
@@ -175,7 +176,7 @@ def _export(config: ExportConfig, destination: Path) -> int:
         else:
             lines = [write_ids_model(inference_model, work_directory, config.to, config.quantization)]
             require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
-    print_status(f"Wrote     {destination}: {inference_model.task}, max_seq_length {length}")
+    print_status(f"Wrote     {destination}: {inference_model.head.name}, max_seq_length {length}")
     for line in lines:
         print_status(f"          {line}")
     return 0

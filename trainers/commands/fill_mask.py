@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beambert.bert_model.variable_names import MASKED_LM
 from beambert.common.command_line.flags import vocabulary_size
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.terminal import printable
@@ -16,7 +17,7 @@ from beambert.trainers.backends.startup import choose_backend
 from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
 from beambert.trainers.data.unknown_tokens import UnknownTokens
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.inference.model_loading import MASKED_LM, check_model, load_model
+from beambert.trainers.inference.model_loading import check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.bert_model.heads import HEADS
+from beambert.bert_model.heads.head import Answer, Inputs
 from beambert.common import file_errors
 from beambert.common.command_line.flags import Number, batch_size, sequence_length, vocabulary_size
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
@@ -21,10 +22,9 @@ from beambert.pipelines.io.output_file import OutputFile, check_output_file, che
 from beambert.trainers.backends.startup import choose_backend, start_backend
 from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
+from beambert.trainers.finetuning.tasks.tag_schemes import OUTSIDE
 from beambert.trainers.inference.model_loading import check_model, load_model
-from beambert.trainers.inference.predictor import THRESHOLD, WORDS_AT, Answer, Predictor
-from beambert.trainers.inference.spans import max_query_length
+from beambert.trainers.inference.predictor import THRESHOLD, WORDS_AT, Predictor, max_query_length
 from beambert.trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument_group("task").add_argument(
         "--task",
-        choices=tuple(TASKS),
+        choices=tuple(HEADS),
         help="Task head of DIR; required if the files do not record it, as for a TF1 checkpoint of a token classifier",
     )
     group.add_argument(
@@ -200,7 +200,7 @@ def run(config: PredictConfig) -> int:
         )
     if predictor.cut:
         inputs, limit = "texts", f"--max_seq_length {predictor.max_seq_length}"
-        if predictor.inference_model.task == "span":
+        if predictor.head.inputs is Inputs.QUESTION:
             inputs, limit = "questions", f"{max_query_length(predictor.max_seq_length)} tokens"
         warn(f"{predictor.cut:,} of {count:,} {inputs} exceeded {limit} and were truncated")
     return 0

@@ -16,7 +16,7 @@ from beambert.common.command_line.flags import (
 )
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH, LOCAL_PATH, MODEL_NAME_OR_PATH
 from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.finetuning.tasks.task_names import TASKS, add_task_arguments
+from beambert.trainers.finetuning.tasks import TASKS, add_task_arguments
 from beambert.trainers.training.optimizer_flags import add_optimizer_arguments
 from beambert.trainers.training.training_flags import add_training_arguments
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variables_by_tf1_name
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads.head import Logits
 from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.size import training_flops_per_token
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
 from beambert.trainers.backends.backend import Distribution, active_backend
@@ -33,18 +33,17 @@ from beambert.trainers.finetuning.batches import (
     evaluation_batches,
     evaluation_order,
     mean_width,
+    row_lengths,
     train_batches,
 )
-from beambert.trainers.finetuning.evaluation_loss import evaluation_loss
-from beambert.trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
-from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
+from beambert.trainers.finetuning.finetuning_objective import SHOWN_METRICS, finetuning_objective
+from beambert.trainers.finetuning.finetuning_task import TRAIN, Rows, metric_prefix, split_warnings
 from beambert.trainers.finetuning.outputs import print_summary, require_outputs, write_model
 from beambert.trainers.finetuning.plan import FinetuningPlan
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from beambert.trainers.monitoring.throughput import StepCost
 from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from beambert.trainers.monitoring.training_progress import print_status
-from beambert.trainers.objective import Features, Tensor
 from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
 from beambert.trainers.run_report.run_report import write_report
 from beambert.trainers.run_report.run_warnings import EVALUATION_NAME
@@ -70,9 +69,6 @@ from beambert.trainers.training.run_setup import (
     uses_xla,
     write_results,
 )
-
-# Prefix of the frozen variables of the feature-based approach.
-FROZEN_PREFIX = "bert/"
 
 
 def train_evaluate_predict(plan: FinetuningPlan) -> int:
@@ -108,33 +104,30 @@ class FinetuningRun:
         with distribution.scope(), seeded_initialization(config.seed):
             num_labels = None if labels is None else len(labels)
             self.model = BertForTask(
-                plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention
+                plan.model_config, plan.task.head.name, num_labels, causal_attention=plan.causal_attention
             )
         set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
         self.variables = variables_by_tf1_name(self.model)
-        self.task = finetuning_objective(
-            self.model,
-            multi_label=plan.task.multi_label,
-            class_weights=plan.class_weights,
-            frozen_prefix=FROZEN_PREFIX if plan.task.head == FEATURE_BASED else None,
-        )
+        self.task = finetuning_objective(self.model, class_weights=plan.class_weights)
         self.loop_config = dataclasses.replace(
             loop_config_of(config, distribution), patience=config.early_stopping or 0
         )
-        # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
-        # CPU, the computation of padding takes longer than the compilation of a few widths.
+        # XLA compiles each width separately, a TPU needs one static width. On a CPU, the computation of padding
+        # takes longer than the compilation of a few widths.
         is_jax = keras.backend.backend() == "jax"
         multiple = ACCELERATOR_WIDTH_MULTIPLE if distribution.is_accelerated else 1
         multiple = STATIC_WIDTH_MULTIPLE if is_jax else multiple
         fixed = distribution.is_tpu or (is_jax and distribution.is_accelerated)
-        fixed_in_training = fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head == "span"
+        fixed_in_training = (
+            fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head.loss_reads_padding
+        )
         self.train_width = Width(plan.max_seq_length, fixed_in_training, multiple)
         self.eval_width = Width(plan.max_seq_length, fixed, multiple)
         self.has_trained = False
         # Of a run that trains; it also records the last evaluation.
         self.monitor: TrainingMonitor | None = None
         self.stale_best = stale_best(self.checkpoint_directory)
-        self._answers = active_backend().outputs_of(self._predict_logits, list(self.variables.values()), distribution)
+        self._answers = active_backend().outputs_of(self.model, list(self.variables.values()), distribution)
         # Logits of the current model for evaluated splits, which are reused for predictions.
         self._scored: dict[str, Logits] = {}
 
@@ -185,13 +178,8 @@ class FinetuningRun:
             answers.extend(batch)
         by_row: list[Any] = [None] * len(order)
         for row, answer in zip(order, answers, strict=False):  # The last batch is padded.
-            length = rows.row_splits[row + 1] - rows.row_splits[row] if rows.choices == 1 else 0
-            if head == "span":
-                answer = answer[:, :length]
-            elif head.startswith("token_classification"):
-                answer = answer[:length]
             by_row[row] = answer
-        return np.stack(by_row) if head in ("classification", "regression", "multiple_choice") else by_row
+        return head.rows_of_batch(by_row, row_lengths(rows).tolist())
 
     def evaluate(self, _stage: Stage | None = None) -> tuple[dict[str, float], list[str]]:
         """Evaluate the current model on the first development split, and return metrics and warnings."""
@@ -199,19 +187,15 @@ class FinetuningRun:
         split = self.plan.task.eval_splits[0]
         return self._metrics(split, self.logits(self.plan.rows[split])), []
 
-    def _predict_logits(self, features: Features) -> Tensor:
-        logits = self.model(features)
-        return ops.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
-
     def _metrics(self, split: str, logits: Logits) -> dict[str, float]:
         """Return the metrics and the loss of a split; `loss` and `eval_loss` for the main split, as google-research."""
         task, rows = self.plan.task, self.plan.rows[split]
         metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
-        loss = evaluation_loss(task.head, task.multi_label, rows, logits)
+        loss = task.head.evaluation_loss(rows.targets, logits) if rows.targets else None
         if loss is None:
             return metrics
         if split != task.eval_splits[0]:
-            return {**metrics, f"{split.replace(DEV, 'eval', 1)}_loss": loss}
+            return {**metrics, f"{metric_prefix(split)}_loss": loss}
         return {**metrics, "eval_loss": loss, "loss": loss}
 
     def _score(self, checkpoint: Checkpoint | None) -> dict[str, float]:
@@ -341,10 +325,9 @@ class FinetuningRun:
             if self.distribution.is_chief:
                 write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
             print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
-        if plan.task.head == "regression" and not plan.keeps_head:
-            # Adam moves a bias by at most the learning rate a step, so that one from 0 would not reach the mean of
-            # targets from 0 to 5; the encoder would learn it instead, and lose what it was pretrained for.
-            self.variables["output_bias"].assign([np.mean(plan.rows[TRAIN].targets["label_values"])])
+        bias = plan.task.head.initial_bias(plan.rows[TRAIN].targets)
+        if bias is not None and not plan.keeps_head:
+            self.model.linear.output_bias.assign(bias)
         if config.init_checkpoint:
             # The files of the other processes may differ.
             send(self.distribution, self.variables)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.model_card import model_card
+from beambert.bert_model.heads.head import Inputs
 from beambert.bert_model.size import parameter_counts
 from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.finetuning.finetuning_task import TRAIN
 from beambert.trainers.finetuning.plan import FinetuningPlan
-from beambert.trainers.finetuning.text_pairs import HEADS, pairs_in
 from beambert.trainers.metrics.chance_levels import is_level, with_level
 from beambert.trainers.monitoring.goodput import GoodputSeconds, summary
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
@@ -29,12 +29,6 @@ from beambert.trainers.training.run_setup import (
     RESULTS_JSON_NAME,
     RESULTS_TEXT_NAME,
 )
-
-# Example input of `beambert predict`, by head.
-_EXAMPLES = {
-    "span": "'question ||| context'",
-    "multiple_choice": "'context ||| one choice ||| another'",
-}
 
 
 def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, float] | None) -> None:
@@ -51,9 +45,9 @@ def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, fl
         origin = f"fine-tuning began with the weights of {Path(plan.initial.path).name}"
     metrics = before.metrics if before and before.steps == step else {}
     labels = plan.task.labels
-    trained_on_texts = TRAIN in plan.rows and plan.task.head in HEADS
+    trained_on_texts = TRAIN in plan.rows and plan.task.head.inputs is Inputs.TEXT
     model = native.ModelRecord(
-        task=plan.task.head,
+        **plan.task.head.recorded,
         num_labels=None if labels is None else len(labels),
         labels=labels,
         **dataclasses.asdict(plan.word_rules),
@@ -63,10 +57,9 @@ def write_model(plan: FinetuningPlan, step: int | None, results: Mapping[str, fl
         metrics=dict(results) if results is not None else metrics,
         origin=origin,
         causal_attention=plan.causal_attention,
-        multi_label=plan.task.multi_label,
-        text_pairs=pairs_in(plan.rows[TRAIN]) if trained_on_texts else before.text_pairs if before else None,
+        text_pairs=plan.rows[TRAIN].are_pairs() if trained_on_texts else before.text_pairs if before else None,
     )
-    parameters = parameter_counts(plan.model_config, model.task, model.num_labels).total
+    parameters = parameter_counts(plan.model_config, plan.task.head, model.num_labels).total
     write_atomic(plan.output / native.MODEL_CARD_FILE_NAME, model_card(plan.model_config, model, parameters).encode())
     write_atomic(plan.output / native.FILE_NAME, model.to_json().encode())
 
@@ -119,7 +112,7 @@ def print_summary(
     print_status(f"Report       {output / 'report.html'}")
     if checkpoint is not None:
         pairs = any(rows.segment_ids.any() for rows in plan.rows.values())
-        example = _EXAMPLES.get(plan.task.head, "'a text ||| another'" if pairs else "'some text'")
+        example = plan.task.head.input_example or ("'a text ||| another'" if pairs else "'some text'")
         print_status(f"Try it       beambert predict {shlex.quote(str(output))} {example}")
 
 

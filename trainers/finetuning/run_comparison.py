@@ -15,7 +15,7 @@ from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
-from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.finetuning.tasks import module_of
 
 # Options without effect on metrics.
 _FREE = frozenset(

@@ -30,7 +30,7 @@ from beambert.trainers.finetuning.run_comparison import (
     rounding_differences,
 )
 from beambert.trainers.finetuning.run_outcomes import recorded_outcomes, results_of, write_outcomes
-from beambert.trainers.finetuning.tasks.task_names import check_task_options
+from beambert.trainers.finetuning.tasks import check_task_options
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
 from beambert.trainers.run_report.sweep_report import (

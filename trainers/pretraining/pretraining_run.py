@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.common.local_files import write_atomic
@@ -168,7 +168,7 @@ class PretrainingRun:
             write_model(
                 plan,
                 native.ModelRecord(
-                    task=PRETRAINING,
+                    **PRETRAINING.recorded,
                     **dataclasses.asdict(WordRules.of(plan.record)),
                     max_seq_length=plan.record.max_seq_length,
                     data_fingerprint=plan.record.data_fingerprint,

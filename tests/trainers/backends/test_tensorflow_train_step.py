@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.trainers.backends.tensorflow.train_step import Trainer, _sum_of_squares
 from beambert.trainers.finetuning.batches import features_of
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
 from tests.trainers.small_runs import for_all, repeated, settings
 

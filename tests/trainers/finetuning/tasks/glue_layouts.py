@@ -5,8 +5,8 @@ from pathlib import Path
 
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.finetuning.tasks.text import glue
-from beambert.trainers.finetuning.tasks.text.text_task import TextTask
+from beambert.trainers.finetuning.tasks import glue
+from beambert.trainers.finetuning.tasks.text_task import TextTask
 
 _MNLI_TEXTS = (
     "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
