@@ -113,9 +113,10 @@ class MaskedWordTrainer:
         import keras
 
         from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+        from beambert.bert_model.size import with_padding
         from beambert.bert_model.variable_names import variables_by_tf1_name
-        from beambert.bert_model.vocabulary_padding import with_padding
-        from beambert.trainers.backends.backend import TrainConfig, active_backend
+        from beambert.trainers.backends.backend import active_backend
+        from beambert.trainers.options import TrainingOptions
         from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
         keras.utils.set_random_seed(0)
@@ -133,7 +134,12 @@ class MaskedWordTrainer:
             list(self.variables.values()),
             distribution,
         )
-        train = TrainConfig(num_train_steps, max(1, num_train_steps // 10), learning_rate, seed=0)
+        train = TrainingOptions(
+            num_train_steps=num_train_steps,
+            num_warmup_steps=max(1, num_train_steps // 10),
+            learning_rate=learning_rate,
+            seed=0,
+        )
         self._trainer = backend.make_trainer(pretraining_task(model, next_sentence=False), train, distribution)
 
     def train(self, rows: MaskedRows, evaluate_at: Sequence[int]) -> Iterator[int]:
@@ -162,7 +168,7 @@ class MaskedWordTrainer:
         }
 
     def _batches(self, rows: MaskedRows):
-        from beambert.trainers.data.batches import Batches
+        from beambert.trainers.data.pipeline import Batches
 
         count = len(rows.words) // self.batch_size
 

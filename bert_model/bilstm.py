@@ -12,8 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from beambert.bert_model.dropout import dropout, fold_in
-from beambert.bert_model.parameters import initializer_seed
+from beambert.bert_model.layers import initializer_seed
+from beambert.bert_model.ops import dropout, fold_in
 
 Tensor = Any
 

@@ -20,7 +20,6 @@ class BertForTask(keras.layers.Layer):
         head: name of the head, one of `HEADS`.
         num_labels: number of labels, n; None where the head has a fixed number.
         causal_attention: as in the encoder.
-        fused_attention: as in `SelfAttention`.
 
     Raises:
         ConfigError: the head is unknown, or num_labels is not valid for it.
@@ -38,7 +37,6 @@ class BertForTask(keras.layers.Layer):
         num_labels: int | None = None,
         *,
         causal_attention: bool = False,
-        fused_attention: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,7 +46,7 @@ class BertForTask(keras.layers.Layer):
         self.head = HEADS[head]
         self.num_labels = self.head.label_count(num_labels)
         self.causal_attention = causal_attention
-        self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
+        self.encoder = BertEncoder(config, causal_attention=causal_attention, name="bert")
         self.head.add_layers(self)
         self.built = True
 

@@ -8,12 +8,10 @@ from beambert.bert_model.checkpoints import (
     hugging_face,
     hugging_face_config,
     keras_hub,
-    model_garden,
     native,
     saved_model,
     tf1,
 )
-from beambert.bert_model.checkpoints.inferred_config import infer_config
 from beambert.bert_model.checkpoints.path_contents import contents_of
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.config import BertConfig
@@ -102,12 +100,13 @@ def files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoin
             vocab_file=keras_hub.vocabulary_file(location),
         )
     if saved_model.is_saved_model(location):
+        prefix = saved_model.prefix_of(location)
         return CheckpointFiles(
             kind="saved_model",
             path=path,
             home=location,
-            prefix=saved_model.prefix_of(location),
-            config=_config(location, config) or saved_model.config_of_shapes(location),
+            prefix=prefix,
+            config=_config(location, config) or saved_model.infer_config(location, tf1.read_variables(prefix)),
             vocab_file=saved_model.vocabulary_file(location),
         )
     prefix = location.with_suffix("") if location.suffix == ".index" else location
@@ -156,5 +155,4 @@ def _config(home: Path, given: BertConfig | None) -> BertConfig | None:
 def _config_of_shapes(path: Path, prefix: Path) -> BertConfig | None:
     """Return the configuration that the shapes of a Model Garden checkpoint imply; None for other checkpoints."""
     variables = tf1.read_variables(prefix)
-    heads = model_garden.num_attention_heads(variables)
-    return infer_config(path, model_garden.by_tf1_name(variables), heads) if heads else None
+    return saved_model.infer_config(path, variables) if tf1.num_attention_heads(variables) else None

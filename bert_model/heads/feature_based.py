@@ -62,10 +62,9 @@ class FeatureBased(TokenClassification):
         """Return the logits, [B, S, n]."""
         from keras import ops
 
-        from beambert.bert_model.dropout import fold_in
+        from beambert.bert_model.ops import fold_in
 
-        output = model.encoder(*inputs, causal_attention=model.causal_attention, all_hidden=True)
-        layers = output.all_hidden[1:][-FEATURE_LAYERS:]
+        layers = list(model.encoder.hidden_states(*inputs))[1:][-FEATURE_LAYERS:]
         features = ops.stop_gradient(ops.concatenate(layers, axis=-1))  # [B, S, 4 H]
         first_seed = head_seed(model, seed)
         hidden = model.bilstm(features, inputs[1], first_seed)  # [B, S, 2 H]

@@ -188,8 +188,7 @@ class FinetuningHead(Head):
         Returns:
             [B, n] from the pooled output.
         """
-        output_range = None if all_positions else 0
-        _, pooled = model.encoder(*inputs, seed, causal_attention=model.causal_attention, output_range=output_range)
+        pooled = model.encoder(*inputs, seed)[1] if all_positions else model.encoder.pooled_output(*inputs, seed)
         return model.linear(pooled, head_seed(model, seed))
 
     def losses(self, features: Features, logits: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -267,14 +266,14 @@ def add_linear(model: Any, dropout_rate: float, input_size: int | None = None) -
 
 def head_seed(model: Any, seed: Tensor | None) -> Tensor | None:
     """Return the first dropout seed after those of the encoder."""
-    from beambert.bert_model.dropout import fold_in
+    from beambert.bert_model.ops import fold_in
 
     return fold_in(seed, model.encoder.dropout_sites)
 
 
 def hidden_states(model: Any, inputs: Sequence[Tensor], seed: Tensor | None) -> Tensor:
     """Return the hidden states of the last layer, [B, S, H]; arguments as for `FinetuningHead.logits`."""
-    hidden, _ = model.encoder(*inputs, seed, causal_attention=model.causal_attention)
+    hidden, _ = model.encoder(*inputs, seed)
     return hidden
 
 

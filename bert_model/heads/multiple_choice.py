@@ -22,7 +22,7 @@ class MultipleChoice(FinetuningHead):
         """Return the logits, [B, C]."""
         from keras import ops
 
-        from beambert.bert_model.dropout import fold_in
+        from beambert.bert_model.ops import fold_in
 
         batch, choices, length = ops.shape(inputs[0])
         inputs = [ops.reshape(values, (batch * choices, length)) for values in inputs]  # [B * C, S]

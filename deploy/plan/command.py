@@ -1,14 +1,17 @@
 """`beambert plan`: estimate the size, time and cost of a build and a pretraining run."""
 
-import argparse
-
 from beambert.bert_model.config import ConfigError, resolve
 from beambert.deploy.plan.compilation import compile_steps
 from beambert.deploy.plan.compilation_lines import compilation_lines
-from beambert.deploy.plan.config import PlanConfig
 from beambert.deploy.plan.data import plan_data
 from beambert.deploy.plan.dataflow_cost import plan_cloud
-from beambert.deploy.plan.plan_flags import DEFAULT_ACCELERATOR, DEFAULT_UTILIZATION, add_arguments
+from beambert.deploy.plan.options import (
+    DEFAULT_ACCELERATOR,
+    DEFAULT_UTILIZATION,
+    PlanOptions,
+    add_arguments,
+    configure,
+)
 from beambert.deploy.plan.plan_warnings import compilation_warnings, warnings_of
 from beambert.deploy.plan.prices import load_prices
 from beambert.deploy.plan.table import (
@@ -56,12 +59,7 @@ COMMON_FLAGS = (
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "make_plan", "run"]
 
 
-def configure(args: argparse.Namespace) -> PlanConfig:
-    """Return the configuration. Raise SubmitError, DatasetError or TrainingError for invalid flags."""
-    return PlanConfig.from_args(args)
-
-
-def run(config: PlanConfig) -> int:
+def run(config: PlanOptions) -> int:
     """Run the command.
 
     Raises:
@@ -72,10 +70,10 @@ def run(config: PlanConfig) -> int:
     return 0
 
 
-def make_plan(config: PlanConfig) -> tuple[list[Line], list[str]]:
+def make_plan(config: PlanOptions) -> tuple[list[Line], list[str]]:
     """Return the lines of the plan and its warnings. Raise as `run` does."""
     pretraining = config.training
-    # Both are optional in PretrainConfig; the flags of this command have defaults.
+    # Both are optional in PretrainOptions; the flags of this command have defaults.
     assert pretraining.model is not None
     assert pretraining.num_train_steps is not None
     prices = load_prices(config.prices)
@@ -141,7 +139,7 @@ def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:
     return vocab_size or DEFAULT_VOCAB_SIZE if vocab_file is None else len(Vocabulary.load(vocab_file))
 
 
-def _text(config: PlanConfig, vocab_size: int) -> Text:
+def _text(config: PlanOptions, vocab_size: int) -> Text:
     if config.input:
         from beambert.deploy.plan.text_sample import sample_text
 

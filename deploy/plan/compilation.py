@@ -9,15 +9,15 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest
 from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
 from beambert.deploy.plan.tpu_compiler.step_estimate import Compile, StepEstimate, estimate_step
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.pretraining.options import PretrainOptions
 
 
 def compile_steps(
     target: CompilerTarget,
     slices: int,
     model: BertConfig,
-    training: PretrainConfig,
+    training: PretrainOptions,
     options: Sequence[PretrainingDataOptions],
     batch_sizes: Sequence[int],
     *,

@@ -1,34 +1,71 @@
-"""Build the input pipeline of pretraining: order, read, parse and mask examples.
+"""Build the input pipeline of pretraining: order, read, parse and mask examples into batches of numpy arrays.
 
 This file imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.errors import DatasetError
-from beambert.trainers.data.batches import Batches
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from beambert.trainers.data.example_order import (
     TRAIN_MASKS,
     VALIDATION_MASKS,
     Block,
     blocks_in_order,
+    stateless_hash,
     step_examples,
     train_blocks,
 )
 from beambert.trainers.data.parsing import InvalidExampleError, feature_lengths, parser
-from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from beambert.trainers.data.stateless_random import stateless_hash
-from beambert.trainers.data.verification import check_sizes
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, check_sizes
 from beambert.trainers.optimization.schedule import Stage
 
 _Features = dict[str, np.ndarray]
+
+
+class InputShard(NamedTuple):
+    """The part of each batch that an input pipeline reads.
+
+    Attributes:
+        replicas: number of replicas that share a batch.
+        first_replica: index of the pipeline's first replica.
+        local_replicas: number of the pipeline's replicas.
+    """
+
+    replicas: int = 1
+    first_replica: int = 0
+    local_replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of one input pipeline, readable from any index.
+
+    Attributes:
+        count: number of elements.
+        shapes: shape and dtype of each feature; None for a dimension that differs by element.
+        from_index: function of an index; returns an iterator over the elements from that index on, dicts of numpy
+            arrays. Each iterator reads on its own and raises the error of the reader where it occurs.
+    """
+
+    count: int
+    shapes: Mapping[str, tuple[tuple[int | None, ...], np.dtype]]
+    from_index: Callable[[int], Iterator[dict[str, np.ndarray]]]
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        """Return an iterator over all elements."""
+        return self.from_index(0)
+
+    def __len__(self) -> int:
+        """Return the number of elements."""
+        return self.count
 
 
 class ToFeatures(Protocol):

@@ -19,6 +19,7 @@ from beambert.trainers.data.example_order import (
     Block,
     blocks_in_order,
     length_of_step,
+    stateless_hash,
     train_blocks,
 )
 from beambert.trainers.data.parsing import InvalidExampleError
@@ -29,9 +30,7 @@ from beambert.trainers.data.pipeline import (
     records_to_features,
     shapes_of,
 )
-from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from beambert.trainers.data.stateless_random import stateless_hash
-from beambert.trainers.data.verification import check_sizes
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, check_sizes
 
 if TYPE_CHECKING:
     import tensorflow as tf

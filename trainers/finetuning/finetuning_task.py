@@ -14,8 +14,8 @@ import numpy as np
 from beambert.bert_model.heads.head import FinetuningHead, Logits
 from beambert.common.command_line.flags import real_number, shortened
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.metrics.score_warnings import label_warnings
 
 TRAIN, DEV, TEST = "train", "dev", "test"
@@ -197,7 +197,7 @@ def metric_prefix(split: str) -> str:
     return split.replace(DEV, "eval", 1)
 
 
-def sample_limits(config: FinetuneConfig) -> dict[str, int | None]:
+def sample_limits(config: FinetuneOptions) -> dict[str, int | None]:
     """Return the maximum number of examples of each split; None for all."""
     return {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
 

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST
-from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.training.run_manifest import RecordedOptions
 
 
 class Grid(TypedDict):

@@ -195,7 +195,7 @@ def _weights_for_loading(precision: str) -> Iterator[None]:
     """Create the weights of the body's layers in a precision, and with zeros."""
     import keras
 
-    from beambert.bert_model.parameters import zero_initialization
+    from beambert.bert_model.layers import zero_initialization
 
     policy = keras.config.dtype_policy()
     # Unlike mixed_bfloat16, which casts the weights in every batch.

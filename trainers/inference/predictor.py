@@ -20,8 +20,7 @@ from beambert.bert_model.heads.head import Answer, AnswerLimits, FinetuningHead,
 from beambert.tokenizer.normalization import is_whitespace
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.wordpiece import CONTINUATION
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.tasks.squad_answers import Answers, find_answers
 from beambert.trainers.finetuning.tasks.squad_files import Question, SquadFile

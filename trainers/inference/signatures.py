@@ -82,7 +82,7 @@ def forward_function(inference_model: InferenceModel, *, all_positions: bool = F
     @tf.function(input_signature=[ids, ids, ids], autograph=False)
     def forward(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Any:
         if inference_model.head is PRETRAINING:
-            return model.encoder(input_ids, input_mask, segment_ids, causal_attention=model.causal_attention)
+            return model.encoder(input_ids, input_mask, segment_ids)
         features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         return model(features, all_positions=all_positions)
 

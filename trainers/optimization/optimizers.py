@@ -14,6 +14,7 @@ lamb       u = m' / (sqrt(v') + e) + d w;  w -= r u |w| / |u|
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,12 +22,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.bert_model.vocabulary_padding import is_padded, without_padding
-from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions, is_decayed, rate_factors
+from beambert.bert_model.size import is_padded, without_padding
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.options import LearningRateSchedule, OptimizerOptions
 
 Tensor = Any
 SLOTS = ("adam_m", "adam_v")
+
+# The exclusions of `create_optimizer` in optimization.py of google-research/bert, matched anywhere in a name.
+_NOT_DECAYED = re.compile("LayerNorm|layer_norm|bias")
+_LAYER = re.compile(r"^bert/encoder/layer_(\d+)/")
+_EMBEDDINGS = "bert/embeddings/"
 
 
 class OptimizerState(NamedTuple):
@@ -37,13 +43,54 @@ class OptimizerState(NamedTuple):
     v: Tensor
 
 
-def learning_rate_at(
-    step: Tensor,
-    peak: float,
-    num_train_steps: int,
-    num_warmup_steps: int,
-    schedule: LearningRateSchedule = LearningRateSchedule(),  # noqa: B008 (frozen)
-) -> Tensor:
+def is_decayed(name: str) -> bool:
+    """Return whether weight decay applies to a variable, that is, not to layer normalization and biases."""
+    return _NOT_DECAYED.search(name) is None
+
+
+def rate_factors(names: Sequence[str], options: OptimizerOptions) -> dict[str, float]:
+    """Return the learning-rate factor of each variable, the product of a layer factor and a name factor.
+
+    With d = layerwise_lr_decay and L encoder layers, numbered from 0, the factor of layer l is d ** (L - l). The factor
+    of the embeddings is d ** (L + 1), and that of pooler and heads is 1. The output matrix of the masked-LM head is the
+    word embedding.
+
+    The name factor is that of the first expression in lr_multiplier that matches the name (`re.search`), or 1. A
+    factor of 0 freezes a variable, including weight decay.
+
+    Args:
+        names: TF1 names of all trained variables.
+        options: options with layerwise_lr_decay and lr_multiplier.
+
+    Returns:
+        Factor by name, in the order of `names`.
+
+    Raises:
+        TrainingError: an expression matches no name, or only names that an earlier expression matches.
+    """
+    layers = {name: int(match[1]) for name in names if (match := _LAYER.match(name))}
+    layer_count = max(layers.values(), default=-1) + 1
+    multipliers = [(re.compile(pattern), factor) for pattern, factor in options.lr_multiplier]
+    used = set()
+    factors = {}
+    for name in names:
+        depth = layer_count + 1 if name.startswith(_EMBEDDINGS) else layer_count - layers.get(name, layer_count)
+        factors[name] = options.layerwise_lr_decay**depth
+        for pattern, factor in multipliers:
+            if pattern.search(name):
+                factors[name] *= factor
+                used.add(pattern)
+                break
+    for pattern, _ in multipliers:
+        if pattern not in used:
+            raise TrainingError(
+                f"invalid --lr_multiplier {pattern.pattern}: matches no variable, or only variables matched by an "
+                f"earlier expression; variable names look like {names[0]}"
+            )
+    return factors
+
+
+def learning_rate_at(step: Tensor, schedule: LearningRateSchedule) -> Tensor:
     """Return the learning rate of a step: linear warm-up from 0, then the schedule.
 
     With step t, N training steps, W warm-up steps and peak r, the rate after warm-up is:
@@ -58,29 +105,27 @@ def learning_rate_at(
     Step 0 of a run with warm-up has rate 0.
 
     Args:
-        step: int scalar, number of completed steps.
-        peak: peak learning rate.
-        num_train_steps: number of training steps; at later steps, the rate is that of this step.
-        num_warmup_steps: number of warm-up steps; 0 for none.
-        schedule: name of the schedule, and its options.
+        step: int scalar, number of completed steps; after the last step, the rate is that of the last step.
+        schedule: the schedule, with its peak and its numbers of steps.
 
     Returns:
         float32 scalar.
     """
+    peak, num_train_steps, num_warmup_steps = schedule.known_schedule
     done = ops.cast(ops.minimum(step, num_train_steps), "float32")
-    start = schedule.decay_start(num_train_steps)
+    start = schedule.decay_start
     if start is not None:
         progress = ops.maximum(done - start, 0.0) / (num_train_steps - start)
         decayed = peak * (1.0 - ops.sqrt(progress))
-    elif schedule.name == "constant":
+    elif schedule.lr_schedule == "constant":
         decayed = peak * ops.ones_like(done)
-    elif schedule.name == "cosine":
+    elif schedule.lr_schedule == "cosine":
         progress = ops.maximum(done - num_warmup_steps, 0.0) / max(num_train_steps - num_warmup_steps, 1)
-        least = schedule.min_fraction
+        least = schedule.lr_min_fraction
         decayed = peak * (least + (1.0 - least) * 0.5 * (1.0 + ops.cos(math.pi * progress)))
     else:
         # `tf.compat.v1.train.polynomial_decay` to 0 without cycles.
-        decayed = peak * ops.power(1.0 - done / num_train_steps, schedule.decay_power)
+        decayed = peak * ops.power(1.0 - done / num_train_steps, schedule.lr_decay_power)
     if num_warmup_steps == 0:
         return decayed
     return ops.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)
@@ -128,8 +173,8 @@ class Optimizer:
 
     Args:
         variables: trained float32 variables by TF1 name.
-        options: name of the optimizer, and its hyperparameters.
-        vocab_size: vocabulary size if variables are padded beyond it (`vocabulary_padding.py`); padding rows are
+        options: the optimizer and its hyperparameters.
+        vocab_size: vocabulary size if variables are padded beyond it (`bert_model/size.py`); padding rows are
             excluded from the norms of LAMB. None without padding.
 
     Attributes:
@@ -138,7 +183,7 @@ class Optimizer:
             in the current scope, so under a strategy they are placed with the variables.
 
     Raises:
-        TrainingError: an expression in lr_multipliers matches no variable.
+        TrainingError: an expression in lr_multiplier matches no variable.
     """
 
     def __init__(
@@ -189,8 +234,8 @@ class Optimizer:
             norm: Euclidean norm of a tensor of the variable's shape; None for the norm without vocabulary padding.
         """
         options = self.options
-        m = options.beta_1 * state.m + (1.0 - options.beta_1) * gradient
-        v = options.beta_2 * state.v + (1.0 - options.beta_2) * ops.square(gradient)
+        m = options.adam_beta1 * state.m + (1.0 - options.adam_beta1) * gradient
+        v = options.adam_beta2 * state.v + (1.0 - options.adam_beta2) * ops.square(gradient)
         return OptimizerState(
             state.weight - self.step_of(name, OptimizerState(state.weight, m, v), rate, step, norm), m, v
         )
@@ -211,16 +256,16 @@ class Optimizer:
         """
         options = self.options
         rate = rate * self._rate_factors[name]
-        if options.name == "bert_adam":
-            update = state.m / (ops.sqrt(state.v) + options.epsilon)
+        if options.optimizer == "bert_adam":
+            update = state.m / (ops.sqrt(state.v) + options.adam_epsilon)
         else:
             t = ops.cast(step, "float32") + 1.0
-            corrected_m = state.m / (1.0 - ops.power(options.beta_1, t))
-            corrected_v = state.v / (1.0 - ops.power(options.beta_2, t))
-            update = corrected_m / (ops.sqrt(corrected_v) + options.epsilon)
+            corrected_m = state.m / (1.0 - ops.power(options.adam_beta1, t))
+            corrected_v = state.v / (1.0 - ops.power(options.adam_beta2, t))
+            update = corrected_m / (ops.sqrt(corrected_v) + options.adam_epsilon)
         if is_decayed(name):
             update = update + options.weight_decay * state.weight
-            if options.name == "lamb":
+            if options.optimizer == "lamb":
                 norm = norm or (lambda values: _norm(without_padding(name, values, self.vocab_size)))
                 weight_norm, update_norm = norm(state.weight), norm(update)
                 positive = ops.logical_and(weight_norm > 0, update_norm > 0)

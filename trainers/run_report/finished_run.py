@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints import native
-from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.metrics import baseline_record
 from beambert.trainers.metrics.baseline_record import BaselineRecord, LevelFields
 from beambert.trainers.monitoring import metrics_jsonl
@@ -83,7 +83,7 @@ def read_run(output: Path) -> Run:
         train=[_as_evaluated(line, evaluation_names) for line in lines if line["split"] == "train"],
         validation=validation,
         results=results,
-        best=json_in(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
+        best=json_in(output / native.CHECKPOINTS_NAME / checkpoint_manager.BEST_FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
         evaluation=json_in(output / EVALUATION_NAME),

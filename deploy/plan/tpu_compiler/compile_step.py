@@ -24,9 +24,7 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, Ste
 from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, train_step
 from beambert.trainers.backends.jax.distribution import Distribution
 from beambert.trainers.backends.jax.memory_errors import exceeded_memory
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
-from beambert.trainers.training.run_setup import train_config_of
 
 # More bytes than the memory of any device: 16 TiB.
 _TOO_MANY_BYTES = 2**44
@@ -92,13 +90,13 @@ def step_of(request: StepRequest, distribution: Distribution) -> Step:
     training = request.training.resolved(config, causal_attention=False)
     keras.config.set_dtype_policy("mixed_bfloat16" if training.precision == "bfloat16" else "float32")
     model = BertForPretraining(config, pad_vocabulary=True, causal_attention=training.causal_attention)
-    set_activation_checkpointing(model.encoder, training.activation_checkpointing)
+    model.encoder.set_activation_checkpointing(training.activation_checkpointing)
     objective = pretraining_task(model, next_sentence=not training.no_next_sentence)
     features = {
         name: np.zeros((1, length), np.float32 if name.endswith("_weights") else np.int32)
         for name, length in request.features.items()
     }
-    return train_step(objective, train_config_of(training, distribution), distribution, features, request.examples)
+    return train_step(objective, training, distribution, features, request.examples)
 
 
 def available_bytes(distribution: Distribution) -> int:

@@ -15,7 +15,7 @@ from beambert.common.imports import is_installed
 from beambert.common.process import python_command, python_environment
 from beambert.common.typed_json import Count, JsonError, Positive, decode
 from beambert.pipelines.errors import SubmitError
-from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.options import PretrainOptions
 
 # Variables that start JAX on the CPU next to the TPU compiler.
 ENVIRONMENT = {
@@ -47,7 +47,7 @@ class StepRequest:
 
     topology: str
     bert_config: str
-    training: PretrainConfig
+    training: PretrainOptions
     features: dict[str, Positive]
     examples: Positive
     cycles: bool = False

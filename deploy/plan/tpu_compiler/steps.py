@@ -10,12 +10,12 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import NamedSharding
 
-from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.backends.jax.distribution import Distribution
 from beambert.trainers.backends.jax.optimizer_sharding import slot_spec
 from beambert.trainers.backends.jax.train_step import Trainer
 from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.optimizers import OptimizerState
+from beambert.trainers.options import TrainingOptions
 
 
 class Step(NamedTuple):
@@ -43,7 +43,7 @@ def distribution_of(topology: str) -> Distribution:
 
 def train_step(
     objective: Objective,
-    config: TrainConfig,
+    config: TrainingOptions,
     distribution: Distribution,
     features: Mapping[str, np.ndarray],
     per_device: int,
@@ -52,7 +52,7 @@ def train_step(
 
     Args:
         objective: objective of a model with variables on the CPU.
-        config: configuration of the step.
+        config: options of the step.
         distribution: devices of a topology.
         features: a batch of any size, of which only the shapes and dtypes of a row are used.
         per_device: examples per device and step.

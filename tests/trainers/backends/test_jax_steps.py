@@ -16,7 +16,7 @@ from tests.trainers.backends.updates import run_case
 
 PLAIN = {"dropout": 0.1, "optimizer": "lamb", "padded": True}
 ACCUMULATED = {**PLAIN, "accumulation": 2}
-CLIPPED = {"clip_per_replica": True, "optimizer": "adamw"}
+CLIPPED = {"clip": "per_shard", "optimizer": "adamw"}
 SKIPPED = {"optimizer": "lamb", "shard_optimizer_state": True, "skipped_step": 2}
 TWENTY = {"batch_size": 16, "steps": 20, "devices": "single"}
 CASES = {
@@ -39,7 +39,7 @@ SLOW_PARITY_CASES = {
     "next_sentence": {**TWENTY},
     "dynamic_masks": {**TWENTY, "dynamic": True},
     "accumulation": {**TWENTY, "accumulation": 4},
-    "clipping_per_replica": {**TWENTY, "clip_per_replica": True, "optimizer": "adamw"},
+    "clipping_per_replica": {**TWENTY, "clip": "per_shard", "optimizer": "adamw"},
     "activation_checkpointing": {**TWENTY, "checkpointing": "layer"},
     "classification": {**TWENTY, "head": "classification"},
     "multi_label": {**TWENTY, "head": "multi_label"},

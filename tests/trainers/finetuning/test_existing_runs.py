@@ -11,8 +11,8 @@ import shutil
 import pytest
 
 from beambert import cli
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.finetuning import finetune_flags, run_comparison, sweep
+from beambert.trainers.commands.finetune import add_arguments, configure
+from beambert.trainers.finetuning import run_comparison, sweep
 
 EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
 
@@ -172,9 +172,9 @@ def test_a_stopped_run_resumes_with_the_same_files_under_another_path(output, rt
 
 def asked(*flags):
     parser = argparse.ArgumentParser()
-    finetune_flags.add_arguments(parser)
+    add_arguments(parser)
     args = parser.parse_args(["rte", "--data_dir", "d", "--output", "o", *flags])
-    return FinetuneConfig.from_args(args).to_json()
+    return configure(args).to_json()
 
 
 @pytest.mark.parametrize(

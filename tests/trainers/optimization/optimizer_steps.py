@@ -8,15 +8,18 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
+from beambert.common.command_line.options import options_of
 from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+from beambert.trainers.options import LearningRateSchedule, OptimizerOptions, TrainingOptions
 from tests.trainers.optimization.optimizer_problem import PEAK_RATE, STEPS, WARMUP_STEPS, gradients, initial_weights
+
+CHOICES = {option.name: option.keywords().get("choices") for option in options_of(TrainingOptions)}
+OPTIMIZERS, LR_SCHEDULES = CHOICES["optimizer"], CHOICES["lr_schedule"]
 
 CHANGES = {
     "released": {},
-    "layerwise": {"layerwise_lr_decay": 0.5, "lr_multipliers": (("dense/bias", 3.0), ("bias$", 2.0))},
-    "others": {"weight_decay": 0.2, "clip_norm": 2.0, "epsilon": 1e-2},
+    "layerwise": {"layerwise_lr_decay": 0.5, "lr_multiplier": (("dense/bias", 3.0), ("bias$", 2.0))},
+    "others": {"weight_decay": 0.2, "clip_norm": 2.0, "adam_epsilon": 1e-2},
 }
 
 
@@ -68,16 +71,17 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
         Arrays by name: "norms" with the norms of the gradients, [STEPS], and "<step>:<name>" with the weights after
         each step. Slots are included after the last step.
     """
-    optimizer = new_optimizer(initial_weights(), OptimizerOptions(name=optimizer_name, **CHANGES[changes]))
+    optimizer = new_optimizer(initial_weights(), OptimizerOptions(optimizer=optimizer_name, **CHANGES[changes]))
     updates = updates_of(optimizer.updated)
     updates = compiled(updates) if is_compiled else updates
     results = {}
     norms = []
+    schedule = LearningRateSchedule(learning_rate=PEAK_RATE, num_train_steps=STEPS, num_warmup_steps=WARMUP_STEPS)
     for step in range(STEPS):
         given = {name: ops.convert_to_tensor(gradient) for name, gradient in gradients(step).items()}
         clipped, norm = clip_by_global_norm(list(given.values()), optimizer.options.clip_norm)
         norms.append(float(norm))
-        rate = learning_rate_at(ops.cast(step, "int32"), PEAK_RATE, STEPS, WARMUP_STEPS)
+        rate = learning_rate_at(ops.cast(step, "int32"), schedule)
         make_step(optimizer, dict(zip(given, clipped, strict=True)), float(rate), step, updates)
         values = optimizer.variables | (optimizer.slots if step == STEPS - 1 else {})
         # An array of TensorFlow on a CPU may share the memory of its variable.
@@ -87,7 +91,9 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
 
 def rates_of(name: str) -> np.ndarray:
     """Return the compiled learning rates of steps 0 to 21 of a run of 20 steps: [22], float32."""
-    rate = compiled(lambda step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
+    numbers = {"learning_rate": 1e-3, "num_train_steps": 20, "num_warmup_steps": 4}
+    schedule = LearningRateSchedule(lr_schedule=name, **numbers)
+    rate = compiled(lambda step: learning_rate_at(step, schedule))
     return np.array([float(rate(ops.cast(step, "int32"))) for step in range(22)], np.float32)
 
 

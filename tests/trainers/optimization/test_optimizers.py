@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 from beambert.trainers.optimization.optimizers import OptimizerState, clip_by_global_norm
+from beambert.trainers.options import OptimizerOptions
 from tests.conftest import ROOT
 from tests.trainers.optimization import optimizer_steps
 from tests.trainers.optimization.optimizer_problem import (
@@ -24,6 +23,8 @@ from tests.trainers.optimization.optimizer_problem import (
 )
 from tests.trainers.optimization.optimizer_steps import (
     CHANGES,
+    LR_SCHEDULES,
+    OPTIMIZERS,
     compiled,
     make_step,
     new_optimizer,
@@ -45,7 +46,7 @@ RATE_FACTORS = {
 }
 
 
-def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, clip_norm=1.0):
+def transcription(name, factors, weight_decay=0.01, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-6, clip_norm=1.0):
     """Return weights, slots and norms in float64, transcribed from the published papers and the released code."""
     w = {variable: value.astype(np.float64) for variable, value in initial_weights().items()}
     m = {variable: np.zeros(shape) for variable, shape in SHAPES.items()}
@@ -57,13 +58,13 @@ def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, ep
         for variable, g in given.items():
             if clip_norm and norms[-1] > clip_norm:
                 g = g * clip_norm / norms[-1]
-            m[variable] = beta_1 * m[variable] + (1 - beta_1) * g
-            v[variable] = beta_2 * v[variable] + (1 - beta_2) * g**2
+            m[variable] = adam_beta1 * m[variable] + (1 - adam_beta1) * g
+            v[variable] = adam_beta2 * v[variable] + (1 - adam_beta2) * g**2
             if name == "bert_adam":
-                r = m[variable] / (np.sqrt(v[variable]) + epsilon)
+                r = m[variable] / (np.sqrt(v[variable]) + adam_epsilon)
             else:
-                m_hat, v_hat = m[variable] / (1 - beta_1**t), v[variable] / (1 - beta_2**t)
-                r = m_hat / (np.sqrt(v_hat) + epsilon)
+                m_hat, v_hat = m[variable] / (1 - adam_beta1**t), v[variable] / (1 - adam_beta2**t)
+                r = m_hat / (np.sqrt(v_hat) + adam_epsilon)
             ratio = 1.0
             if variable in DECAYED:
                 r = r + weight_decay * w[variable]
@@ -154,7 +155,7 @@ def test_two_runs_have_the_same_bits():
 
     def run():
         weights = {variable: np.resize(initial_weights()[variable], (300, 400)) for variable in names}
-        optimizer = new_optimizer(weights, OptimizerOptions(name="lamb"))
+        optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb"))
         updates = compiled(updates_of(optimizer.updated))
         for step in range(3):
             large = [tf.constant(np.resize(gradients(step)[variable], (300, 400))) for variable in names]
@@ -173,7 +174,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
     def run(rows):
         padding = ((0, rows - 5), (0, 0))
         initial = np.pad(initial_weights()[word_embeddings], padding, constant_values=7.0)
-        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(name=name), vocab_size=5)
+        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(optimizer=name), vocab_size=5)
         for step in range(4):
             gradient = np.pad(gradients(step)[word_embeddings], padding)
             make_step(optimizer, {word_embeddings: gradient}, 0.01, step)
@@ -188,7 +189,7 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
 def test_lamb_has_trust_ratio_1_where_a_norm_is_0():
     zeros, ones = np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)
     weights = {"zero/kernel": zeros, "still/kernel": ones}
-    optimizer = new_optimizer(weights, OptimizerOptions(name="lamb", weight_decay=0.0))
+    optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb", weight_decay=0.0))
     make_step(optimizer, {"zero/kernel": ones, "still/kernel": zeros}, 0.1, 0)
     np.testing.assert_allclose(optimizer.variables["zero/kernel"].numpy(), -0.1 * ones, rtol=1e-5)
     assert (optimizer.variables["still/kernel"].numpy() == ones).all()
@@ -198,9 +199,9 @@ def test_lamb_with_a_given_norm():
     """Check that a device with a part of a variable uses the norm of the whole, here of two equal halves."""
     whole = {"a/kernel": np.array([[3.0, 3.0], [4.0, 4.0]], np.float32)}
     gradient = np.array([[0.1, 0.1], [-0.3, -0.3]], np.float32)
-    expected = new_optimizer(whole, OptimizerOptions(name="lamb"))
+    expected = new_optimizer(whole, OptimizerOptions(optimizer="lamb"))
     make_step(expected, {"a/kernel": gradient}, 0.1, 0)
-    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(name="lamb"))
+    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(optimizer="lamb"))
 
     def updated(name, state, *arguments):
         return half.updated(name, state, *arguments, norm=lambda values: tf.sqrt(2 * tf.reduce_sum(values**2)))
@@ -227,7 +228,7 @@ def test_variables_that_share_a_compiled_update_are_updated_alike(name):
     }
     generator = np.random.default_rng(0)
     weights = {variable: generator.normal(size=shape).astype(np.float32) for variable, shape in names.items()}
-    options = OptimizerOptions(name=name, weight_decay=0.1, layerwise_lr_decay=0.5)
+    options = OptimizerOptions(optimizer=name, weight_decay=0.1, layerwise_lr_decay=0.5)
     optimizer = new_optimizer(weights, options, vocab_size=5)
     shared = {variable: optimizer.first_alike(variable) for variable in names}
     assert shared["bert/encoder/layer_0/intermediate/dense/kernel"] == "bert/encoder/layer_0/output/dense/kernel"

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
 from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState
 from beambert.trainers.optimization.update_measures import measured_matrices, update_measures
+from beambert.trainers.options import OptimizerOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from tests.trainers.optimization.optimizer_steps import OPTIMIZERS
 from tests.trainers.pretraining_shards import SMALLEST
 
 CONFIG = dataclasses.replace(SMALLEST, num_hidden_layers=3)
@@ -18,7 +19,7 @@ CONFIG = dataclasses.replace(SMALLEST, num_hidden_layers=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_measured_update_is_that_of_the_last_step(name):
     variables = pretraining_task(BertForPretraining(CONFIG)).variables
-    optimizer = Optimizer(variables, OptimizerOptions(name=name, layerwise_lr_decay=0.5))
+    optimizer = Optimizer(variables, OptimizerOptions(optimizer=name, layerwise_lr_decay=0.5))
     names = measured_matrices(variables)
     assert sorted(matrix.split("/")[2] for matrix in names) == ["layer_0", "layer_0", "layer_2", "layer_2"]
     generator = np.random.default_rng(0)

@@ -18,7 +18,7 @@ from beambert.trainers.backends.backend import MakeBatches
 from beambert.trainers.backends.jax.memory_errors import memory_error
 from beambert.trainers.backends.jax.prefetch import Prefetch
 from beambert.trainers.backends.jax.startup import LOST_PROCESS
-from beambert.trainers.data.batches import InputShard
+from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.errors import TrainingError
 
 # The axis of the mesh, over which batches are sharded.

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.bert_model.size import is_padded, without_padding
 from beambert.trainers.backends.jax.distribution import DATA
 from beambert.trainers.objective import Tensor
 from beambert.trainers.optimization.optimizers import OptimizerState, sum_of_squares

@@ -15,8 +15,8 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from beambert.bert_model.jax_dropout import example_seeds
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.bert_model.ops.jax.dropout import example_seeds
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
 from beambert.trainers.backends.jax.distribution import DATA, Distribution
 from beambert.trainers.backends.jax.evaluation import on_host
 from beambert.trainers.backends.jax.optimizer_sharding import (
@@ -38,6 +38,7 @@ from beambert.trainers.optimization.optimizers import (
     clip_by_norm,
     learning_rate_at,
 )
+from beambert.trainers.options import TrainingOptions
 
 # Weights and slots of every trained variable, by TF1 name.
 TrainState = dict[str, OptimizerState]
@@ -50,15 +51,15 @@ class Trainer:
 
     Args:
         task: the objective.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for all devices.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         shapes = {name: tuple(variable.shape) for name, variable in task.variables.items()}
         # Axes along which slots are sharded, of variables that have one.
         self.slot_axes = sharded_axes(shapes, self.distribution.replicas) if config.shard_optimizer_state else {}
@@ -132,24 +133,23 @@ class Trainer:
     ) -> tuple[TrainState, dict[str, Tensor]]:
         """Run one step on a device; features are its part of the batch, [batch_size / devices, ...]."""
         config, replicas = self.config, self.distribution.replicas
+        clips_parts, skips = config.clip == "per_shard", config.on_nonfinite == "skip"
         local = self.task.weights(features)
         # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
         # its masked tokens are distributed over devices.
-        denominators = local if config.clip_per_replica else jax.lax.psum(local, DATA)
+        denominators = local if clips_parts else jax.lax.psum(local, DATA)
         loss, sums, gradients = self._gradients(state, frozen, denominators, step, features)
-        if config.clip_per_replica:
-            clipped, _ = clip_by_global_norm(list(gradients.values()), config.optimizer.clip_norm)
+        if clips_parts:
+            clipped, _ = clip_by_global_norm(list(gradients.values()), config.clip_norm)
             gradients = dict(zip(gradients, clipped, strict=True))
         gradients, loss, sums = sum_over_devices(gradients, self.slot_axes, loss, sums)
-        if config.clip_per_replica:
+        if clips_parts:
             loss /= replicas
         norm = global_norm(gradients, self.slot_axes)
-        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
+        clip_norm = None if clips_parts else config.clip_norm
         clipped = clip_by_norm(list(gradients.values()), norm, clip_norm)
-        rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
-        sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0)
+        rate = learning_rate_at(step, config)
+        sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=skips, part=1.0)
         new_state = dict(state)
         for name, gradient in zip(gradients, clipped, strict=True):
             axis = self.slot_axes.get(name)
@@ -158,7 +158,7 @@ class Trainer:
                 old = old._replace(weight=own_part(old.weight, axis))
                 whole_norm = norm_of_whole(name, axis, self.task.vocab_size)
             updated = self.optimizer.updated(name, old, gradient, rate, step, whole_norm)
-            if config.skip_nonfinite:
+            if skips:
                 pairs = zip(updated, old, strict=True)
                 updated = OptimizerState(*(jax.numpy.where(is_finite, *pair) for pair in pairs))
             if axis is not None:

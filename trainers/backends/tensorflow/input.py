@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 
 # Number of elements to prefetch. With autotuning, a busy machine may prefetch none.
 _READ_AHEAD = 8

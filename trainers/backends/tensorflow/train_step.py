@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, uses_xla
 from beambert.trainers.backends.tensorflow.distribution import (
     Distribution,
     replica_number,
@@ -24,6 +24,7 @@ from beambert.trainers.optimization.optimizers import (
     clip_factor,
     learning_rate_at,
 )
+from beambert.trainers.options import TrainingOptions
 
 
 def dropout_seed(
@@ -59,16 +60,16 @@ class Trainer:
 
     Args:
         task: the objective; its variables must be created in the scope of `distribution`.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for a single device.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
-            self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+            self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         # XLA compiles the formulas into a few loops over the values. The function assigns the variables itself, because
         # XLA then writes into their buffers; results would be new buffers, whose pages the system clears at every step.
         self._compiled_update = tf.function(self._assign_updated, autograph=False, jit_compile=True)
@@ -95,26 +96,23 @@ class Trainer:
             over all replicas are those of the step.
         """
         config, replicas = self.config, self.distribution.replicas
+        clips_parts, skips = config.clip == "per_shard", config.on_nonfinite == "skip"
         local = self.task.weights(features)
         # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
         # its masked tokens are distributed over replicas.
-        denominators = local if config.clip_per_replica else sum_over_replicas(local)
+        denominators = local if clips_parts else sum_over_replicas(local)
         loss, sums, gradients = backward(features, denominators, step, replica_number())
-        if config.clip_per_replica:
-            gradients, _ = clip_by_global_norm(gradients, config.optimizer.clip_norm)
+        if clips_parts:
+            gradients, _ = clip_by_global_norm(gradients, config.clip_norm)
         present = [gradient for gradient in gradients if gradient is not None]
         *present, loss = sum_over_replicas([*present, loss])
-        if config.clip_per_replica:
+        if clips_parts:
             loss /= replicas
         norm = tf.sqrt(_sum_of_squares(present))
-        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
+        clip_norm = None if clips_parts else config.clip_norm
         factor = clip_factor(norm, clip_norm) if clip_norm else tf.constant(1.0)
-        rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
-        sums, is_finite = sums_of_step(
-            sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0 / replicas
-        )
+        rate = learning_rate_at(step, config)
+        sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=skips, part=1.0 / replicas)
         names = [name for name, gradient in zip(self.task.variables, gradients, strict=True) if gradient is not None]
 
         def update(update_each: Callable[..., None], *tensors: Any) -> None:
@@ -159,7 +157,7 @@ class Trainer:
                 self._compiled_update(self.optimizer.first_alike(name), handles, *arguments)
             return tf.constant(True)
 
-        if self.config.skip_nonfinite:
+        if self.config.on_nonfinite == "skip":
             tf.cond(finite, update, lambda: tf.constant(False))
         else:
             update()
@@ -249,7 +247,7 @@ class Trainer:
         """
         distribution = self.distribution
         # TPU programs are always compiled with XLA.
-        xla = self.config.xla and not distribution.is_tpu
+        xla = uses_xla(self.config, distribution) and not distribution.is_tpu
         backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
         @tf.function(autograph=False)

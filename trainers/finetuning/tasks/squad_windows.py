@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from beambert.pipelines.instances.instances import ranges
-from beambert.tokenizer.normalization import split_words_with_sources
+from beambert.tokenizer.normalization import split_words, split_words_with_sources
 from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.tokenizer.wordpiece import CONTINUATION
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import Rows
 from beambert.trainers.finetuning.tasks.squad_files import SquadFile
@@ -357,6 +358,33 @@ def _max_context(
 
 def _places_in_normal_text(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
     """Return start and end of each token in the normalized words, joined by spaces; int32 [P, 2]."""
+    if tokenizer.keeps_tokens:
+        return _places_by_offset(contexts, encoded, tokenizer)
+    tokens = tokenizer.vocabulary.tokens
+    continues = np.array([token.startswith(CONTINUATION) for token in tokens])[encoded.ids]  # [P]
+    lengths = np.array([len(token) for token in tokens])[encoded.ids] - len(CONTINUATION) * continues
+    words = [split_words(context, tokenizer.rules) for context in contexts]
+    word_lengths = np.array([len(word) for split in words for word in split], np.int64)
+    word_counts = np.array([len(split) for split in words], np.int64)
+    # Every word starts with a token without the continuation prefix.
+    word = np.cumsum(~continues) - 1  # [P]
+    unknown = encoded.ids == tokenizer.vocabulary.unk_id
+    lengths = np.where(unknown, word_lengths[word], lengths)
+    # Offset of each word in its context: the previous words, each with a space.
+    ends = np.cumsum(word_lengths + 1)
+    first_words = np.cumsum(word_counts) - word_counts
+    context_ends = np.concatenate([[0], ends])[first_words]  # [C], offset of each context
+    word_starts = ends - word_lengths - 1 - np.repeat(context_ends, word_counts)
+    # Offset of each token in its word: the previous tokens.
+    token_ends = np.cumsum(lengths)
+    heads = np.flatnonzero(~continues)  # [words]
+    in_word = token_ends - lengths - (token_ends - lengths)[heads[word]]
+    starts = word_starts[word] + in_word
+    return np.stack([starts, starts + lengths], axis=1).astype(np.int32)
+
+
+def _places_by_offset(contexts: Sequence[str], encoded: Encoded, tokenizer: Tokenizer) -> np.ndarray:
+    """Return the result of `_places_in_normal_text` where a token may have several words, or start within a word."""
     places = []
     for number, context in enumerate(contexts):
         # Of each character of the words: its source in the context, and its place.

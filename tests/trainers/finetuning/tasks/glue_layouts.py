@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from beambert.common.command_line.options import add_arguments
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.options import FinetuneOptions, XnliOptions
 from beambert.trainers.finetuning.tasks import glue
 from beambert.trainers.finetuning.tasks.text_task import TextTask
 
@@ -118,8 +119,8 @@ def open_glue(
 ) -> TextTask:
     """Open a task as the command does."""
     parser = argparse.ArgumentParser()
-    glue.add_arguments(parser)
+    add_arguments(parser, XnliOptions)
     limits = dict.fromkeys(("max_train_samples", "max_eval_samples", "max_predict_samples"), most)
     given = {**vars(parser.parse_args(flags)), **limits}
-    config = FinetuneConfig(output="out", task=task, data_dir=str(directory), **given)
+    config = FinetuneOptions(output="out", task=task, data_dir=str(directory), **given)
     return glue.open_task(config, wanted, labels)

@@ -91,12 +91,6 @@ def test_xnli_reads_its_language(tmp_path):
         open_glue("xnli", tmp_path, "train", flags=("--xnli_language", "de"))
 
 
-def test_the_language_is_for_xnli_alone(tmp_path):
-    write_task(tmp_path, "mnli")
-    with pytest.raises(TaskDataError, match=r"^--xnli_language is a flag of xnli, not of mnli: omit it$"):
-        open_glue("mnli", tmp_path, "dev", flags=("--xnli_language", "en"))
-
-
 def test_rows_of_qqp_that_lack_columns_are_left_out_and_counted(tmp_path):
     write_task(tmp_path, "qqp")
     for name in ("train.tsv", "dev.tsv", "test.tsv"):

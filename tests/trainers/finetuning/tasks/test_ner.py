@@ -3,11 +3,12 @@ import argparse
 import numpy as np
 import pytest
 
+from beambert.common.command_line.options import add_arguments
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.ner import add_arguments, open_task
+from beambert.trainers.finetuning.options import FinetuneOptions, TaggingOptions
+from beambert.trainers.finetuning.tasks.ner import open_task
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
 
 CHARACTERS = sorted({c for document in sentences() for words in document for word, _, _ in words for c in word})
@@ -27,10 +28,10 @@ def folder(tmp_path):
 
 def arguments(folder, *flags):
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, TaggingOptions)
     for kind in ("train", "eval", "predict"):
         parser.add_argument(f"--max_{kind}_samples", type=int)
-    return FinetuneConfig(output="out", task="ner", data_dir=str(folder), **vars(parser.parse_args(flags)))
+    return FinetuneOptions(output="out", task="ner", data_dir=str(folder), **vars(parser.parse_args(flags)))
 
 
 def opened(folder, *flags, wanted=ALL, labels=None):

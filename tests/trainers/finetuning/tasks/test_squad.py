@@ -6,10 +6,12 @@ import json
 import numpy as np
 import pytest
 
+from beambert.common.command_line.options import add_arguments
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.squad import add_arguments, open_task
+from beambert.trainers.finetuning.options import SquadOptions
+from beambert.trainers.finetuning.tasks.squad import open_task
 from tests.trainers.finetuning.tasks.squad_examples import arguments, write_squad
 
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "green", "tea", "rain", "sun", "what", "?")))
@@ -228,7 +230,7 @@ def test_flags_are_those_of_the_released_code():
     import argparse
 
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, SquadOptions)
     args = parser.parse_args(["--version_2_with_negative", "--null_score_diff_threshold", "-1.5"])
     assert (args.version_2_with_negative, args.null_score_diff_threshold) == (True, -1.5)
     assert parser.parse_args(["--version_2_with_negative=False"]).version_2_with_negative is False

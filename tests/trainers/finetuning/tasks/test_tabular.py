@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beambert.common.command_line.options import add_arguments
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions, TableOptions
 from beambert.trainers.finetuning.tasks import tabular
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -24,10 +25,10 @@ TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
-def options(folder: Path, *flags: str, **limits: int) -> FinetuneConfig:
+def options(folder: Path, *flags: str, **limits: int) -> FinetuneOptions:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    tabular.add_arguments(parser)
-    return FinetuneConfig(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
+    add_arguments(parser, TableOptions)
+    return FinetuneOptions(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
 
 
 def write(path: Path, rows: list[dict]) -> Path:
