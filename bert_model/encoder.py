@@ -5,7 +5,7 @@ instances of a packed row, H hidden size, A heads, D = H / A, I intermediate siz
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -157,8 +157,8 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             float [B, Q, H].
         """
-        query, key = self._scaled_query(queries), self._split_heads(self.key(hidden))  # [B, Q, A, D], [B, S, A, D]
-        value = self._split_heads(self.value(hidden))  # [B, S, A, D]
+        query, key = self._scaled_query(queries), self._split_heads(self.key, hidden)  # [B, Q, A, D], [B, S, A, D]
+        value = self._split_heads(self.value, hidden)  # [B, S, A, D]
         context = attention(
             query, key, value, attention_bias, seed, self.dropout_rate, rematerialize=self.rematerialize
         )  # [B, Q, A, D]
@@ -166,16 +166,18 @@ class SelfAttention(keras.layers.Layer):
 
     def probabilities(self, hidden: Tensor, attention_bias: Tensor) -> Tensor:
         """Return the attention probabilities without dropout, float32 [B, A, S, S], of hidden states [B, S, H]."""
-        query, key = self._scaled_query(hidden), self._split_heads(self.key(hidden))
+        query, key = self._scaled_query(hidden), self._split_heads(self.key, hidden)
         return attention_probabilities(query, key, attention_bias)
 
     def _scaled_query(self, queries: Tensor) -> Tensor:
         # Scaling the queries instead of the scores gives the same product on a smaller tensor.
-        return self._split_heads(self.query(queries) * (1.0 / math.sqrt(queries.shape[-1] // self.heads)))
+        scale = 1.0 / math.sqrt(queries.shape[-1] // self.heads)
+        return self._split_heads(lambda inputs: self.query(inputs) * scale, queries)
 
-    def _split_heads(self, projected: Tensor) -> Tensor:
-        batch, length, size = ops.shape(projected)
-        return ops.reshape(projected, (batch, length, self.heads, size // self.heads))  # [B, length, A, D]
+    def _split_heads(self, project: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+        # The shape of the inputs: tf2onnx mistakes that of a projection for the two axes of its matrix product.
+        batch, length, size = ops.shape(inputs)
+        return ops.reshape(project(inputs), (batch, length, self.heads, size // self.heads))  # [B, length, A, D]
 
 
 class TransformerLayer(keras.layers.Layer):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from beambert.common.tokenizer_files import AddedToken
-from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.deploy.dataflow import options as dataflow_options
 from beambert.pipelines.cleaning import ngrams
 from beambert.pipelines.formats.wikipedia import dump
 from beambert.tokenizer.tokenizer import _Pattern
@@ -35,17 +35,17 @@ METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses this method.
 # Method and examples of patterns that are built at run time. Those without examples have, in place of the method, the
 # kind of text, which is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
-    "deploy.dataflow.flags._matching.parse": (
+    "deploy.dataflow.options._matching.parse": (
         "fullmatch",
         lambda: [
             re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
-            for made in vars(dataflow_flags).values()
+            for made in vars(dataflow_options).values()
             if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
         ],
     ),
     "deploy.dataflow.flags.require_cloud_paths": (
         "fullmatch",
-        lambda: [re.compile(dataflow_flags.CLOUD_PATH)],
+        lambda: [re.compile(dataflow_options.CLOUD_PATH)],
     ),
     "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.

@@ -289,12 +289,8 @@ class OptimizerOptions:
         options.check(self, TrainingError)
 
 
-# Options that only one schedule has, with their defaults.
-_SCHEDULE_OPTIONS = {
-    "lr_decay_power": ("linear", 1.0),
-    "lr_decay_fraction": ("wsd", 0.2),
-    "lr_min_fraction": ("cosine", 0.0),
-}
+# Options that only one schedule has.
+_SCHEDULE_OF_OPTION = {"lr_decay_power": "linear", "lr_decay_fraction": "wsd", "lr_min_fraction": "cosine"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -332,9 +328,9 @@ class LearningRateSchedule:
 
     def __post_init__(self) -> None:
         options.check(self, TrainingError)
-        for option, (schedule, default) in _SCHEDULE_OPTIONS.items():
+        for option, schedule in _SCHEDULE_OF_OPTION.items():
             value = getattr(self, option)
-            if value != default and self.lr_schedule != schedule:
+            if value != getattr(LearningRateSchedule, option) and self.lr_schedule != schedule:
                 raise TrainingError(
                     f"invalid --{option} {value:g} with --lr_schedule {self.lr_schedule}: it requires --lr_schedule "
                     f"{schedule}"

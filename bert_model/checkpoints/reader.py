@@ -1,4 +1,4 @@
-"""Open a checkpoint in any format: TF1, Hugging Face, native, SavedModel or KerasHub.
+"""Open a checkpoint in any format, or find its files: TF1, Hugging Face, native, SavedModel or KerasHub.
 
 It may be a directory, the prefix of a checkpoint or a zip archive.
 
@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from beambert.bert_model.checkpoints import (
     archive,
@@ -21,7 +22,7 @@ from beambert.bert_model.checkpoints import (
     saved_model,
     tf1,
 )
-from beambert.bert_model.checkpoints.checkpoint_files import CheckpointFiles, files_at
+from beambert.bert_model.checkpoints.path_contents import contents_of
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 from beambert.bert_model.config import BertConfig, is_rounded_up
 from beambert.bert_model.heads import ALL_HEADS, HEADS, PRETRAINING
@@ -31,6 +32,32 @@ from beambert.common.word_rules import RecordedRules
 
 GLOBAL_STEP = "global_step"
 _SLOT = re.compile(r"(.+)/adam_[mv]")
+_REMEDY = (
+    "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "
+    "`beambert pretrain`, a SavedModel or KerasHub preset of BERT, or a released zip archive"
+)
+
+
+class CheckpointFiles(NamedTuple):
+    """The files of a checkpoint, found without reading weights.
+
+    Attributes:
+        kind, path, config, vocab_file, record: as in `Checkpoint`.
+        home: directory of the configuration and the vocabulary.
+        prefix: prefix of a TensorFlow checkpoint, without `.index`; None for Hugging Face and KerasHub models.
+        head: head of the model; None where only the weights determine it.
+        labels: names of the classes; None where they have no names.
+    """
+
+    kind: str
+    path: Path
+    home: Path
+    config: BertConfig
+    vocab_file: Path | None
+    prefix: Path | None = None
+    record: native.ModelRecord | None = None
+    head: Head | None = None
+    labels: tuple[str, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +123,7 @@ def open_checkpoint(path: Path, head: str | None = None, config: BertConfig | No
 
 
 def _open(path: Path, location: Path, head: Head | None, config: BertConfig | None) -> Checkpoint:
-    files = files_at(path, location, config)
+    files = _files_at(path, location, config)
     config, record = files.config, files.record
     tensors, word_rules = _read(files)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -139,6 +166,123 @@ def _read(files: CheckpointFiles) -> tuple[dict[str, StoredTensor], RecordedRule
         tensors = saved_model.without_scope(tensors)
         return tensors, RecordedRules(saved_model.pop_do_lower_case(tensors))
     return tensors, record.word_rules if record else RecordedRules()
+
+
+def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
+    """Find the files of a checkpoint without reading its weights.
+
+    Args:
+        path, config: as for `open_checkpoint`.
+
+    Returns:
+        The files; None for a zip archive, whose file names are checked only.
+
+    Raises:
+        CheckpointError, ConfigError: as `open_checkpoint`, for errors in file names and small files.
+    """
+    if path.is_file() and path.suffix == ".zip":
+        names = archive.file_names(path)
+        if not any(name.endswith(".ckpt.index") or name in hugging_face.WEIGHTS_FILE_NAMES for name in names):
+            raise CheckpointError(f"{path} is not a checkpoint; {_REMEDY}")
+        return None
+    return _files_at(path, path, config)
+
+
+def _files_at(path: Path, location: Path, config: BertConfig | None) -> CheckpointFiles:
+    """Return the files of a checkpoint that is not packed.
+
+    Args:
+        path: path for messages.
+        location: where the files are; another place than `path` for a zip archive.
+        config: as for `find_files`.
+
+    Raises:
+        CheckpointError, ConfigError: as `find_files`.
+    """
+    directory = location if location.is_dir() else location.parent
+    if location.is_dir() and native.load(location):
+        return _named_files(path, location, native.model_checkpoint(location), config)
+    if hugging_face.is_model(directory) and (location.is_dir() or location.is_file()):
+        description = hugging_face_config.describe(directory)
+        head = description.head
+        return CheckpointFiles(
+            kind="huggingface",
+            path=path,
+            home=directory,
+            config=description.config,
+            vocab_file=_first_file(directory / "vocab.txt", directory / "tokenizer.json"),
+            head=head,
+            labels=description.labels if head is None or head.has_classes else None,
+        )
+    if location.is_dir() and keras_hub.is_preset(location):
+        return CheckpointFiles(
+            kind="keras_hub",
+            path=path,
+            home=location,
+            config=keras_hub.config_of(location),
+            vocab_file=_first_file(location / "assets/tokenizer/vocabulary.txt"),
+        )
+    if saved_model.is_saved_model(location):
+        prefix = saved_model.prefix_of(location)
+        return CheckpointFiles(
+            kind="saved_model",
+            path=path,
+            home=location,
+            prefix=prefix,
+            config=_config(location, config) or saved_model.infer_config(location, tf1.read_variables(prefix)),
+            vocab_file=_first_file(location / "assets/vocab.txt"),
+        )
+    prefix = location.with_suffix("") if location.suffix == ".index" else location
+    if location.is_dir():
+        last = native.checkpoint(location)
+        if last:
+            return _named_files(path, location, last, config)
+    elif Path(f"{prefix}.index").is_file():
+        return _named_files(path, directory, prefix, config)
+    raise CheckpointError(f"{path} is not a checkpoint: it {contents_of(path)}; {_REMEDY}")
+
+
+def _first_file(*paths: Path) -> Path | None:
+    """Return the first path that is a file, or None."""
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertConfig | None) -> CheckpointFiles:
+    """Return the files of a checkpoint with TF1 names; a run's other files are in the parent directory."""
+    if prefix is None:
+        raise CheckpointError(f"{path} has {native.FILE_NAME} but no checkpoint yet; train the model first")
+    home = directory
+    if directory.name == native.CHECKPOINTS_NAME and (directory.parent / native.CONFIG_FILE_NAME).is_file():
+        home = directory.parent
+    config = _config(home, config) or _config_of_shapes(path, prefix)
+    if config is None:
+        raise CheckpointError(
+            f"{path} has no {native.CONFIG_FILE_NAME} in its directory; copy the one it was trained with"
+        )
+    record = native.load(home)
+    return CheckpointFiles(
+        kind="native" if record else "tf1",
+        path=path,
+        home=home,
+        prefix=prefix,
+        config=config,
+        vocab_file=_first_file(home / native.VOCAB_FILE_NAME),
+        record=record,
+        head=record.head if record else None,
+        labels=record.labels if record else None,
+    )
+
+
+def _config(home: Path, given: BertConfig | None) -> BertConfig | None:
+    """Return the configuration in a directory, or else the given one."""
+    path = home / native.CONFIG_FILE_NAME
+    return BertConfig.load(path) if path.is_file() else given
+
+
+def _config_of_shapes(path: Path, prefix: Path) -> BertConfig | None:
+    """Return the configuration that the shapes of a Model Garden checkpoint imply; None for other checkpoints."""
+    variables = tf1.read_variables(prefix)
+    return saved_model.infer_config(path, variables) if tf1.num_attention_heads(variables) else None
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:

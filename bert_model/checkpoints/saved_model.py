@@ -22,12 +22,6 @@ def prefix_of(directory: Path) -> Path:
     return directory / "variables" / "variables"
 
 
-def vocabulary_file(directory: Path) -> Path | None:
-    """Return the path of the vocabulary; None where it is missing."""
-    path = directory / "assets" / "vocab.txt"
-    return path if path.is_file() else None
-
-
 def pop_do_lower_case(tensors: dict[str, StoredTensor]) -> bool | None:
     """Remove the variable in which encoders of the Model Garden record lower-casing; return it, or None without it."""
     recorded = tensors.pop("do_lower_case", None)

@@ -15,9 +15,9 @@ from typing import Any
 
 from beambert.common.formatting import counted
 from beambert.deploy.tpu.accelerators import TpuType
-from beambert.deploy.tpu.flags import TpuConfig
 from beambert.deploy.tpu.job import Job, job_content
 from beambert.deploy.tpu.manifest_yaml import to_yaml
+from beambert.deploy.tpu.options import TpuOptions
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.io.output_file import OutputFile, check_output_file
 
@@ -37,7 +37,7 @@ _HEADER = """# Written by `beambert submit tpu --engine gke`: {hosts}, {chips} o
 """
 
 
-def write_manifest(config: TpuConfig, accelerator: TpuType, job: Job) -> int:
+def write_manifest(config: TpuOptions, accelerator: TpuType, job: Job) -> int:
     """Write or print the manifest and print the commands that apply it; return 0.
 
     Raises:
@@ -61,7 +61,7 @@ def write_manifest(config: TpuConfig, accelerator: TpuType, job: Job) -> int:
     return 0
 
 
-def manifest_text(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> str:
+def manifest_text(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> str:
     """Return the manifest as YAML."""
     header = _HEADER.format(
         hosts=counted(config.num_slices * accelerator.hosts, "host"),
@@ -71,7 +71,7 @@ def manifest_text(config: TpuConfig, accelerator: TpuType, job: Job, name: str) 
     return header + to_yaml(objects(config, accelerator, job, name))
 
 
-def objects(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> list[dict[str, Any]]:
+def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> list[dict[str, Any]]:
     """Return the objects of the manifest: a service account unless one is given, the job's ConfigMap, the JobSet.
 
     Raises:
@@ -141,12 +141,12 @@ def objects(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> lis
     return [service_account, config_map, job_set]
 
 
-def _metadata(config: TpuConfig, name: str) -> dict[str, Any]:
+def _metadata(config: TpuOptions, name: str) -> dict[str, Any]:
     namespace = {"namespace": config.namespace} if config.namespace else {}
     return {"name": name, **namespace, "labels": _LABELS}
 
 
-def _pod(config: TpuConfig, accelerator: TpuType, account: str, config_map: str) -> dict[str, Any]:
+def _pod(config: TpuOptions, accelerator: TpuType, account: str, config_map: str) -> dict[str, Any]:
     """Return the specification of the pods."""
     selector = {
         "cloud.google.com/gke-tpu-accelerator": accelerator.generation.gke_accelerator,
@@ -181,7 +181,7 @@ def _pod(config: TpuConfig, accelerator: TpuType, account: str, config_map: str)
     return pod
 
 
-def _container(config: TpuConfig, accelerator: TpuType) -> dict[str, Any]:
+def _container(config: TpuOptions, accelerator: TpuType) -> dict[str, Any]:
     return {
         "name": "beambert",
         "image": config.image,

@@ -16,13 +16,12 @@ from tests.conftest import ROOT
 
 # Functions that convert flags into a frozen dataclass, and the modules that may have them. Modules in folders named
 # `commands` may have them too.
-RESOLVERS = ("configure", "from_args", "from_build_args", "flag_values")
+RESOLVERS = ("configure", "from_args")
 PLACES = ("command.py", "config.py", "demo.py", "options.py")
 # Functions that read flags before the configuration exists, and `__call__` of an argparse action.
 EXCEPTIONS = {
     "beambert/common/command_line/path_flags.py": ("bad_path", "typed_paths"),
     "beambert/common/command_line/command.py": ("read", "require_all"),
-    "beambert/common/command_line/flags.py": ("from_args", "flag_values"),
     "trainers/pretraining/recipes.py": ("__call__",),
     "pipelines/commands/corpus_run.py": ("corpus_options",),
 }

@@ -23,12 +23,7 @@ from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference import model_loading
 from beambert.trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
 from beambert.trainers.inference.model_loading import check_model, load_model
-from beambert.trainers.inference.tokenization import (
-    LINES_A_CHUNK,
-    TextLines,
-    open_texts,
-    split_pair,
-)
+from beambert.trainers.inference.tokenization import LINES_A_CHUNK, TextLines, open_texts, split_pair
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.options import InferenceOptions
 

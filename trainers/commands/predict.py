@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TextIO
 
-from msgspec import Meta
-
 from beambert.bert_model.heads import HEADS
 from beambert.bert_model.heads.head import Answer, Inputs
 from beambert.common import file_errors
@@ -77,7 +75,7 @@ class PredictOptions(InferenceOptions):
     overwrite: Annotated[bool, Flag("output")] = False
     json: Annotated[bool, Flag("output")] = False
     question: Annotated[str | None, Flag("predictions", metavar="TEXT")] = None
-    null_score_diff_threshold: Annotated[Annotated[float, Meta()] | None, Flag("predictions", metavar="X")] = None
+    null_score_diff_threshold: Annotated[float | None, Flag("predictions", metavar="X")] = None
     threshold: Annotated[Fraction | None, Flag("predictions", metavar="P")] = None
     words_at: Annotated[str | None, Flag("predictions", choices=WORDS_AT)] = None
     top_k: Annotated[VocabularySize, Flag("predictions", metavar="K")] = 5

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from beambert.common.command_line import options
-from beambert.common.command_line.flags import batch_size, positive_float
-from beambert.common.command_line.options import BatchSize, Flag, PositiveFloat
+from beambert.common.command_line.options import BatchSize, Flag, PositiveFloat, number_type
 from beambert.trainers.commands import finetune
 from beambert.trainers.commands.finetune import GROUPS, TASK
 from beambert.trainers.errors import TrainingError
@@ -33,11 +32,12 @@ COMMON_FLAGS = (
 _SET_BY_GRID = ("train_batch_size", "learning_rate", "num_train_epochs", "seeds", "do_train", "do_eval")
 
 
-def _comma_separated(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Return the type of a flag with comma-separated values."""
+def _comma_separated(kind: Any) -> Callable[[str], tuple[Any, ...]]:
+    """Return the type of a flag with comma-separated numbers of a type."""
+    parse = number_type(kind)
 
     def values(text: str) -> tuple[Any, ...]:
-        return tuple(kind(part) for part in text.split(","))
+        return tuple(parse(part) for part in text.split(","))
 
     return values
 
@@ -59,13 +59,13 @@ class TuneOptions:
 
     finetuning: FinetuneOptions
     train_batch_sizes: Annotated[
-        tuple[BatchSize, ...], Flag("training", type=_comma_separated(batch_size), metavar="N,...")
+        tuple[BatchSize, ...], Flag("training", type=_comma_separated(BatchSize), metavar="N,...")
     ] = (16, 32)
     learning_rates: Annotated[
-        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(positive_float), metavar="RATE,...")
+        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(PositiveFloat), metavar="RATE,...")
     ] = (5e-5, 3e-5, 2e-5)
     epochs: Annotated[
-        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(positive_float), metavar="N,...")
+        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(PositiveFloat), metavar="N,...")
     ] = (2.0, 3.0, 4.0)
     keep_runs: Annotated[bool, Flag("training")] = False
 

@@ -78,6 +78,105 @@ class ToFeatures(Protocol):
         """Return the features."""
 
 
+class SplitReader:
+    """The examples of a split of a dataset, by sequence length.
+
+    Args:
+        directory: dataset directory.
+        dataset: the manifest.
+        split: "train", or "validation", of which copy 0 is read.
+        seed: seed of the dynamic masks of the train split, below 2**31; those of the validation split are always equal.
+        pad_rows: whether to pad all sequences to the longest length, so that all batches have one shape.
+
+    Attributes:
+        lengths: shards of each sequence length, shortest first; none without examples.
+        examples: number of examples of each sequence length.
+
+    Raises:
+        DatasetError: a shard is missing or truncated.
+    """
+
+    def __init__(self, directory: Path, dataset: Dataset, split: str, seed: int, pad_rows: bool) -> None:
+        is_train = split == "train"
+        shards = [shard for shard in dataset.shards_of(split) if shard.examples and (is_train or shard.copy == 0)]
+        check_sizes(directory, shards)
+        self._directory, self._dataset = directory, dataset
+        self.lengths = by_row_length(shards)
+        self.examples = [sum(shard.examples for shard in of_length) for of_length in self.lengths]
+        purpose = (seed, TRAIN_MASKS) if is_train else (0, VALIDATION_MASKS)
+        self._mask_keys = [int(stateless_hash(*purpose, of_length[0].max_seq_length)[0]) for of_length in self.lengths]
+        self._to_features = records_to_features(directory, dataset, self.lengths, pad_rows)
+
+    def shapes(self, part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
+        """Return the shapes and dtypes of the features of `part` examples; None for lengths that differ."""
+        empty = [to_features([], np.empty(0, np.uint64)) for to_features in self._to_features]
+        lengths = {name: {features[name].shape[1] for features in empty} for name in empty[0]}
+        return {
+            name: ((part, lengths[name].pop() if len(lengths[name]) == 1 else None), values.dtype)
+            for name, values in empty[0].items()
+        }
+
+    def open(
+        self, blocks: Callable[[int, int], Iterator[Block]], corrupt_records: CorruptRecordPolicy
+    ) -> Callable[..., _Features]:
+        """Return a function that reads examples, each sequence length in increasing order of positions.
+
+        Args:
+            blocks: function of the index of a sequence length and a position; returns the blocks in reading order, from
+                the one that contains the position or an earlier one on.
+            corrupt_records: action at corrupt records.
+
+        Returns:
+            The function `read`, which has open shards of its own.
+        """
+        streams: dict[int, RecordStream] = {}
+        fillers: dict[int, list[bytes]] = {}
+
+        def read(
+            index: int,
+            first: int,
+            count: int,
+            step: int = 0,
+            size: int | None = None,
+            masked_lm_prob: float | None = None,
+        ) -> _Features:
+            """Return the features of examples.
+
+            Args:
+                index: index of the sequence length.
+                first: position of the first example.
+                count: number of examples.
+                step: training step, for `CorruptRecordPolicy`.
+                size: number of rows; rows after `count` repeat the example at position 0, which must be the first one.
+                masked_lm_prob: as in `ToFeatures`.
+
+            Raises:
+                DatasetError: a record is corrupt, or not a valid example.
+            """
+            if index not in streams:
+                streams[index] = RecordStream(self._directory, self._dataset, blocks(index, first), corrupt_records)
+                if size is not None:
+                    fillers[index] = streams[index].read(0, 1, 0)
+            rows = count if size is None else size
+            records = streams[index].read(first, count, step)
+            if rows > count:
+                records = records + fillers[index] * (rows - count)
+            keys = stateless_hash(self._mask_keys[index], first + np.arange(rows))
+            try:
+                return self._to_features[index](records, keys, masked_lm_prob)
+            except InvalidExampleError as error:
+                position = first + error.record if error.record < count else 0
+                block = next(block for block in blocks(index, position) if position < block.end)
+                shards, numbers = block.records()
+                path = self._directory / block.shards[shards[position - block.first]].name
+                raise DatasetError(
+                    f"{path}: record {numbers[position - block.first]} {error.problem}; build the data again, or "
+                    "restore dataset.json"
+                ) from error
+
+        return read
+
+
 def train_batches(
     directory: Path,
     dataset: Dataset,
@@ -118,41 +217,24 @@ def train_batches(
     Raises:
         DatasetError: there are no training examples, or a shard is missing or truncated.
     """
-    shards = [shard for shard in dataset.shards_of("train") if shard.examples]
-    if not shards:
+    split = SplitReader(directory, dataset, "train", seed, pad_rows)
+    if not split.lengths:
         raise DatasetError(f"{directory} has no training examples; build the data from more text")
-    check_sizes(directory, shards)
-    lengths = by_row_length(shards)
-    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
-    corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = stages[-1].batch_size // replicas
 
-    keys_of = [int(stateless_hash(seed, TRAIN_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = records_to_features(directory, dataset, lengths, pad_rows)
-
     def from_index(index: int) -> Iterator[_Features]:
-        streams: dict[int, RecordStream] = {}
+        read = split.open(
+            lambda length, position: train_blocks(split.lengths[length], seed, position),
+            corrupt_records or CorruptRecordPolicy(),
+        )
         skipped_steps, skipped_replicas = divmod(index, local_replicas)
-        for number, length_index, first_of_step in step_examples(stages, step + skipped_steps, examples, seed):
-            of_length = lengths[length_index]
+        for number, length, first_of_step in step_examples(stages, step + skipped_steps, split.examples, seed):
             for replica in range(first_replica + skipped_replicas, first_replica + local_replicas):
-                first = first_of_step + replica * part
-                if length_index not in streams:
-                    blocks = train_blocks(of_length, seed, first)
-                    streams[length_index] = RecordStream(directory, dataset, blocks, corrupt_records)
-                records = streams[length_index].read(first, part, number)
-                keys = stateless_hash(keys_of[length_index], first + np.arange(part))
-                try:
-                    features = to_features[length_index](records, keys, mask_rate(number) if mask_rate else None)
-                except InvalidExampleError as error:
-                    position = first + error.record
-                    blocks = train_blocks(of_length, seed, position)
-                    raise invalid_example(directory, blocks, position, error) from error
-                yield features
+                rate = mask_rate(number) if mask_rate else None
+                yield read(length, first_of_step + replica * part, part, number, masked_lm_prob=rate)
             skipped_replicas = 0
 
-    count = (stages[-1].end_step - step) * local_replicas
-    return Batches(count, shapes_of(to_features, part), from_index)
+    return Batches((stages[-1].end_step - step) * local_replicas, split.shapes(part), from_index)
 
 
 def validation_batches(
@@ -186,41 +268,28 @@ def validation_batches(
     Raises:
         DatasetError: a shard is missing or truncated.
     """
-    shards = [shard for shard in dataset.shards_of("validation") if shard.copy == 0 and shard.examples]
-    if not shards:
+    split = SplitReader(directory, dataset, "validation", 0, pad_rows)
+    if not split.lengths:
         return None
-    check_sizes(directory, shards)
-    lengths = by_row_length(shards)
-    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
-    corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = batch_size // replicas
-    batches = interleaved_batches(examples, batch_size)[:max_batches]
-
-    keys_of = [int(stateless_hash(0, VALIDATION_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = records_to_features(directory, dataset, lengths, pad_rows)
+    batches = interleaved_batches(split.examples, batch_size)[:max_batches]
 
     def from_index(number: int) -> Iterator[_Features]:
-        streams = [
-            RecordStream(directory, dataset, blocks_in_order(of_length), corrupt_records) for of_length in lengths
-        ]
-        fillers = [stream.read(0, 1, 0) for stream in streams]
+        read = split.open(
+            lambda length, _: blocks_in_order(split.lengths[length]), corrupt_records or CorruptRecordPolicy()
+        )
         for element in range(number, len(batches) * local_replicas):
             step, replica = divmod(element, local_replicas)
-            index, batch = batches[step]
+            length, batch = batches[step]
             first = batch * batch_size + (first_replica + replica) * part
-            real = min(max(examples[index] - first, 0), part)
-            records = streams[index].read(first, real, step) + fillers[index] * (part - real)
-            try:
-                features = to_features[index](records, stateless_hash(keys_of[index], first + np.arange(part)))
-            except InvalidExampleError as error:
-                position = first + error.record if error.record < real else 0
-                raise invalid_example(directory, blocks_in_order(lengths[index]), position, error) from error
+            real = min(max(split.examples[length] - first, 0), part)
+            features = read(length, first, real, step, part)
             weights = (np.arange(part) < real).astype(np.float32)
             for name in {"masked_lm_weights", "next_sentence_weights"} & features.keys():
                 features[name] *= weights[:, None]
             yield {**features, "example_weights": weights}
 
-    shapes = {**shapes_of(to_features, part), "example_weights": ((part,), np.dtype(np.float32))}
+    shapes = {**split.shapes(part), "example_weights": ((part,), np.dtype(np.float32))}
     return Batches(len(batches) * local_replicas, shapes, from_index)
 
 
@@ -273,26 +342,3 @@ def records_to_features(
         return to_features
 
     return [of_length(shards[0]) for shards in lengths]
-
-
-def shapes_of(to_features: list[ToFeatures], part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
-    """Return the shapes and dtypes of the features of `part` examples; None for lengths that differ."""
-    empty = [to_features_of_length([], np.empty(0, np.uint64)) for to_features_of_length in to_features]
-    lengths = {name: {features[name].shape[1] for features in empty} for name in empty[0]}
-    return {
-        name: ((part, lengths[name].pop() if len(lengths[name]) == 1 else None), values.dtype)
-        for name, values in empty[0].items()
-    }
-
-
-def invalid_example(
-    directory: Path, blocks: Iterator[Block], position: int, error: InvalidExampleError
-) -> DatasetError:
-    """Return an error that names the shard and the record at a position."""
-    block = next(block for block in blocks if position < block.end)
-    shards, records = block.records()
-    path = directory / block.shards[shards[position - block.first]].name
-    return DatasetError(
-        f"{path}: record {records[position - block.first]} {error.problem}; build the data again, or restore "
-        "dataset.json"
-    )

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.path_contents import contents_of, has_other_files
 from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.reader import find_files, open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
 from beambert.common.word_rules import RecordedRules, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer

@@ -18,6 +18,7 @@ from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks import module_of
 from beambert.trainers.options import OnResume
+from beambert.trainers.training.run_manifest import recorded_value
 
 # Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
@@ -88,7 +89,7 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
         if name == "best_metric" and not (requested["eval_steps"] or requested["early_stopping"]):
             # It has an effect only with evaluations during training.
             continue
-        old, new = recorded.get(name), requested[name]
+        old, new = recorded_value(recorded, name), requested[name]
         if only_record and name in _RESOLVED and new == _RESOLVED[name]:
             continue
         if old != new:
@@ -137,9 +138,9 @@ def differences_now(record: Options, config: FinetuneOptions, contents_now: Cont
 def rounding_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the options that differ and affect only floating-point rounding, with both values."""
     return [
-        _difference(name, recorded.get(name), requested[name])
+        _difference(name, recorded_value(recorded, name), requested[name])
         for name in sorted(_ROUNDING)
-        if recorded.get(name) != requested[name]
+        if recorded_value(recorded, name) != requested[name]
     ]
 
 

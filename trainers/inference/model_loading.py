@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints import reader
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
-from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.reader import Checkpoint, find_files
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.heads.head import Head

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.reader import find_files, open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
 from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules

@@ -41,8 +41,9 @@ _TYPES |= {name: _TYPES[name] | None for name in ("learning_rate", "num_train_st
 RecordedOptions = TypedDict("RecordedOptions", _TYPES, total=False)  # type: ignore[misc]
 
 
-def _options_with(rule: OnResume) -> list[str]:
-    return [option.name for option in _OPTIONS.values() if option.annotation(OnResume) is rule]
+def recorded_value(options: Mapping[str, Any], name: str) -> Any:
+    """Return an option of a run; the default of an option that was added after the run."""
+    return options[name] if name in options else _OPTIONS[name].default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,9 +191,8 @@ def check_same_run(
     """
     differences, remedy = _stage_difference(step, old, new)
     differences += [
-        f"--{name} ({_short(old.options.get(name))} before, {_short(new.options.get(name))} now)"
-        for name in _options_with(OnResume.FORBIDDEN)
-        if old.options.get(name) != new.options.get(name)
+        f"--{name} ({_short(before)} before, {_short(now)} now)"
+        for name, before, now in _changed(old, new, OnResume.FORBIDDEN)
     ]
     differences += model_differences(old_config, new_config)
     if differences:
@@ -214,19 +214,25 @@ def model_differences(old: BertConfig, new: BertConfig) -> list[str]:
 def changes(old: RunRecord, new: RunRecord) -> list[str]:
     """Return the changed options of a run that resumes, as lines to print."""
     lines = []
-    training = _changed(old.options, new.options, _options_with(OnResume.LATER_STEPS))
-    if training:
-        lines.append(f"Changed training options: {', '.join(training)}")
-    numerics = _changed(old.options, new.options, _options_with(OnResume.NUMERICS)) + _changed(
-        old.versions, new.versions, sorted(old.versions.keys() & new.versions.keys())
-    )
+    if training := _changed(old, new, OnResume.LATER_STEPS):
+        lines.append(f"Changed training options: {_shown(training)}")
+    packages = sorted(old.versions.keys() & new.versions.keys())
+    versions = [(name, old.versions[name], new.versions[name]) for name in packages]
+    numerics = _changed(old, new, OnResume.NUMERICS) + [entry for entry in versions if entry[1] != entry[2]]
     if numerics:
-        lines.append(f"Results are not bit-identical to an uninterrupted run: {', '.join(numerics)}")
+        lines.append(f"Results are not bit-identical to an uninterrupted run: {_shown(numerics)}")
     return lines
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    return [f"{name} {old.get(name)} to {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+def _changed(old: RunRecord, new: RunRecord, rule: OnResume) -> list[tuple[str, Any, Any]]:
+    """Return (name, value before, value now) of each option with a rule that differs."""
+    names = [option.name for option in _OPTIONS.values() if option.annotation(OnResume) is rule]
+    values = [(name, recorded_value(old.options, name), recorded_value(new.options, name)) for name in names]
+    return [entry for entry in values if entry[1] != entry[2]]
+
+
+def _shown(changed: Sequence[tuple[str, Any, Any]]) -> str:
+    return ", ".join(f"{name} {before} to {now}" for name, before, now in changed)
 
 
 def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:

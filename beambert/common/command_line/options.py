@@ -34,7 +34,7 @@ PositiveFloat = Annotated[float, msgspec.Meta(gt=0)]
 NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
 ProperFraction = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
-_KINDS = {bool: "true or false", str: "text"}
+_KINDS = {bool: "true or false", str: "text", types.NoneType: "None"}
 
 
 class Flag:
@@ -50,13 +50,18 @@ class Flag:
     def __init__(self, group: str, name: str = "", **keywords: Any) -> None:
         self.group, self.name, self.keywords = group, name, keywords
 
+    @property
+    def is_positional(self) -> bool:
+        """Return whether it is a positional argument."""
+        return not self.group
+
 
 class Option(NamedTuple):
     """A field of a class of options.
 
     Attributes:
         name: name of the field.
-        type: type with its `msgspec.Meta`, which a number must have. It may be `| None`.
+        type: type with its `msgspec.Meta`, which an integer must have. It may be `| None`.
         flag: the flag; None for an option that is determined in another way.
         default: default of the field; None if it has none, or an empty one.
         description: description of the field in the docstring of the class.
@@ -88,8 +93,9 @@ class Option(NamedTuple):
     @property
     def shown_name(self) -> str:
         """Return the flag, or the metavar of a positional argument, for messages."""
-        is_positional = self.flag and not self.flag.group
-        return str(self.keywords().get("metavar", self.name)) if is_positional else f"--{self.flag_name}"
+        if self.flag and self.flag.is_positional:
+            return str(self.flag.keywords.get("metavar", self.name))
+        return f"--{self.flag_name}"
 
     def annotation(self, kind: type[T]) -> T | None:
         """Return the annotation of a type; None without one."""
@@ -100,7 +106,7 @@ class Option(NamedTuple):
         given = self.flag.keywords if self.flag else {}
         kind = self.plain_type
         implied: dict[str, Any] = {"help": self.description.replace("%", "%%")}
-        if not (self.flag and not self.flag.group):
+        if not (self.flag and self.flag.is_positional):
             implied["default"] = self.default
         if get_origin(kind) is Literal:
             implied["choices"] = get_args(kind)
@@ -111,30 +117,36 @@ class Option(NamedTuple):
         elif kind is bool and "choices" not in given:
             implied |= {"type": boolean, "metavar": "true|false"}
         elif kind is int:
-            implied |= {"type": self._number_type(), "metavar": "N"}
+            implied |= {"type": number_type(self._value_type), "metavar": "N"}
         elif kind is float:
-            implied |= {"type": self._number_type(), "metavar": "FRACTION"}
+            implied |= {"type": number_type(self._value_type), "metavar": "FRACTION"}
         return {**implied, **given}
-
-    def _number_type(self) -> WholeNumber | Number:
-        limits: Any = next(extra for extra in get_args(self._value_type)[1:] if isinstance(extra, msgspec.Meta))
-        if self.plain_type is int:
-            return WholeNumber(limits.ge, limits.le)
-        least = next((bound for bound in (limits.ge, limits.gt) if bound is not None), -math.inf)
-        most = next((bound for bound in (limits.le, limits.lt) if bound is not None), math.inf)
-        return Number(least, most, least_too=limits.gt is None, most_too=limits.lt is None)
 
     def requirement(self) -> str:
         """Return which values are valid, for messages."""
-        kind = self.plain_type
-        if get_origin(kind) is Literal:
-            return f"one of {', '.join(get_args(kind))}"
-        if kind in (int, float):
-            return str(self._number_type())
-        if _is_union(kind):
-            return " or ".join(_KINDS.get(_plain(part), "a number") for part in get_args(kind))
-        optional = " or None" if kind is not _plain(self.type) and kind in _KINDS else ""
-        return _KINDS.get(kind, "a list" if get_origin(kind) in (list, tuple) else "an object") + optional
+        return _requirement(self.type)
+
+
+def number_type(kind: Any) -> WholeNumber | Number:
+    """Return the argument type of a number whose type has its range, such as `PositiveInt`."""
+    limits: Any = next((extra for extra in get_args(kind)[1:] if isinstance(extra, msgspec.Meta)), msgspec.Meta())
+    if _plain(kind) is int:
+        return WholeNumber(limits.ge, limits.le)
+    least = next((bound for bound in (limits.ge, limits.gt) if bound is not None), -math.inf)
+    most = next((bound for bound in (limits.le, limits.lt) if bound is not None), math.inf)
+    return Number(least, most, least_too=limits.gt is None, most_too=limits.lt is None)
+
+
+def _requirement(kind: Any) -> str:
+    """Return which values a type has, for messages."""
+    plain = _plain(kind)
+    if get_origin(plain) is Literal:
+        return f"one of {', '.join(get_args(plain))}" if len(get_args(plain)) > 1 else str(get_args(plain)[0])
+    if plain in (int, float):
+        return str(number_type(kind))
+    if _is_union(plain):
+        return " or ".join(map(_requirement, get_args(plain)))
+    return _KINDS.get(plain, "a list" if get_origin(plain) in (list, tuple) else "an object")
 
 
 def _plain(kind: Any) -> Any:

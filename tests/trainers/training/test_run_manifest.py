@@ -174,6 +174,16 @@ def test_a_sharded_optimizer_state_changes_numerics_only(tmp_path):
     assert refused(tmp_path, 50, old, sharded) is None
 
 
+def test_an_option_that_a_run_does_not_record_has_its_default(tmp_path):
+    older = record()
+    for name in ("causal_attention", "clip", "xla"):
+        del older.options[name]
+    assert refused(tmp_path, 50, older, record()) is None
+    assert changes(older, record()) == []
+    assert "--causal_attention (False before, True now)" in refused(tmp_path, 50, older, record("--causal_attention"))
+    assert changes(older, record("--clip", "per_shard")) == ["Changed training options: clip global to per_shard"]
+
+
 @pytest.mark.parametrize("cls", COMMANDS)
 def test_every_option_has_a_rule_and_a_help(cls):
     rules = {option.name: option.annotation(OnResume) for option in options_of(cls)}

@@ -1,7 +1,7 @@
 """Test the task `csv`: rows, metrics, details and predictions for files of every format and kind of label."""
 
-import argparse
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.common.command_line.options import add_arguments
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
-from beambert.trainers.finetuning.options import FinetuneOptions, TableOptions
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks import tabular
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
@@ -26,9 +26,7 @@ FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
 def options(folder: Path, *flags: str, **limits: int) -> FinetuneOptions:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_arguments(parser, TableOptions)
-    return FinetuneOptions(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
+    return dataclasses.replace(parse_options("csv", "--data_dir", folder, *flags), **limits)
 
 
 def write(path: Path, rows: list[dict]) -> Path:
