@@ -23,8 +23,8 @@ from beambert.trainers.backends.tensorflow.startup import start_tensorflow
 
 start_tensorflow()
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
 from beambert.bert_model.config import PRESETS  # noqa: E402
+from beambert.bert_model.variable_names import variables_by_tf1_name  # noqa: E402
 from beambert.trainers.backends.backend import active_backend  # noqa: E402
 from beambert.trainers.evaluation.evaluation_run import encode_pairs  # noqa: E402
 from beambert.trainers.evaluation.minimal_pairs import read_pairs, sample_pairs  # noqa: E402

@@ -24,9 +24,9 @@ import keras  # noqa: E402  (TensorFlow has to be started first)
 
 from beambert.bert_model.checkpoints import tf1  # noqa: E402
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor  # noqa: E402
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name  # noqa: E402
 from beambert.bert_model.config import BertConfig  # noqa: E402
 from beambert.bert_model.pretraining import BertForPretraining  # noqa: E402
+from beambert.bert_model.variable_names import variables_by_tf1_name  # noqa: E402
 from beambert.trainers.commands.features import FeatureExtractor, split_pair  # noqa: E402
 from beambert.trainers.inference.feature_writers import FORMATS, FeatureWriter  # noqa: E402
 

@@ -112,9 +112,9 @@ class MaskedWordTrainer:
     ) -> None:
         import keras
 
-        from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
         from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
         from beambert.bert_model.size import with_padding
+        from beambert.bert_model.variable_names import variables_by_tf1_name
         from beambert.trainers.backends.backend import active_backend
         from beambert.trainers.options import TrainingOptions
         from beambert.trainers.pretraining.pretraining_objective import pretraining_task

@@ -48,8 +48,8 @@ pipelines.instances pipelines.io
 pipelines.documents
 pipelines.errors
 reporting
-bert_model
 bert_model.checkpoints
+bert_model
 bert_model.config
 tokenizer
 common.command_line

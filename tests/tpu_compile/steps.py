@@ -17,7 +17,7 @@ from beambert.bert_model.pretraining import BertForPretraining
 from beambert.deploy.plan.tpu_compiler import steps
 from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
 from beambert.trainers.backends.jax.runtime import evaluation_step
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.bert_model.size import parameter_counts
 from beambert.common.terminal import print_labeled
@@ -164,7 +164,7 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
         if plan.initial is not None:
             origin = f"training began with the weights of {plan.initial.path.name}"
         return native.ModelRecord(
-            task=PRETRAINING,
+            **PRETRAINING.recorded,
             **dataclasses.asdict(WordRules.of(plan.record)),
             max_seq_length=plan.record.max_seq_length,
             data_fingerprint=plan.record.data_fingerprint,

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 
 from markupsafe import Markup
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.heads import ALL_HEADS, PRETRAINING
 from beambert.bert_model.size import parameter_counts
 from beambert.common.formatting import format_duration
 from beambert.common.local_files import write_atomic
@@ -315,12 +315,12 @@ def _parameters(run: Run) -> str | None:
     """Return the number of parameters, including the head; None if the head is unknown."""
     task, num_labels = run.model.get("task"), run.model.get("num_labels")
     if not run.model and run.task is None:
-        task = PRETRAINING
-    if not isinstance(task, str) or not isinstance(num_labels, int | None):
+        task = PRETRAINING.name
+    if task not in ALL_HEADS or not isinstance(num_labels, int | None):
         return None
     try:
         config = BertConfig.from_json(json.dumps(run.config))
-        return f"{parameter_counts(config, task, num_labels).total:,} parameters"
+        return f"{parameter_counts(config, ALL_HEADS[task], num_labels).total:,} parameters"
     except ConfigError:
         return None
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.trainers.backends.tensorflow.train_step import Trainer, _Replicas
 from beambert.trainers.finetuning.batches import features_of
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
 from tests.trainers.small_runs import for_all, repeated, settings
 
@@ -15,10 +15,11 @@ KERNEL = "bert/encoder/layer_0/intermediate/dense/kernel"
 @pytest.fixture(scope="module")
 def run():
     """A trainer of a small classifier, and its function that runs steps."""
-    task = finetuning_objective(BertForTask(CONFIG, "classification", LABELS))
+    model = BertForTask(CONFIG, "classification", LABELS)
+    task = finetuning_objective(model)
     trainer = Trainer(task, settings())
     rows = random_rows("classification")
-    features = features_of(rows, "classification", np.arange(10), CONFIG.max_position_embeddings)
+    features = features_of(rows, model.head, np.arange(10), CONFIG.max_position_embeddings)
     with trainer.make_steps(for_all(repeated([features]))) as run_steps:
         run_steps(0, 1, 0)
         yield trainer, run_steps
