@@ -67,14 +67,13 @@ setup(
     python_requires=">=3.11,<3.14",
     # beambert/ has a link to each package of the repository's root.
     packages=find_packages(include=["beambert", "beambert.*"]),
-    # Names and templates of Wikipedia's editions; abbreviations for sentence segmentation; templates of reports; prices
-    # for `beambert plan`; what `beambert submit tpu` installs on the machine.
+    # Names and templates of Wikipedia's editions; abbreviations for sentence segmentation; templates of reports;
+    # what `beambert submit tpu` installs on the machine.
     package_data={
         "beambert": ["py.typed"],
         "beambert.pipelines.formats.wikipedia": ["editions.toml", "templates.toml"],
         "beambert.pipelines.segmentation": ["abbreviations.toml"],
         "beambert.reporting": ["templates/*"],
-        "beambert.deploy.plan": ["prices.toml"],
         "beambert.deploy.tpu": ["*.lock"],
     },
     # Where there is no C compiler the tokenizer and the parser of examples run in Python, with the same results.

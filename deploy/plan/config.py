@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from beambert.common.command_line.flags import FlagConfig, flag_values
 from beambert.common.command_line.options import from_args
-from beambert.deploy.plan.dataflow_cost import CPU_FACTOR
+from beambert.deploy.plan.data import CPU_FACTOR
 from beambert.deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
-from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompilerTarget, target_of
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.trainers.config.pretrain_config import PretrainConfig
@@ -50,12 +50,10 @@ class PlanConfig(FlagConfig):
     accelerator: str | None = None
     num_accelerators: int = 1
     mfu: float | None = None
+    price_per_hour: float | None = None
     compile: str | None = None
     no_step_time: bool = False
 
-    prices: str | None = None
-    spot: bool = False
-    storage_months: float = 1.0
     json: bool = False
 
     def __post_init__(self) -> None:

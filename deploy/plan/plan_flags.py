@@ -4,7 +4,7 @@ import argparse
 
 from beambert.common.command_line import options
 from beambert.common.command_line.flags import Number, batch_size, positive_int
-from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_PATH
+from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.deploy.plan.config import PlanConfig
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.formats import FORMATS
@@ -133,6 +133,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Peak throughput of one device, in TFLOP/s (default: by --accelerator)",
     )
     group.add_argument(
+        "--price_per_hour",
+        type=Number(0.0, 1e6, most_too=True),
+        metavar="PRICE",
+        help="Price of a TPU chip or a GPU per hour, from your provider's page; adds the cost of the training",
+    )
+    group.add_argument(
         "--compile",
         metavar="TYPE",
         help="Compile the training step of the JAX backend for a TPU slice, such as v6e-16, without a TPU: memory, "
@@ -183,20 +189,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PlanConfig.cpu_factor,
         metavar="FACTOR",
         help="Dataflow vCPU seconds per CPU second of the benchmark machine (default: %(default)s, an assumption)",
-    )
-    group.add_argument(
-        "--prices",
-        type=LOCAL_PATH,
-        metavar="FILE",
-        help="TOML file of prices (default: deploy/plan/prices.toml, which dates each price)",
-    )
-    group.add_argument("--spot", action="store_true", help="Use spot prices for the accelerators")
-    group.add_argument(
-        "--storage_months",
-        type=Number(0.0, 1e4, least_too=False, most_too=True),
-        default=PlanConfig.storage_months,
-        metavar="N",
-        help="Storage duration of corpus and shards, in months",
     )
 
     group = parser.add_argument_group("output")
