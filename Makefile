@@ -206,10 +206,10 @@ lock:
 	uv pip compile setup.py --extra data --extra clean --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
-	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --override deploy/tpu/overrides.txt \
+	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --extra gcs --override deploy/tpu/overrides.txt \
 		--universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/requirements.lock --quiet
-	uv pip compile setup.py deploy/tpu/jax.in --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py deploy/tpu/jax.in --extra gcs --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/requirements-jax.lock --quiet
 	uv pip compile deploy/tpu/installer.in --python-version 3.10 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet

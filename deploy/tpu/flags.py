@@ -42,7 +42,6 @@ class TpuConfig(FlagConfig):
 
     max_restarts: int = 10
     timeout: float = 120.0
-    sync_seconds: float = 300.0
     poll_seconds: float = 20.0
     wheel: str | None = None
     keep: bool = False
@@ -188,14 +187,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=TpuConfig.max_restarts,
         metavar="N",
         help="Maximum number of restarts after preemptions; in GKE, after any failure",
-    )
-    group.add_argument(
-        "--sync_seconds",
-        type=positive_float,
-        default=TpuConfig.sync_seconds,
-        metavar="SECONDS",
-        help="Interval between uploads of the output to its bucket, in seconds. A preemption loses the progress since "
-        "the last uploaded checkpoint.",
     )
     group.add_argument(
         "--wheel",
