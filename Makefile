@@ -92,10 +92,10 @@ tutorials: setup
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
-	$(BIN)/python -m beambert.deploy.flink.local_cluster up
+	$(BIN)/python -m tests.deploy.flink.local_cluster up
 
 flink-down: setup
-	$(BIN)/python -m beambert.deploy.flink.local_cluster down
+	$(BIN)/python -m tests.deploy.flink.local_cluster down
 
 test-flink: setup
 	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/flink
