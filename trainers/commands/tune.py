@@ -36,14 +36,12 @@ class TuneConfig:
     Attributes:
         finetuning: configuration of each run, apart from the values of the grid.
         train_batch_sizes, learning_rates, epochs: values of the grid; the defaults are the BERT paper's.
-        keep_runs: whether to keep the checkpoints of all runs.
     """
 
     finetuning: FinetuneConfig
     train_batch_sizes: tuple[int, ...] = (16, 32)
     learning_rates: tuple[float, ...] = (5e-5, 3e-5, 2e-5)
     epochs: tuple[float, ...] = (2.0, 3.0, 4.0)
-    keep_runs: bool = False
 
     @classmethod
     def from_args(cls, args: argparse.Namespace) -> "TuneConfig":
@@ -88,13 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,...",
         help="Numbers of training epochs to try (default: 2,3,4)",
     )
-    group.add_argument(
-        "--keep_runs", action="store_true", help="Keep the checkpoints of all runs (default: of the best run only)"
-    )
     parser.add_argument_group("predictions").add_argument(
         "--do_predict", action="store_true", help="Write the predictions of every run for the test split"
     )
     add_shared_arguments(parser)
+    # The checkpoints of all runs are kept.
+    parser.set_defaults(keep_checkpoint_max=1)
 
 
 def configure(args: argparse.Namespace) -> TuneConfig:
@@ -113,7 +110,7 @@ def run(config: TuneConfig) -> int:
     """
     from beambert.trainers.finetuning.sweep import run_several
 
-    return run_several(config.finetuning, config.grid(), config.keep_runs)
+    return run_several(config.finetuning, config.grid())
 
 
 def _exact(value: float) -> str:

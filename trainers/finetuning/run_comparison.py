@@ -20,7 +20,7 @@ from beambert.trainers.finetuning.tasks.task_names import module_of
 # Options without effect on metrics.
 _FREE = frozenset(
     {
-        *("output", "cache_dir", "seeds", "keep_runs", "do_train", "do_eval", "do_predict", "max_predict_samples"),
+        *("output", "cache_dir", "seeds", "do_train", "do_eval", "do_predict", "max_predict_samples"),
         *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
         *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
         *("coordinator_address", "num_processes", "process_id"),

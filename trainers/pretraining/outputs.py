@@ -13,14 +13,13 @@ from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.pipelines import dataset as manifest
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.metrics.baseline_record import passed_at
 from beambert.trainers.metrics.chance_levels import with_level
-from beambert.trainers.metrics.standing import passed_at
 from beambert.trainers.monitoring.goodput import GoodputSeconds, summary
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.run_report.finished_run import read_run
-from beambert.trainers.run_report.run_facts import findings_of
+from beambert.trainers.run_report.run_facts import findings_of, read_run
 from beambert.trainers.run_report.run_report import FILE_NAME as REPORT_NAME
 from beambert.trainers.run_report.run_warnings import score_warnings
 from beambert.trainers.training import run_manifest
