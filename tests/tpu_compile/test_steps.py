@@ -10,7 +10,7 @@ import keras
 import pytest
 
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.deploy.plan.tpu_compiler.compiled_program import collectives, compile_program
+from beambert.deploy.plan.tpu_compiler.compile_step import collectives, compile_program
 from beambert.trainers.backends.jax.distribution import memory_error
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.tpu_compile.compiled_program import product_count

@@ -20,10 +20,9 @@ from beambert.trainers.data.pipeline import Batches, InputShard, train_batches, 
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record
-from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.baseline_record import BaselineRecord, passed_at
 from beambert.trainers.metrics.chance_levels import pretraining_levels, with_level
 from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
-from beambert.trainers.metrics.standing import passed_at
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.mlm_samples import mlm_samples
 from beambert.trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
@@ -35,8 +34,7 @@ from beambert.trainers.pretraining.baselines import baselines_of
 from beambert.trainers.pretraining.plan import PretrainingPlan
 from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
 from beambert.trainers.pretraining.time_budget import print_time_left, with_measured_steps
-from beambert.trainers.run_report.finished_run import read_run
-from beambert.trainers.run_report.run_facts import facts_of, findings_of
+from beambert.trainers.run_report.run_facts import facts_of, findings_of, read_run
 from beambert.trainers.run_report.run_warnings import score_warnings
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.loop import TrainData

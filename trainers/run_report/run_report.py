@@ -20,17 +20,16 @@ from beambert.common.local_files import write_atomic
 from beambert.reporting import rendering
 from beambert.reporting.numbers import percent, short
 from beambert.reporting.plots import curve
+from beambert.trainers.metrics.baseline_record import LOSS as MASKED_LM_LOSS
+from beambert.trainers.metrics.baseline_record import in_order, passed_at, passed_levels, standing
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
 from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
 from beambert.trainers.metrics.reference_curves import reference_at, reference_of
-from beambert.trainers.metrics.standing import LOSS as MASKED_LM_LOSS
-from beambert.trainers.metrics.standing import in_order, passed_at, passed_levels, standing
 from beambert.trainers.monitoring.goodput import LABELS, latest_seconds
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.mlm_samples import FILLED
-from beambert.trainers.run_report.finished_run import Run, read_run
 from beambert.trainers.run_report.published_scores import IN_PERCENT
-from beambert.trainers.run_report.run_facts import findings_of
+from beambert.trainers.run_report.run_facts import Run, findings_of, read_run
 from beambert.trainers.run_report.run_warnings import score_warnings, warnings_of
 from beambert.trainers.run_report.task_sections import input_warnings, metric_label, sections
 
