@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-export bench-vocab bench-segmentation bench-wikipedia bench-corpus bench-splitting bench-data bench-features bench-inference bench-evaluate bench-input bench-train bench-scale bench-grouping bench-grouping-scores bench-adaptation bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-corpus bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -30,22 +30,15 @@ help:
 	@echo "make check   run ruff, codespell, mypy and the checks of documents and import layers;  make format   format with ruff"
 	@echo "make docs    build the documentation site in docs/_build (a broken link or anchor is an error)"
 	@echo "make bench-tokenizer   tokenizer speed compared with tensorflow_text and Hugging Face, on $(DATA)"
-	@echo "make bench-export   SavedModels with both in-graph tokenizers: size, latency, differing sentences, on $(DATA) (about 4 minutes)"
 	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
-	@echo "make bench-wikipedia   words kept, remaining markup and speed on Wikipedia dumps in $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
 	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
-	@echo "make bench-features   speed of beambert features compared with a plain loop, on $(DATA)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
-	@echo "make bench-evaluate   speed of beambert evaluate on BLiMP compared with a plain loop, on $(DATA); MODELS=\"tiny base\" (about 10 minutes)"
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
-	@echo "make bench-grouping   fine-tuning with and without grouping by length, in examples per second, on $(DATA); MODEL=DIR names a BERT (8 to 20 minutes)"
-	@echo "make bench-grouping-scores   scores of fine-tuning with and without grouping by length, on $(DATA); MODEL=DIR names a small BERT (about an hour)"
-	@echo "make bench-adaptation   new words and more positions for a released BERT: losses by initialization, on $(DATA); MODEL=DIR names it (about 15 minutes)"
 	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
 	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 7 hours with bfloat16 instructions, 14 without, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
@@ -99,10 +92,10 @@ tutorials: setup
 
 # One JobManager, two TaskManagers, their Python workers; downloads are kept in ~/.cache/beambert.
 flink-up: setup
-	$(BIN)/python -m beambert.deploy.flink.local_cluster up
+	$(BIN)/python -m tests.deploy.flink.local_cluster up
 
 flink-down: setup
-	$(BIN)/python -m beambert.deploy.flink.local_cluster down
+	$(BIN)/python -m tests.deploy.flink.local_cluster down
 
 test-flink: setup
 	BEAMBERT_REQUIRE_FLINK=1 BEAMBERT_REQUIRE_DATA=1 BEAMBERT_LARGE=1 $(BIN)/python -m pytest tests/deploy/flink
@@ -165,18 +158,12 @@ bench-tokenizer: setup
 	@$(BIN)/python benchmarks/tokenization.py $(DATA) 2>/dev/null || \
 		$(BIN)/python benchmarks/tokenization.py $(DATA)
 
-bench-export: setup
-	PYTHONPATH=. $(BIN)/python benchmarks/export_tokenizers.py $(DATA)
-
 bench-vocab: setup
 	$(BIN)/python benchmarks/vocabulary.py $(DATA)
 
 # With treebanks of Universal Dependencies: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup
 	$(BIN)/python benchmarks/segmentation.py $(DATA) $(TREEBANKS)
-
-bench-wikipedia: setup
-	PYTHONPATH=. $(BIN)/python benchmarks/wikipedia.py $(DATA)
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
@@ -187,35 +174,15 @@ bench-splitting: setup
 bench-data: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/pretraining_data.py $(DATA)
 
-bench-features: setup
-	$(BIN)/python benchmarks/features.py $(DATA)
-
 # MODEL is a model in any format, such as the released base; ARGS="--precisions bfloat16 --count 512".
 bench-inference: .venv-parity/.installed
 	PYTHONPATH=. .venv-parity/bin/python benchmarks/inference.py $(DATA) $(MODEL) $(ARGS)
-
-# MODELS are sizes with random weights or directories; ARGS="--pairs 6700 --loop 40".
-bench-evaluate: setup
-	PYTHONPATH=. $(BIN)/python benchmarks/evaluation.py $(DATA) $(MODELS) $(ARGS)
 
 bench-input: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/input.py $(DATA)
 
 bench-scale: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/scale.py $(DATA)
-
-# Rows of fine-tuning per second with and without grouping by length. MODEL is a pretrained model.
-bench-grouping: setup
-	PYTHONPATH=. $(BIN)/python benchmarks/length_grouping.py $(MODEL) cola=$(DATA)/glue/CoLA mrpc=$(DATA)/glue/MRPC
-
-# Scores of fine-tuning with and without grouping by length, five seeds of four data sets. MODEL is a small model.
-bench-grouping-scores: setup
-	PYTHONPATH=. $(BIN)/python benchmarks/grouping_scores.py $(MODEL) $(DATA)/glue
-
-# MODEL is the released uncased BERT-base. Results stay in build/, and a second call resumes.
-bench-adaptation: setup
-	PYTHONPATH=. $(BIN)/python -u benchmarks/extend_vocabulary.py $(MODEL) --data $(DATA)
-	PYTHONPATH=. $(BIN)/python -u benchmarks/position_embeddings.py $(MODEL) --data $(DATA) --steps 12 --batch_size 4 --eval_rows 16
 
 # ARGS="--fraction 0.01" trains for a hundredth of the steps.
 bench-quality: setup
@@ -239,10 +206,10 @@ lock:
 	uv pip compile setup.py --extra data --extra clean --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
-	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --override deploy/tpu/overrides.txt \
+	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --extra gcs --override deploy/tpu/overrides.txt \
 		--universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/requirements.lock --quiet
-	uv pip compile setup.py deploy/tpu/jax.in --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py deploy/tpu/jax.in --extra gcs --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/requirements-jax.lock --quiet
 	uv pip compile deploy/tpu/installer.in --python-version 3.10 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 		--custom-compile-command "make lock" --output-file deploy/tpu/installer.lock --quiet

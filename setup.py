@@ -40,7 +40,7 @@ JAX = ["google-crc32c>=1.5", "jax>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 TPU = ["google-crc32c>=1.5", "jax[tpu]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 CUDA = ["google-crc32c>=1.5", "jax[cuda13]>=0.8", "keras>=3.12,<4", "orjson>=3.10"]
 # What benchmarks and tests measure against, besides [tensorflow-text].
-BENCH = ["mwparserfromhell>=0.6", "tokenizers>=0.20"]
+BENCH = ["tokenizers>=0.20"]
 # `make docs`: the site from Markdown, with the API reference from docstrings. Sphinx 9.1 needs Python 3.12.
 DOCS = ["furo>=2025.9", "myst-parser>=4", "sphinx>=8.2,<9.1", "sphinx-copybutton>=0.5.2"]
 DEV = [
@@ -67,14 +67,13 @@ setup(
     python_requires=">=3.11,<3.14",
     # beambert/ has a link to each package of the repository's root.
     packages=find_packages(include=["beambert", "beambert.*"]),
-    # Names and templates of Wikipedia's editions; abbreviations for sentence segmentation; templates of reports; prices
-    # for `beambert plan`; what `beambert submit tpu` installs on the machine.
+    # Names and templates of Wikipedia's editions; abbreviations for sentence segmentation; templates of reports;
+    # what `beambert submit tpu` installs on the machine.
     package_data={
         "beambert": ["py.typed"],
         "beambert.pipelines.formats.wikipedia": ["editions.toml", "templates.toml"],
         "beambert.pipelines.segmentation": ["abbreviations.toml"],
         "beambert.reporting": ["templates/*"],
-        "beambert.deploy.plan": ["prices.toml"],
         "beambert.deploy.tpu": ["*.lock"],
     },
     # Where there is no C compiler the tokenizer and the parser of examples run in Python, with the same results.

@@ -186,7 +186,7 @@ def _extend(
         _print_effect(text, former, result.vocabulary)
     _print_rows(result, former)
 
-    record = checkpoint.record or native.ModelRecord(task=checkpoint.task)
+    record = checkpoint.record or native.ModelRecord(**checkpoint.head.recorded)
     # The recorded metrics are of the former vocabulary.
     record = dataclasses.replace(record, origin=origin, metrics={})
     extended = dataclasses.replace(with_vocabulary(checkpoint, result.vocabulary.tokens, result.sources), record=record)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from beambert.bert_model.checkpoints import writer
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.bert_model.heads import ALL_HEADS
 from beambert.common.command_line import options
 from beambert.common.command_line.options import Flag, PositiveInt, VocabularySize
 from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_OUTPUT_DIRECTORY, LOCAL_PATH
@@ -47,7 +47,7 @@ class ExtendVocabOptions(ModelOptions):
     replace: Annotated[str | None, Flag("vocabulary", type=LOCAL_PATH, metavar="VOCAB")] = None
     output: Annotated[str, Flag("output", required=True, type=LOCAL_OUTPUT_DIRECTORY, metavar="DIR")]
     to: Annotated[str, Flag("output", choices=writer.KINDS)] = "native"
-    task: Annotated[str | None, Flag("task", choices=(PRETRAINING, *TASKS))] = None
+    task: Annotated[str | None, Flag("task", choices=tuple(ALL_HEADS))] = None
 
     def __post_init__(self) -> None:
         options.check(self, VocabularyError)

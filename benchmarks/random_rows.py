@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import PRETRAINING
 
 
 def random_features(vocab_size: int, batch_size: int, length: int, predictions: int) -> dict[str, np.ndarray]:
@@ -35,7 +35,7 @@ def random_weights(config: BertConfig) -> dict[str, np.ndarray]:
     """Return weights by TF1 name, equal on every backend: a normal initialization without truncation."""
     generator = np.random.default_rng(0)
     weights = {}
-    for name in variable_names(config):
+    for name in PRETRAINING.variable_names(config):
         values = generator.normal(0, config.initializer_range, name.shape)
         if name.tf1.endswith(("beta", "bias")):
             values = np.zeros(name.shape)

@@ -25,10 +25,8 @@ import numpy as np
 
 from beambert.common.formatting import format_duration
 from beambert.common.word_rules import WordRules
-from beambert.deploy.plan.data import largest_partition, plan_data
-from beambert.deploy.plan.dataflow_cost import CPU_FACTOR, plan_cloud
-from beambert.deploy.plan.prices import load_prices
-from beambert.deploy.plan.table import count, size
+from beambert.deploy.plan.data import CPU_FACTOR, largest_partition, plan_data, plan_dataflow
+from beambert.deploy.plan.estimate_lines import count, size
 from beambert.deploy.plan.text_estimate import estimate_text
 from beambert.pipelines.commands import corpus as corpus_flags
 from beambert.pipelines.commands.corpus_run import corpus_options
@@ -199,25 +197,19 @@ def table(data: Path) -> None:  # noqa: ARG001
     option = PretrainingDataOptions()
     for total in SIZES:
         plan = plan_data(estimate_text(total, _PAGE_BYTES, 30_000, ""), [option], 30_000)
-        cloud = plan_cloud(plan, None, CPU_FACTOR)
-        prices = load_prices(None).dataflow
-        money = cloud.vcpu_hours * prices["vcpu_hour"].price + cloud.memory_gb_hours * prices["memory_gb_hour"].price
-        money += cloud.shuffle_bytes / 1e9 * prices["shuffle_gb"].price
-        kept = (plan.corpus_bytes + plan.shard_bytes) / 1e9 * load_prices(None).storage["gb_month"].price
+        dataflow = plan_dataflow(plan, None, CPU_FACTOR)
         shown = (
             size(total),
             count(total / _PAGE_BYTES),
             f"{plan.partitions:,}",
             size(plan.largest_partition),
-            size(plan.bucket_memory),
+            size(plan.partition_memory),
             f"{plan.files:,}",
             size(plan.shard_bytes),
             size(plan.shuffle_bytes),
-            f"{cloud.workers}",
-            format_duration(3600 * cloud.hours),
+            f"{dataflow.workers}",
+            format_duration(3600 * dataflow.hours),
             f"{plan.cpu_seconds / 3600:,.1f}",
-            f"{money:,.2f}",
-            f"{kept:,.2f}",
         )
         print(f"| {' | '.join(shown)} |")
 

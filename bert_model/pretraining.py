@@ -10,10 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.encoder import BertEncoder, Packing
-from beambert.bert_model.heads import LinearHead
+from beambert.bert_model.head_layers import LinearHead
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.layers import Dense, LayerNormalization, activation
 from beambert.bert_model.ops import cross_entropy
 from beambert.bert_model.size import padded_size
@@ -106,7 +106,7 @@ class BertForPretraining(keras.layers.Layer):
         losses = pretraining_losses(model(features), features)
     """
 
-    task = PRETRAINING
+    head = PRETRAINING
     num_labels = None
 
     def __init__(

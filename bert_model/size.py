@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TOKEN_VARIABLES, variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import PRETRAINING
+from beambert.bert_model.heads.head import Head
+from beambert.bert_model.variable_names import TOKEN_VARIABLES
 
 ROW_MULTIPLE = 128
 
@@ -27,8 +29,8 @@ class ParameterCounts(NamedTuple):
         embeddings: word, segment and position embeddings with layer normalization.
         layers: all Transformer layers.
         pooler: the dense layer on [CLS].
-        heads: the heads of the task, without the output matrix of the masked-LM head, which is tied to the word
-            embeddings.
+        heads: the head, or those of pretraining without the output matrix of the masked-LM head, which is tied to the
+            word embeddings.
     """
 
     embeddings: int
@@ -47,19 +49,19 @@ class ParameterCounts(NamedTuple):
         return self.encoder + self.heads
 
 
-def parameter_counts(config: BertConfig, task: str = PRETRAINING, num_labels: int | None = None) -> ParameterCounts:
+def parameter_counts(config: BertConfig, head: Head = PRETRAINING, num_labels: int | None = None) -> ParameterCounts:
     """Count the parameters of a model.
 
     Args:
         config: configuration of the model.
-        task: "pretraining", or a fine-tuning task.
-        num_labels: number of labels; None where the task has a fixed number.
+        head: head of the model.
+        num_labels: number of labels; None where the head has a fixed number.
 
     Raises:
-        ConfigError: the task is unknown, or num_labels is not valid for it.
+        ConfigError: num_labels is not valid for the head.
     """
     counts = dict.fromkeys(ParameterCounts._fields, 0)
-    for name in variable_names(config, task, num_labels):
+    for name in head.variable_names(config, num_labels):
         first, second = name.ours.split(".")[:2]
         counts[second if first == "encoder" else "heads"] += math.prod(name.shape)
     return ParameterCounts(**counts)
@@ -113,8 +115,8 @@ def padded_size(vocab_size: int) -> int:
 
 
 def is_padded(tf1_name: str) -> bool:
-    """Return whether a variable, or its slot `adam_m` or `adam_v`, has one row per token."""
-    return tf1_name.removesuffix("/adam_m").removesuffix("/adam_v") in TOKEN_VARIABLES
+    """Return whether a variable, or its optimizer slot `<variable>/<slot>`, has one row per token."""
+    return tf1_name in TOKEN_VARIABLES or tf1_name.rpartition("/")[0] in TOKEN_VARIABLES
 
 
 def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:

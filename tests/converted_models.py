@@ -5,8 +5,8 @@ import zipfile
 import numpy as np
 
 from beambert.bert_model.checkpoints.reader import open_checkpoint
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg.", "##a", "##b")
 CONFIG = BertConfig(
@@ -24,7 +24,7 @@ def write_release(directory, task="pretraining", num_labels=None, name="bert_mod
     import tensorflow as tf
 
     generator = np.random.default_rng(1)
-    shapes = {name.tf1: name.shape for name in variable_names(config, task, num_labels)}
+    shapes = {name.tf1: name.shape for name in ALL_HEADS[task].variable_names(config, num_labels)}
     if slots:
         shapes |= {f"{name}/{slot}": shape for name, shape in shapes.items() for slot in ("adam_m", "adam_v")}
     values = {name: generator.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
@@ -70,14 +70,14 @@ def assert_same_bytes(first, second):
 
 def our_outputs(path, inputs):
     """Return the outputs of our model with a checkpoint, by their names in transformers."""
-    from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
     from beambert.bert_model.finetuning_models import BertForTask
     from beambert.bert_model.pretraining import BertForPretraining
+    from beambert.bert_model.variable_names import variables_by_tf1_name
     from beambert.trainers.checkpoints.initial_checkpoint import load_weights
 
     features = {name: inputs[name] for name in ("input_ids", "input_mask", "segment_ids")}
     with open_checkpoint(path) as checkpoint:
-        task = checkpoint.task
+        task = checkpoint.head.name
         if task == "pretraining":
             model = BertForPretraining(checkpoint.config)
         else:
@@ -94,7 +94,7 @@ def our_outputs(path, inputs):
             "pooler_output": pooled,
         }
     elif task == "span":
-        results = dict(zip(("start_logits", "end_logits"), model(features), strict=True))
+        results = model.head.outputs(model(features))
     else:
         results = {"logits": model(features)}
     results = {name: np.asarray(value) for name, value in results.items()}

@@ -20,7 +20,7 @@ from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.finetuning import sweep
 from beambert.trainers.monitoring.training_monitor import MonitorState
 from beambert.trainers.training import run_manifest
 from tests.damaged_json import FILES, damages, write_damaged
@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "dataset/dataset.json": dataset.load,
     "run/run.json": run_manifest.load,
     "finetuned/run.json": run_manifest.load,
-    "runs/runs.json": run_outcomes.recorded_outcomes,
+    "runs/runs.json": sweep.recorded_outcomes,
     "run/beambert.json": native.load,
     "finetuned/beambert.json": native.load,
     "converted/beambert.json": native.load,
@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 # options of the corpus in dataset.json, which are those of corpus.json.
 _UNREAD = re.compile(
     r"^(model_max_length|(cls|sep|pad|unk|mask)_token|tokenizer_class|torch_dtype|pad_token_id|metrics\..*|value|metric_sums"
-    r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|grid|contents\.\w+|metrics\..*)"
+    r"|files\.\d+\.[23]|.*\.null_score_diff_threshold|seed-\d+\.(problem|contents\.\w+|metrics\..*)"
     r"|counts\.validation|options\.corpus\..*)$"
 )
 # No field is named: the file is not valid JSON, and the error has the byte or the repeated name.

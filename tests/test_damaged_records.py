@@ -20,7 +20,7 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io import atomic_files, output_directory
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.finetuning import sweep
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.training.run_manifest import RecordedOptions
 from tests.damaged_json import FILES, damages
@@ -96,19 +96,19 @@ def test_a_corrupt_log_line_is_reported_and_a_torn_last_line_ignored(tmp_path):
 
 
 def test_a_run_outside_the_directory_of_the_runs_is_refused(tmp_path):
-    outcome = {"options": {}, "metrics": {"eval_f1": 0.5}, "problem": None, "asked": {}, "contents": {}, "grid": None}
+    outcome = {"options": {}, "metrics": {"eval_f1": 0.5}, "problem": None, "asked": {}, "contents": {}}
     for name in ("../other", "/other", "a/b", "."):
         (tmp_path / "runs.json").write_text(json.dumps({name: outcome}))
         with pytest.raises(TrainingError, match=r"runs\.json: .* is not a valid run name; move"):
-            run_outcomes.recorded_outcomes(tmp_path)
+            sweep.recorded_outcomes(tmp_path)
 
 
 def test_metrics_that_are_not_finite_are_read_back(tmp_path):
-    outcome = {"options": {}, "problem": None, "asked": {}, "contents": {}, "grid": None}
+    outcome = {"options": {}, "problem": None, "asked": {}, "contents": {}}
     outcome["metrics"] = {"eval_loss": math.inf, "eval_f1": 0.5}
-    run_outcomes.write_outcomes(tmp_path, {"seed-1": outcome})
+    sweep.write_outcomes(tmp_path, {"seed-1": outcome})
     json.loads((tmp_path / "runs.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    assert math.isnan(run_outcomes.recorded_outcomes(tmp_path)["seed-1"]["metrics"]["eval_loss"])
+    assert math.isnan(sweep.recorded_outcomes(tmp_path)["seed-1"]["metrics"]["eval_loss"])
     record = native.ModelRecord("pretraining", metrics={"loss": math.inf, "accuracy": 0.5})
     (tmp_path / native.FILE_NAME).write_text(record.to_json())
     assert native.load(tmp_path).metrics == {"accuracy": 0.5}

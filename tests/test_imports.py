@@ -27,8 +27,8 @@ FORBIDDEN = {
         "beambert.trainers",
     ),
     "beambert.bert_model, beambert.bert_model.config, beambert.bert_model.checkpoints, "
-    "beambert.bert_model.checkpoints.variable_names, beambert.bert_model.size, "
-    "beambert.bert_model.size, beambert.bert_model.checkpoints.writer": (
+    "beambert.bert_model.variable_names, beambert.bert_model.heads, beambert.bert_model.size, "
+    "beambert.bert_model.checkpoints.writer": (
         *_ENGINES,
         "beambert.pipelines",
         "beambert.tokenizer",
@@ -55,9 +55,9 @@ FORBIDDEN = {
     # Modules that are imported for `--help` and for the error of a mistyped flag.
     "beambert.trainers.commands.pretrain, beambert.trainers.commands.convert, beambert.trainers.commands.fill_mask, "
     "beambert.trainers.commands.finetune, beambert.trainers.commands.tune, "
-    "beambert.trainers.finetuning.tasks.text.glue, beambert.trainers.finetuning.tasks.text.tabular, "
-    "beambert.trainers.finetuning.tasks.text.multiple_choice, beambert.trainers.finetuning.tasks.spans.span_task, "
-    "beambert.trainers.finetuning.tasks.tagging.tagging_task": (*_ENGINES, "beambert.deploy"),
+    "beambert.trainers.finetuning.tasks.glue, beambert.trainers.finetuning.tasks.tabular, "
+    "beambert.trainers.finetuning.tasks.multiple_choice, beambert.trainers.finetuning.tasks.squad, "
+    "beambert.trainers.finetuning.tasks.ner": (*_ENGINES, "beambert.deploy"),
     "beambert, beambert.deploy.flink.command, beambert.deploy.dataflow.command, beambert.deploy.tpu.command": (
         *_ENGINES,
         "numpy",

@@ -11,7 +11,7 @@ import pytest
 from beambert import cli
 from beambert.bert_model.checkpoints import writer
 from beambert.bert_model.checkpoints.reader import open_checkpoint
-from beambert.bert_model.checkpoints.variable_names import TOKEN_VARIABLES
+from beambert.bert_model.variable_names import TOKEN_VARIABLES
 from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.tokenizer import Tokenizer

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -33,6 +34,7 @@ from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.word_rules import WordRuleFlags
 from beambert.trainers.buckets import cache
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization.update_rules import OptimizerName
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -252,7 +254,8 @@ class OptimizerOptions:
 
     Attributes:
         optimizer: Optimizer: bert_adam, the released BERT's Adam without bias correction; adamw, which needs less
-            warm-up; lamb, for batches of thousands of sequences, with about ten times the learning rate.
+            warm-up; lamb, for batches of thousands of sequences, with about ten times the learning rate; sgd with
+            momentum, lion, or muon.
         weight_decay: Decoupled weight decay, not applied to biases and layer normalization.
         adam_beta1: Decay rate of the first moment estimates.
         adam_beta2: Decay rate of the second moment estimates; 0.98 is common with large batches.
@@ -269,7 +272,7 @@ class OptimizerOptions:
         TrainingError: a value is out of range.
     """
 
-    optimizer: Annotated[Literal["bert_adam", "adamw", "lamb"], Flag("optimizer"), OnResume.FORBIDDEN] = "bert_adam"
+    optimizer: Annotated[OptimizerName, Flag("optimizer"), OnResume.FORBIDDEN] = "bert_adam"
     weight_decay: Annotated[NonNegativeFloat, Flag("optimizer", metavar="RATE"), OnResume.LATER_STEPS] = 0.01
     adam_beta1: Annotated[ProperFraction, Flag("optimizer", metavar="RATE"), OnResume.LATER_STEPS] = 0.9
     adam_beta2: Annotated[ProperFraction, Flag("optimizer", metavar="RATE"), OnResume.LATER_STEPS] = 0.999
@@ -296,8 +299,6 @@ _SCHEDULE_OF_OPTION = {"lr_decay_power": "linear", "lr_decay_fraction": "wsd", "
 @dataclass(frozen=True, kw_only=True)
 class LearningRateSchedule:
     """The learning rate of every step; the default shape is that of the released BERT.
-
-    `learning_rate_at` in `optimizers.py` has the formulas.
 
     Attributes:
         learning_rate: Peak learning rate.
@@ -358,22 +359,47 @@ class LearningRateSchedule:
         assert self.num_warmup_steps is not None
         return self.learning_rate, self.num_train_steps, self.num_warmup_steps
 
-    def rate_at(self, step: int) -> float:
-        """Return `learning_rate_at` without Keras, for reports."""
+    def rate_at(self, step: Any, ops: ModuleType | None = None) -> Any:
+        """Return the learning rate of a step: linear warm-up from 0, then the schedule.
+
+        With step t, N training steps, W warm-up steps and peak r, the rate after warm-up is:
+
+        linear    r (1 - t / N)^p. As in the released code, the decay starts at step 0, so that the rate drops at step W
+                  from about r to r (1 - W / N)^p.
+        cosine    r (m + (1 - m) (1 + cos(pi (t - W) / (N - W))) / 2), Loshchilov and Hutter 2017, without restarts.
+        constant  r.
+        wsd       r, then r (1 - sqrt((t - S) / (N - S))) from the start S of the decay: the 1-sqrt cooldown of Haegele
+                  et al. 2024 ("Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations", section 3).
+
+        Step 0 of a run with warm-up has rate 0.
+
+        Args:
+            step: number of completed steps, with `keras.ops` a float32 scalar; after the last step, the rate is that of
+                the last step.
+            ops: the functions: `keras.ops` in a compiled step; None for those of numpy.
+        """
+        if ops is None:
+            import numpy
+
+            ops = numpy
         peak, num_train_steps, num_warmup_steps = self.known_schedule
-        done = min(step, num_train_steps)
-        if done < num_warmup_steps:
-            return peak * done / num_warmup_steps
+        done = ops.minimum(step, num_train_steps)
         start = self.decay_start
         if start is not None:
-            return peak * (1.0 - math.sqrt(max(done - start, 0) / (num_train_steps - start)))
-        if self.lr_schedule == "constant":
-            return peak
-        if self.lr_schedule == "cosine":
-            progress = (done - num_warmup_steps) / max(num_train_steps - num_warmup_steps, 1)
+            progress = ops.maximum(done - start, 0.0) / (num_train_steps - start)
+            decayed = peak * (1.0 - ops.sqrt(progress))
+        elif self.lr_schedule == "constant":
+            decayed = peak * ops.ones_like(done)
+        elif self.lr_schedule == "cosine":
+            progress = ops.maximum(done - num_warmup_steps, 0.0) / max(num_train_steps - num_warmup_steps, 1)
             least = self.lr_min_fraction
-            return peak * (least + (1.0 - least) * 0.5 * (1.0 + math.cos(math.pi * progress)))
-        return float(peak * (1.0 - done / num_train_steps) ** self.lr_decay_power)
+            decayed = peak * (least + (1.0 - least) * 0.5 * (1.0 + ops.cos(math.pi * progress)))
+        else:
+            # `tf.compat.v1.train.polynomial_decay` to 0 without cycles.
+            decayed = peak * ops.power(1.0 - done / num_train_steps, self.lr_decay_power)
+        if num_warmup_steps == 0:
+            return decayed
+        return ops.where(done < num_warmup_steps, peak * done / num_warmup_steps, decayed)
 
 
 @dataclass(frozen=True, kw_only=True)

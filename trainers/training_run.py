@@ -14,9 +14,9 @@ import keras
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.model_card import model_card
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.size import parameter_counts
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.common.local_files import write_atomic
 from beambert.common.terminal import print_labeled
 from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
@@ -243,7 +243,7 @@ class TrainingRun(abc.ABC, Generic[P]):
         kept = before.metrics if before is not None and before.steps == step else {}
         new = None if metrics is None else {name: value for name, value in metrics.items() if name != "global_step"}
         model = dataclasses.replace(model, steps=step, metrics=kept if new is None else new)
-        parameters = parameter_counts(plan.model_config, model.task, model.num_labels).total
+        parameters = parameter_counts(plan.model_config, model.head, model.num_labels).total
         card = model_card(plan.model_config, model, parameters)
         write_atomic(self.output / native.MODEL_CARD_FILE_NAME, card.encode())
         write_atomic(self.output / native.FILE_NAME, model.to_json().encode())

@@ -83,9 +83,10 @@ def _row(name: str, found: Measured, base: Measured, labels: np.ndarray, size: i
 def _parameters(model: Path) -> int:
     """Return the number of parameters of a model for CoLA."""
     from beambert.bert_model.config import BertConfig
+    from beambert.bert_model.heads import HEADS
     from beambert.bert_model.size import parameter_counts
 
-    return parameter_counts(BertConfig.load(model / "bert_config.json"), "classification", 2).total
+    return parameter_counts(BertConfig.load(model / "bert_config.json"), HEADS["classification"], 2).total
 
 
 def _model(directory: Path) -> Answer:

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from beambert.deploy.flink.downloads import fetch_jar, maven_path
+from beambert.deploy.flink.job_server import fetch_jar, maven_path
 from beambert.pipelines.errors import SubmitError
 
 # SHA-256 of the jar of each model.

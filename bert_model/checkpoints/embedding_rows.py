@@ -11,7 +11,7 @@ import numpy as np
 
 from beambert.bert_model.checkpoints.reader import Checkpoint, first_token_rows
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
-from beambert.bert_model.checkpoints.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
+from beambert.bert_model.variable_names import POSITION_EMBEDDINGS, TOKEN_VARIABLES
 
 # Values of --position_init.
 POSITION_METHODS = ("random", "tile", "interpolate")

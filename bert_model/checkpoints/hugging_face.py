@@ -5,6 +5,7 @@ are transposed, and the decoder of the masked-LM head is tied to the word embedd
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,10 @@ import numpy as np
 from beambert.bert_model.checkpoints import pytorch, safetensors
 from beambert.bert_model.checkpoints.hugging_face_config import CONFIG_FILE_NAME, architecture, config_json
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, transposed
-from beambert.bert_model.checkpoints.variable_names import VariableName
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS
+from beambert.bert_model.heads.head import Head
+from beambert.bert_model.variable_names import POOLER, VariableName, encoder_variables
 from beambert.common.typed_json import JsonError, shortened
 from beambert.common.typed_json import read as read_json
 
@@ -81,36 +84,34 @@ def read(directory: Path) -> dict[str, StoredTensor]:
     return tensors
 
 
-def by_tf1_name(
-    tensors: Mapping[str, StoredTensor], names: Iterable[VariableName]
-) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Return the tensors of `read` by TF1 name and in TF1 shapes, and the names of the remaining tensors."""
-    stored = {name: tensors[name.hugging_face] for name in names if name.hugging_face in tensors}
-    renamed = {name.tf1: transposed(value) if _is_kernel(name) else value for name, value in stored.items()}
-    return renamed, sorted(tensors.keys() - {name.hugging_face for name in stored})
+def by_tf1_name(tensors: Mapping[str, StoredTensor], config: BertConfig) -> dict[str, StoredTensor]:
+    """Return the tensors of `read` by TF1 name and in TF1 shapes; those of unknown names keep them."""
+    heads = (head.own_variables(config, 1) for head in ALL_HEADS.values())
+    known = {name.hugging_face: name for name in itertools.chain(encoder_variables(config), *heads)}
+    renamed = {}
+    for stored_name, tensor in sorted(tensors.items()):
+        name = known.get(stored_name)
+        renamed[name.tf1 if name else stored_name] = transposed(tensor) if name and _is_kernel(name) else tensor
+    return renamed
 
 
 def write(
     directory: Path,
     config: BertConfig,
-    task: str,
+    head: Head,
     num_labels: int | None,
     labels: Sequence[str] | None,
     tensors: Mapping[str, StoredTensor],
-    names: Iterable[VariableName],
-    multi_label: bool = False,
 ) -> list[str]:
     """Write `config.json` and `model.safetensors`, without the decoder, which is tied to the word embeddings.
 
     Args:
         directory: an existing directory.
         config: configuration of the model.
-        task: task of the head.
-        num_labels: number of classes; None for a task without classes.
+        head: head of the model.
+        num_labels: number of classes; None for a head without classes.
         labels: names of the classes; None for LABEL_0, LABEL_1, ...
         tensors: tensors by TF1 name.
-        names: variable names of the task.
-        multi_label: whether a text may have several labels.
 
     Returns:
         The TF1 names of weights that transformers' class does not have, and which were not written.
@@ -118,15 +119,15 @@ def write(
     Raises:
         CheckpointError: a tensor cannot be read.
     """
-    kind = architecture(task, tensors)
-    left_out = [name for name in tensors if kind in _WITHOUT_POOLER and name.startswith("bert/pooler/")]
+    kind = architecture(head, tensors)
+    left_out = [name for name in tensors if kind in _WITHOUT_POOLER and name.startswith(POOLER)]
     state = {}
-    for name in names:
+    for name in head.variable_names(config, num_labels):
         if name.tf1 in tensors and name.tf1 not in left_out:
             key = name.hugging_face.removeprefix("bert.") if kind == "BertModel" else name.hugging_face
             state[key] = transposed(tensors[name.tf1]) if _is_kernel(name) else tensors[name.tf1]
     safetensors.write(directory / WEIGHTS_FILE_NAME, state)
-    content = config_json(config, kind, task, num_labels, labels, multi_label)
+    content = config_json(config, kind, head, num_labels, labels)
     (directory / CONFIG_FILE_NAME).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return left_out
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED
 from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.heads import ALL_HEADS
+from beambert.bert_model.heads.head import Head
 from beambert.common.tokenizer_files import AddedToken, read_rules
 from beambert.common.typed_json import JsonError, convert, shortened
 from beambert.common.typed_json import read as read_json
@@ -19,25 +20,13 @@ from beambert.common.word_rules import RecordedRules, WordRules, without_release
 
 CONFIG_FILE_NAME = "config.json"
 
-# Class of transformers -> task. A BertModel is a pretraining model without heads.
-_TASKS = {
-    "BertModel": "pretraining",
-    "BertForPreTraining": "pretraining",
-    "BertForMaskedLM": "pretraining",
-    "BertForNextSentencePrediction": "pretraining",
-    "BertForSequenceClassification": "classification",
-    "BertForQuestionAnswering": "span",
-    "BertForTokenClassification": "token_classification",
-    "BertForMultipleChoice": "multiple_choice",
-}
+# Classes of transformers whose config.json has the names of the labels.
+_WITH_LABELS = ("BertForSequenceClassification", "BertForTokenClassification")
 # Activation in `BertConfig` -> name in transformers.
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
 _ACTIVATIONS_READ = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
 # Required values of keys; with any other value, the model is not BERT.
 _FIXED_KEYS = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
-
-# `problem_type` of a multi-label classifier.
-_MULTI_LABEL = "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +45,13 @@ class Description:
 
     Attributes:
         config: configuration of the model.
-        task: task of the head; None where the file has no class of transformers.
+        head: head of the model; None where the file has no class of transformers.
         labels: names of the classes; None where they have no names.
-        multi_label: whether a text may have several labels.
     """
 
     config: BertConfig
-    task: str | None
+    head: Head | None
     labels: tuple[str, ...] | None
-    multi_label: bool
 
 
 def describe(directory: Path) -> Description:
@@ -99,57 +86,45 @@ def describe(directory: Path) -> Description:
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
     name = described.architectures[0] if described.architectures else None
-    task = _TASKS.get(name) if name is not None else None
-    if name is not None and task is None:
-        raise CheckpointError(f"{path} has the unknown class {shortened(name)}; use one of {', '.join(_TASKS)}")
-    problem = described.problem_type
-    multi_label = task == "classification" and problem == _MULTI_LABEL
-    # By default, transformers treats a single class as regression.
-    if task == "classification" and (
-        problem == "regression" or (labels is not None and len(labels) == 1 and not multi_label)
-    ):
-        task = "regression"
+    heads = [head for head in ALL_HEADS.values() if name in head.hugging_face_classes]
+    if name is not None and not heads:
+        known = ", ".join(dict.fromkeys(name for head in ALL_HEADS.values() for name in head.hugging_face_classes))
+        raise CheckpointError(f"{path} has the unknown class {shortened(name)}; use one of {known}")
+    count = None if labels is None else len(labels)
+    matching = [head for head in heads if head.matches_config(described.problem_type, count)]
     # transformers writes LABEL_0, LABEL_1, ... for classes without names.
     if labels == _numbered(len(labels or ())):
         labels = None
-    return Description(config, task, labels, multi_label)
+    return Description(config, matching[-1] if matching else None, labels)
 
 
-def architecture(task: str, tf1_names: Iterable[str]) -> str:
-    """Return the class of transformers for a task; for pretraining, the class with the heads that are present.
+def architecture(head: Head, tf1_names: Iterable[str]) -> str:
+    """Return the class of transformers for a model with these weights.
 
     Raises:
-        CheckpointError: transformers has no class for the task.
+        CheckpointError: transformers has no class for the head.
     """
-    if task == FEATURE_BASED:
-        raise CheckpointError(f"transformers has no class for {task} (BERT with a BiLSTM); use --to native or tf1")
-    if task == "regression":
-        return "BertForSequenceClassification"
-    if task != "pretraining":
-        return next(name for name, its_task in _TASKS.items() if its_task == task)
-    parts = {name.split("/")[1] for name in tf1_names if name.startswith("cls/")}
-    masked_lm, next_sentence = "predictions" in parts, "seq_relationship" in parts
-    with_masked_lm = "BertForPreTraining" if next_sentence else "BertForMaskedLM"
-    return with_masked_lm if masked_lm else "BertForNextSentencePrediction" if next_sentence else "BertModel"
+    name = head.hugging_face_class(list(tf1_names))
+    if name is None:
+        raise CheckpointError(f"transformers has no class for {head.name}; use --to native or tf1")
+    return name
 
 
 def config_json(
     config: BertConfig,
     kind: str,
-    task: str,
+    head: Head,
     num_labels: int | None,
     labels: Sequence[str] | None,
-    multi_label: bool,
 ) -> dict[str, Any]:
     """Return the content of a `config.json`.
 
     Args:
         config: configuration of the model.
         kind: class of transformers, from `architecture`.
-        task: task of the head.
-        num_labels: number of classes; None for a task without classes.
+        head: head of the model.
+        num_labels: number of classes; None for a head without classes.
         labels: names of the classes; None for LABEL_0, LABEL_1, ...
-        multi_label: whether a text may have several labels.
     """
     content: dict[str, Any] = {
         **dataclasses.asdict(config),
@@ -160,13 +135,11 @@ def config_json(
         "pad_token_id": 0,
         "torch_dtype": "float32",
     }
-    if task in ("classification", "regression", "token_classification"):
+    if kind in _WITH_LABELS:
         content["id2label"] = dict(enumerate(labels or _numbered(num_labels or 1)))
         content["label2id"] = {label: number for number, label in content["id2label"].items()}
-    if task == "regression":
-        content["problem_type"] = "regression"
-    if task == "classification":
-        content["problem_type"] = _MULTI_LABEL if multi_label else "single_label_classification"
+    if head.problem_type is not None:
+        content["problem_type"] = head.problem_type
     return content
 
 

@@ -7,17 +7,6 @@ from beambert.bert_model.checkpoints.native import ModelRecord
 from beambert.bert_model.config import BertConfig
 from beambert.common.formatting import table_cell
 
-# Pipeline tags of Hugging Face by task.
-_PIPELINE_TAGS = {
-    "pretraining": "fill-mask",
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "span": "question-answering",
-    "token_classification": "token-classification",
-    "token_classification_bilstm": "token-classification",
-    "multiple_choice": "multiple-choice",
-}
-
 
 def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
     """Return the text of a model card; it is deterministic for a model.
@@ -50,7 +39,7 @@ def model_card(config: BertConfig, record: ModelRecord, parameters: int) -> str:
         "---",
         "tags:",
         "- bert",
-        f"pipeline_tag: {_PIPELINE_TAGS[record.task]}",
+        f"pipeline_tag: {record.head.pipeline_tag}",
         "---",
         "",
         "# BERT",

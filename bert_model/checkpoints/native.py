@@ -8,7 +8,8 @@ from typing import Any
 
 from beambert.bert_model.checkpoints import tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
+from beambert.bert_model.heads import ALL_HEADS
+from beambert.bert_model.heads.head import Head
 from beambert.common.local_files import read_small
 from beambert.common.typed_json import (
     Count,
@@ -40,8 +41,8 @@ class ModelRecord:
     """The content of `beambert.json`.
 
     Attributes:
-        task: task of the head, one of `variable_names.TASKS`.
-        num_labels: number of classes; None for a task without classes.
+        task: `recorded_task` of the head.
+        num_labels: number of classes; None for a head without classes.
         labels: names of the classes; None where they have no names.
         do_lower_case: whether text is lower-cased before WordPiece; None if unknown.
         max_seq_length: maximum sequence length of the training; None if unknown.
@@ -74,6 +75,12 @@ class ModelRecord:
     strip_accents: bool | None = None
     tokenize_chinese_chars: bool = True
     next_sentence: bool = True
+
+    @property
+    def head(self) -> Head:
+        """Return the recorded head."""
+        heads = [head for head in ALL_HEADS.values() if head.recorded_task == self.task]
+        return next((head for head in heads if head.several_labels == self.multi_label), heads[0])
 
     @property
     def word_rules(self) -> RecordedRules:
@@ -123,9 +130,9 @@ def load(directory: Path, remedy: str = _REMEDY) -> ModelRecord | None:
         for name in sorted(_REQUIRED - fields.keys()):
             raise JsonError(f"{name} is missing")
         record = convert(fields, ModelRecord)
-        if record.task not in (*TASKS, PRETRAINING):
+        if record.task not in {head.recorded_task for head in ALL_HEADS.values()}:
             raise JsonError(f"task has the unknown value {shown(record.task)}")
-        if record.task in TASKS and TASKS[record.task] is None and record.num_labels is None:
+        if record.head.has_classes and record.num_labels is None:
             raise JsonError(f"num_labels must be an integer for the task {record.task}, not null")
         if record.labels is not None and record.num_labels not in (None, len(record.labels)):
             raise JsonError(f"num_labels is {shown(record.num_labels)}, but there are {len(record.labels)} labels")

@@ -8,7 +8,6 @@ In every format, the weights have their TF1 names (`variable_names.py`) and TF1 
 import contextlib
 import dataclasses
 import math
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -24,18 +23,13 @@ from beambert.bert_model.checkpoints import (
 )
 from beambert.bert_model.checkpoints.path_contents import contents_of
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
-from beambert.bert_model.checkpoints.variable_names import (
-    FEATURE_BASED,
-    NEXT_SENTENCE_HEAD,
-    TASKS,
-    TOKEN_VARIABLES,
-    variable_names,
-)
 from beambert.bert_model.config import BertConfig, is_rounded_up
+from beambert.bert_model.heads import ALL_HEADS, HEADS, PRETRAINING
+from beambert.bert_model.heads.head import Head
+from beambert.bert_model.variable_names import NEXT_SENTENCE, TOKEN_VARIABLES
 from beambert.common.word_rules import RecordedRules
 
 GLOBAL_STEP = "global_step"
-_SLOT = re.compile(r"(.+)/adam_[mv]")
 _REMEDY = (
     "give a directory with bert_model.ckpt.index, model.safetensors or pytorch_model.bin, a directory written by "
     "`beambert pretrain`, a SavedModel or KerasHub preset of BERT, or a released zip archive"
@@ -46,23 +40,22 @@ class CheckpointFiles(NamedTuple):
     """The files of a checkpoint, found without reading weights.
 
     Attributes:
-        kind, path, config, vocab_file, record, multi_label: as in `Checkpoint`.
+        kind, path, config, vocab_file, record: as in `Checkpoint`.
         home: directory of the configuration and the vocabulary.
         prefix: prefix of a TensorFlow checkpoint, without `.index`; None for Hugging Face and KerasHub models.
-        task: task of the head; None where only the weights determine it.
+        head: head of the model; None where only the weights determine it.
         labels: names of the classes; None where they have no names.
     """
 
     kind: str
     path: Path
     home: Path
-    prefix: Path | None
     config: BertConfig
     vocab_file: Path | None
+    prefix: Path | None = None
     record: native.ModelRecord | None = None
-    task: str | None = None
+    head: Head | None = None
     labels: tuple[str, ...] | None = None
-    multi_label: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,23 +66,22 @@ class Checkpoint:
         kind: format: "tf1", "huggingface", "native", "saved_model" or "keras_hub".
         path: path of the checkpoint, for messages.
         config: configuration of the model.
-        task: task of the head, one of `variable_names.TASKS`.
-        num_labels: number of classes; None for a task without classes.
+        head: head of the model.
+        num_labels: number of classes; None for a head without classes.
         labels: names of the classes; None where they have no names.
         vocab_file: path of `vocab.txt` or `tokenizer.json`; None where both are missing.
         word_rules: recorded rules that split text into words.
         tensors: weights by TF1 name, in the order of `variable_names`, without missing ones.
-        optimizer: global_step and the slots `<weight>/adam_m` and `<weight>/adam_v`, where present.
-        missing: TF1 names of the task's weights that the file lacks, or that were never trained.
+        optimizer: global_step and the slots `<weight>/<slot>` of the optimizer, where present.
+        missing: TF1 names of the model's weights that the file lacks, or that were never trained.
         ignored: names of further tensors in the file.
         record: content of `beambert.json` of a native model, else None.
-        multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
     """
 
     kind: str
     path: Path
     config: BertConfig
-    task: str
+    head: Head
     num_labels: int | None
     labels: tuple[str, ...] | None
     vocab_file: Path | None
@@ -99,7 +91,6 @@ class Checkpoint:
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
     record: native.ModelRecord | None = None
-    multi_label: bool = False
 
     @property
     def parameters(self) -> int:
@@ -108,13 +99,13 @@ class Checkpoint:
 
 
 @contextlib.contextmanager
-def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | None = None) -> Iterator[Checkpoint]:
+def open_checkpoint(path: Path, head: str | None = None, config: BertConfig | None = None) -> Iterator[Checkpoint]:
     """Open a checkpoint; the tensors of a zip archive can be read only inside the block.
 
     Args:
         path: a directory, a released zip archive, the prefix of a TF1 checkpoint with or without `.index`, or a weight
             file in a Hugging Face directory.
-        task: task of the head, to override that of the files; None to use the recorded task.
+        head: name of the head, to override that of the files; None to use the recorded head.
         config: configuration of a TF1 checkpoint without `bert_config.json`; None to require the file.
 
     Yields:
@@ -126,61 +117,53 @@ def open_checkpoint(path: Path, task: str | None = None, config: BertConfig | No
     """
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(archive.unpacked(path)) if path.is_file() and path.suffix == ".zip" else path
-        yield _open(path, location, task, config)
+        yield _open(path, location, ALL_HEADS[head] if head else None, config)
 
 
-def _open(path: Path, location: Path, task: str | None, config: BertConfig | None) -> Checkpoint:
+def _open(path: Path, location: Path, head: Head | None, config: BertConfig | None) -> Checkpoint:
     files = _files_at(path, location, config)
-    slots: dict[str, StoredTensor] = {}
-    if files.kind == "huggingface":
-        stored = hugging_face.read(files.home)
-        word_rules = hugging_face_config.word_rules(files.home)
-        task = task or files.task or _hugging_face_task_of(stored)
-        num_labels = _num_labels(path, task, stored.get("classifier.bias"))
-        names = variable_names(files.config, task, num_labels)
-        weights, ignored = hugging_face.by_tf1_name(stored, names)
-    else:
-        stored, word_rules = _read_named(files)
-        task = task or files.task or _task_of(stored)
-        num_labels = _num_labels(path, task, stored.get("output_bias"))
-        names = variable_names(files.config, task, num_labels)
-        slots = {name: tensor for name, tensor in stored.items() if _is_optimizer(name, stored)}
-        weights = {name.tf1: stored[name.tf1] for name in names if name.tf1 in stored}
-        ignored = [name for name in stored if name not in weights and name not in slots]
+    config, record = files.config, files.record
+    tensors, word_rules = _read(files)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    head = head or files.head or _probable_head(shapes)
+    num_labels = _num_labels(path, head, shapes.get(head.own_variables(config, 1)[-1].tf1))
+    slots = {name: tensor for name, tensor in tensors.items() if _is_optimizer(name, tensors)}
+    weights = {name: tensor for name, tensor in tensors.items() if name not in slots}
+    expected = [name.tf1 for name in head.variable_names(config, num_labels)]
     return _checked(
         Checkpoint(
             kind=files.kind,
             path=path,
-            config=files.config,
-            task=task,
+            config=config,
+            head=head,
             num_labels=num_labels,
-            labels=files.labels if num_labels or files.record else None,
+            labels=files.labels if num_labels or record else None,
             vocab_file=files.vocab_file,
             word_rules=word_rules,
-            tensors=weights,
+            tensors={name: weights[name] for name in expected if name in weights},
             optimizer=slots,
-            missing=tuple(name.tf1 for name in names if name.tf1 not in weights),
-            ignored=tuple(ignored),
-            record=files.record,
-            multi_label=files.multi_label and task == "classification",
+            missing=tuple(name for name in expected if name not in weights),
+            ignored=tuple(name for name in weights if name not in expected),
+            record=record,
         )
     )
 
 
-def _read_named(files: CheckpointFiles) -> tuple[dict[str, StoredTensor], RecordedRules]:
-    """Return the tensors by TF1 name of a checkpoint in another format than Hugging Face's, and its word rules."""
+def _read(files: CheckpointFiles) -> tuple[dict[str, StoredTensor], RecordedRules]:
+    """Return all tensors of a checkpoint by TF1 name, and the recorded rules that split text into words."""
+    if files.kind == "huggingface":
+        tensors = hugging_face.by_tf1_name(hugging_face.read(files.home), files.config)
+        return tensors, hugging_face_config.word_rules(files.home)
     if files.prefix is None:
         return keras_hub.read(files.home), RecordedRules(keras_hub.do_lower_case(files.home))
-    tensors = tf1.read(files.prefix)
+    tensors, record = tf1.read(files.prefix), files.record
+    if record and not record.next_sentence:
+        # With the slots of the optimizer.
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(NEXT_SENTENCE)}
     if files.kind == "saved_model":
         tensors = saved_model.without_scope(tensors)
         return tensors, RecordedRules(saved_model.pop_do_lower_case(tensors))
-    if files.record is None:
-        return tensors, RecordedRules()
-    if not files.record.next_sentence:
-        # With the slots of the optimizer.
-        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(NEXT_SENTENCE_HEAD)}
-    return tensors, files.record.word_rules
+    return tensors, record.word_rules if record else RecordedRules()
 
 
 def find_files(path: Path, config: BertConfig | None = None) -> CheckpointFiles | None:
@@ -219,24 +202,21 @@ def _files_at(path: Path, location: Path, config: BertConfig | None) -> Checkpoi
         return _named_files(path, location, native.model_checkpoint(location), config)
     if hugging_face.is_model(directory) and (location.is_dir() or location.is_file()):
         description = hugging_face_config.describe(directory)
-        has_classes = description.task is None or TASKS.get(description.task, 0) is None
+        head = description.head
         return CheckpointFiles(
             kind="huggingface",
             path=path,
             home=directory,
-            prefix=None,
             config=description.config,
             vocab_file=_first_file(directory / "vocab.txt", directory / "tokenizer.json"),
-            task=description.task,
-            labels=description.labels if has_classes else None,
-            multi_label=description.multi_label,
+            head=head,
+            labels=description.labels if head is None or head.has_classes else None,
         )
     if location.is_dir() and keras_hub.is_preset(location):
         return CheckpointFiles(
             kind="keras_hub",
             path=path,
             home=location,
-            prefix=None,
             config=keras_hub.config_of(location),
             vocab_file=_first_file(location / "assets/tokenizer/vocabulary.txt"),
         )
@@ -286,9 +266,8 @@ def _named_files(path: Path, directory: Path, prefix: Path | None, config: BertC
         config=config,
         vocab_file=_first_file(home / native.VOCAB_FILE_NAME),
         record=record,
-        task=record.task if record else None,
+        head=record.head if record else None,
         labels=record.labels if record else None,
-        multi_label=record is not None and record.multi_label,
     )
 
 
@@ -324,7 +303,7 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
             f"{checkpoint.path} has more layers than num_hidden_layers {layers} of its configuration; use the "
             "configuration that it was trained with"
         )
-    for name in variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels):
+    for name in checkpoint.head.variable_names(checkpoint.config, checkpoint.num_labels):
         tensor = checkpoint.tensors.get(name.tf1)
         if tensor and tensor.shape != name.shape:
             raise CheckpointError(
@@ -348,7 +327,7 @@ def _checked(checkpoint: Checkpoint) -> Checkpoint:
 
 def first_token_rows(tensors: Mapping[str, StoredTensor], count: int) -> dict[str, StoredTensor]:
     """Return tensors, of which those with one row per token and their optimizer slots have the first rows only."""
-    names = {f"{name}{slot}" for name in TOKEN_VARIABLES for slot in ("", "/adam_m", "/adam_v")}
+    names = {name for name in tensors if name in TOKEN_VARIABLES or name.rpartition("/")[0] in TOKEN_VARIABLES}
 
     def first_rows(tensor: StoredTensor) -> StoredTensor:
         return StoredTensor((count, *tensor.shape[1:]), tensor.dtype, lambda: tensor.read()[:count])
@@ -357,33 +336,22 @@ def first_token_rows(tensors: Mapping[str, StoredTensor], count: int) -> dict[st
 
 
 def _is_optimizer(name: str, tensors: Mapping[str, StoredTensor]) -> bool:
-    match = _SLOT.fullmatch(name)
-    return name == GLOBAL_STEP or (match is not None and match[1] in tensors)
+    return name == GLOBAL_STEP or name.rpartition("/")[0] in tensors
 
 
-def _task_of(tensors: Mapping[str, StoredTensor]) -> str:
-    """Infer the task from the heads of the released code; token classifiers look like text classifiers."""
-    if "cls/squad/output_weights" in tensors:
-        return "span"
-    if any(name.startswith("bilstm/") for name in tensors):
-        return FEATURE_BASED
-    if "output_weights" in tensors:
-        return "regression" if tensors["output_weights"].shape[:1] == (1,) else "classification"
-    return "pretraining"
+def _probable_head(shapes: Mapping[str, tuple[int, ...]]) -> Head:
+    """Return the head that weights have, where nothing records it; token classifiers look like text classifiers.
+
+    Args:
+        shapes: shapes of the weights by TF1 name.
+    """
+    return next((head for head in reversed(HEADS.values()) if head.matches_weights(shapes)), PRETRAINING)
 
 
-def _hugging_face_task_of(tensors: Mapping[str, StoredTensor]) -> str:
-    if "qa_outputs.weight" in tensors:
-        return "span"
-    if "classifier.weight" in tensors:
-        return "regression" if tensors["classifier.weight"].shape[:1] == (1,) else "classification"
-    return "pretraining"
-
-
-def _num_labels(path: Path, task: str, head_bias: StoredTensor | None) -> int | None:
-    """Return the number of classes of the head; None for a task without classes."""
-    if task not in TASKS or TASKS[task] is not None:
+def _num_labels(path: Path, head: Head, bias_shape: tuple[int, ...] | None) -> int | None:
+    """Return the number of classes of the head; None for a head without classes."""
+    if not head.has_classes:
         return None
-    if head_bias is None or len(head_bias.shape) != 1:
-        raise CheckpointError(f"{path} has no {task} head; omit --task, or use a checkpoint with such a head")
-    return head_bias.shape[0]
+    if bias_shape is None or len(bias_shape) != 1:
+        raise CheckpointError(f"{path} has no {head.name} head; omit --task, or use a checkpoint with such a head")
+    return bias_shape[0]

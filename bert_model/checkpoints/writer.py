@@ -12,7 +12,6 @@ from pathlib import Path
 from beambert.bert_model.checkpoints import hugging_face, hugging_face_config, model_card, native, tf1
 from beambert.bert_model.checkpoints.reader import GLOBAL_STEP, Checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.common import file_errors
 from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME, AddedToken
 from beambert.common.word_rules import WordRules
@@ -71,7 +70,14 @@ def write(
             _write_native(checkpoint, unfinished, word_rules, keep_optimizer)
             names = [native.CONFIG_FILE_NAME, f"{native.CHECKPOINT_NAME}.index", native.FILE_NAME]
         else:
-            left_out = _write_hugging_face(checkpoint, unfinished)
+            left_out = hugging_face.write(
+                unfinished,
+                checkpoint.config,
+                checkpoint.head,
+                checkpoint.num_labels,
+                checkpoint.labels,
+                checkpoint.tensors,
+            )
             names = [hugging_face_config.CONFIG_FILE_NAME]
         require_files(unfinished, [native.VOCAB_FILE_NAME, *(further_files or {}), *tokenizer_files, *names])
     return left_out
@@ -182,31 +188,16 @@ def _write_named(checkpoint: Checkpoint, directory: Path, name: str, keep_optimi
 def _write_native(checkpoint: Checkpoint, directory: Path, word_rules: WordRules, keep_optimizer: bool) -> None:
     _write_named(checkpoint, directory, native.CHECKPOINT_NAME, keep_optimizer)
     old = checkpoint.record or native.ModelRecord(
-        task=checkpoint.task, origin=f"converted from the {checkpoint.kind} checkpoint {checkpoint.path.name}"
+        **checkpoint.head.recorded, origin=f"converted from the {checkpoint.kind} checkpoint {checkpoint.path.name}"
     )
     record = dataclasses.replace(
         old,
-        task=checkpoint.task,
+        **checkpoint.head.recorded,
         num_labels=checkpoint.num_labels,
         labels=checkpoint.labels,
         **dataclasses.asdict(word_rules),
         steps=steps(checkpoint),
-        multi_label=checkpoint.multi_label,
     )
     card = model_card.model_card(checkpoint.config, record, checkpoint.parameters)
     (directory / native.MODEL_CARD_FILE_NAME).write_text(card, encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")
-
-
-def _write_hugging_face(checkpoint: Checkpoint, directory: Path) -> list[str]:
-    names = variable_names(checkpoint.config, checkpoint.task, checkpoint.num_labels)
-    return hugging_face.write(
-        directory,
-        checkpoint.config,
-        checkpoint.task,
-        checkpoint.num_labels,
-        checkpoint.labels,
-        checkpoint.tensors,
-        names,
-        checkpoint.multi_label,
-    )

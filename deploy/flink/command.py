@@ -279,7 +279,7 @@ def _job_server(config: FlinkOptions, cluster: FlinkCluster, version: str, folde
     else:
         import apache_beam
 
-        from beambert.deploy.flink.downloads import published_job_server
+        from beambert.deploy.flink.job_server import published_job_server
 
         jar = published_job_server(version, apache_beam.__version__)
     with job_server(java, jar, cluster.url, folder) as endpoint:

@@ -1,11 +1,9 @@
 # syntax=docker/dockerfile:1
-# Image for training on TPUs in Kubernetes (beambert submit tpu --engine gke): beambert with JAX, the packages that
-# TPU VMs get, and the Google Cloud CLI, which copies data and output. Build from the repository's root;
-# docs/guides/gke-tpu.md has the commands.
+# Image for training on TPUs in Kubernetes (beambert submit tpu --engine gke): beambert with JAX and the packages that
+# TPU VMs get. Build from the repository's root; docs/guides/gke-tpu.md has the commands.
 #
-# The base images have exact tags. Pass immutable digests of the registry with --build-arg.
+# The base image has an exact tag. Pass an immutable digest of the registry with --build-arg.
 ARG PYTHON_IMAGE=python:3.11.13-slim-bookworm
-ARG GCLOUD_IMAGE=gcr.io/google.com/cloudsdktool/google-cloud-cli:528.0.0-slim
 
 # The compiler of the tokenizer's native code is only in this stage.
 FROM ${PYTHON_IMAGE} AS build
@@ -24,11 +22,7 @@ COPY reporting reporting
 COPY deploy deploy
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
-FROM ${GCLOUD_IMAGE} AS gcloud
-
 FROM ${PYTHON_IMAGE}
-COPY --from=gcloud /usr/lib/google-cloud-sdk /usr/lib/google-cloud-sdk
-RUN ln -s /usr/lib/google-cloud-sdk/bin/gcloud /usr/local/bin/gcloud && gcloud storage cp --help > /dev/null
 COPY deploy/tpu/requirements-jax.lock /tmp/requirements.lock
 RUN pip install --no-cache-dir --no-deps --require-hashes -r /tmp/requirements.lock && rm /tmp/requirements.lock
 COPY --from=build /wheels /tmp/wheels

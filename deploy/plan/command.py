@@ -1,10 +1,18 @@
 """`beambert plan`: estimate the size, time and cost of a build and a pretraining run."""
 
 from beambert.bert_model.config import ConfigError, resolve
-from beambert.deploy.plan.compilation import compile_steps
-from beambert.deploy.plan.compilation_lines import compilation_lines
-from beambert.deploy.plan.data import plan_data
-from beambert.deploy.plan.dataflow_cost import plan_cloud
+from beambert.deploy.plan.data import plan_data, plan_dataflow
+from beambert.deploy.plan.estimate_lines import (
+    Line,
+    as_json,
+    as_text,
+    compilation_lines,
+    count,
+    data_lines,
+    dataflow_lines,
+    text_lines,
+    training_lines,
+)
 from beambert.deploy.plan.options import (
     DEFAULT_ACCELERATOR,
     DEFAULT_UTILIZATION,
@@ -13,20 +21,9 @@ from beambert.deploy.plan.options import (
     configure,
 )
 from beambert.deploy.plan.plan_warnings import compilation_warnings, warnings_of
-from beambert.deploy.plan.prices import load_prices
-from beambert.deploy.plan.table import (
-    Line,
-    as_json,
-    as_text,
-    bill_lines,
-    cloud_lines,
-    count,
-    data_lines,
-    text_lines,
-    training_lines,
-)
 from beambert.deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
 from beambert.deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
+from beambert.deploy.plan.tpu_compiler.step_estimate import estimate_steps
 from beambert.deploy.plan.training import find_accelerator, plan_training
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.vocabulary.vocabulary_options import DEFAULT_VOCAB_SIZE
@@ -36,7 +33,7 @@ from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stag
 DESCRIPTION = """Estimate size, time and cost of a build and a pretraining run.
 
 Give one of --corpus_bytes, --words and --input. The estimate covers documents, tokens, examples, shards, Dataflow
-workers, accelerator hours and money, each with its arithmetic. Nothing is built or submitted.
+workers, accelerator hours and their cost, each with its arithmetic. Nothing is built or submitted.
 
 With --compile, the TPU compiler adds memory, largest batch and time of the training step on a TPU slice."""
 
@@ -65,18 +62,17 @@ def run(config: PlanOptions) -> int:
     Raises:
         SubmitError, ConfigError, DatasetError, TrainingError, SourceError, VocabularyError: invalid flags.
     """
-    lines, warnings = make_plan(config)
-    print(as_json(lines, warnings) if config.json else as_text(lines, warnings))
+    plan, warnings = make_plan(config)
+    print(as_json(plan, warnings) if config.json else as_text(plan, warnings))
     return 0
 
 
-def make_plan(config: PlanOptions) -> tuple[list[Line], list[str]]:
-    """Return the lines of the plan and its warnings. Raise as `run` does."""
+def make_plan(config: PlanOptions) -> tuple[dict[str, list[Line]], list[str]]:
+    """Return the lines of the plan by section, and its warnings. Raise as `run` does."""
     pretraining = config.training
     # Both are optional in PretrainOptions; the flags of this command have defaults.
     assert pretraining.model is not None
     assert pretraining.num_train_steps is not None
-    prices = load_prices(config.prices)
     target = config.compiler_target
     name = config.accelerator or (target.name if target else DEFAULT_ACCELERATOR)
     accelerator = find_accelerator(name, config.num_accelerators, pretraining.peak_tflops)
@@ -103,7 +99,7 @@ def make_plan(config: PlanOptions) -> tuple[list[Line], list[str]]:
         validation_fraction=config.validation_fraction,
         learns_vocabulary=not config.vocab_file,
     )
-    cloud = plan_cloud(data, config.workers, config.cpu_factor)
+    dataflow = plan_dataflow(data, config.workers, config.cpu_factor)
     predictions = [examples.max_predictions_per_seq for examples in options]
     rows = [length.rows for length in data.lengths]
     if not all(rows):
@@ -112,15 +108,24 @@ def make_plan(config: PlanOptions) -> tuple[list[Line], list[str]]:
     batch_sizes = [
         max(stage.batch_size for stage in stages if stage.data == data_index) for data_index in range(len(lengths))
     ]
-    lines = text_lines(text)
-    lines += data_lines(text, data, config.examples.dupe_factor, config.validation_fraction)
-    lines += cloud_lines(data, cloud, config.cpu_factor)
-    lines += training_lines(text, data, training, accelerator, pretraining.model, utilization_is_given=bool(config.mfu))
-    lines += bill_lines(data, cloud, training, accelerator, prices, config.storage_months, spot=config.spot)
-    warnings = warnings_of(text, options, model, data, cloud, training, batch_sizes, accelerator)
+    plan = {
+        "Input": text_lines(text),
+        "Data": data_lines(text, data, config.examples.dupe_factor, config.validation_fraction),
+        "Dataflow": dataflow_lines(data, dataflow, config.cpu_factor),
+        "Training": training_lines(
+            text,
+            data,
+            training,
+            accelerator,
+            pretraining.model,
+            config.price_per_hour,
+            utilization_is_given=bool(config.mfu),
+        ),
+    }
+    warnings = warnings_of(text, options, model, data, dataflow, training, batch_sizes, accelerator)
     if target:
         slices = config.num_accelerators
-        estimates = compile_steps(
+        estimates = estimate_steps(
             target,
             slices,
             model,
@@ -130,9 +135,9 @@ def make_plan(config: PlanOptions) -> tuple[list[Line], list[str]]:
             with_time=not config.no_step_time,
             compile_step=compile_step,
         )
-        lines += compilation_lines(estimates, target, slices, model)
+        plan["TPU compiler"] = compilation_lines(estimates, target, slices, model)
         warnings += compilation_warnings(estimates, target, slices)
-    return lines, warnings
+    return plan, warnings
 
 
 def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:

@@ -14,10 +14,10 @@ from msgspec import Meta
 from beambert.common.command_line import options
 from beambert.common.command_line.flags import Number
 from beambert.common.command_line.options import Flag, PositiveInt
-from beambert.common.command_line.path_flags import ANY_PATH, LOCAL_PATH
-from beambert.deploy.plan.dataflow_cost import CPU_FACTOR
+from beambert.common.command_line.path_flags import ANY_PATH
+from beambert.deploy.plan.data import CPU_FACTOR
 from beambert.deploy.plan.text_estimate import WIKIPEDIA_DOCUMENT_BYTES
-from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget, target_of
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompilerTarget, target_of
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.formats import FORMATS
@@ -92,14 +92,12 @@ class PlanOptions:
         num_accelerators: Number of TPU slices or GPUs.
         mfu: Model FLOPs utilization, as `beambert pretrain` reports it (default: 0.45, an assumption that was not
             measured on any accelerator).
+        price_per_hour: Price of a TPU chip or a GPU per hour, from your provider's page; adds the cost of the training.
         compile: Compile the training step of the JAX backend for a TPU slice, such as v6e-16, without a TPU: memory,
             largest batch, exchanged bytes and estimated time; takes minutes and requires beambert[tpu].
         no_step_time: Omit the estimated step time of --compile, which takes longer than the other results.
         workers: Number of Dataflow workers with 4 vCPUs each (default: enough to finish in about an hour).
         cpu_factor: Dataflow vCPU seconds per CPU second of the benchmark machine (default: 2.0, an assumption).
-        prices: TOML file of prices (default: deploy/plan/prices.toml, which dates each price).
-        spot: Use spot prices for the accelerators.
-        storage_months: Storage duration of corpus and shards, in months.
         json: Print the estimate as JSON.
 
     The other fields are options of `CorpusOptions`; None is an option without a fixed default that was not given.
@@ -129,13 +127,11 @@ class PlanOptions:
     accelerator: Annotated[str | None, Flag("devices", metavar="NAME")] = None
     num_accelerators: Annotated[PositiveInt, Flag("devices")] = 1
     mfu: Annotated[Annotated[float, Meta(ge=1e-4, le=1)] | None, Flag("devices")] = None
+    price_per_hour: Annotated[Annotated[float, Meta(ge=0, le=1e6)] | None, Flag("devices", metavar="PRICE")] = None
     compile: Annotated[str | None, Flag("devices", metavar="TYPE")] = None
     no_step_time: Annotated[bool, Flag("devices")] = False
     training: PretrainOptions
 
-    prices: Annotated[str | None, Flag("cost model", type=LOCAL_PATH, metavar="FILE")] = None
-    spot: Annotated[bool, Flag("cost model")] = False
-    storage_months: Annotated[float, Meta(gt=0, le=1e4), Flag("cost model", metavar="N")] = 1.0
     json: Annotated[bool, Flag("output")] = False
 
     def __post_init__(self) -> None:

@@ -7,11 +7,10 @@ import math
 from collections.abc import Sequence
 
 from beambert.bert_model.config import BertConfig
-from beambert.deploy.plan.compilation_lines import gibibytes
-from beambert.deploy.plan.data import DataPlan
-from beambert.deploy.plan.dataflow_cost import MEMORY_GB_A_VCPU, CloudPlan
+from beambert.deploy.plan.data import MEMORY_GB_A_VCPU, DataflowPlan, DataPlan
+from beambert.deploy.plan.estimate_lines import gibibytes
 from beambert.deploy.plan.text_estimate import Text
-from beambert.deploy.plan.tpu_compiler.compiler_target import CompilerTarget
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompilerTarget
 from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate
 from beambert.deploy.plan.training import Accelerator, TrainingPlan
 from beambert.pipelines.instances.options import PretrainingDataOptions
@@ -37,14 +36,14 @@ def warnings_of(
     options: Sequence[PretrainingDataOptions],
     config: BertConfig,
     data: DataPlan,
-    cloud: CloudPlan,
+    dataflow: DataflowPlan,
     training: TrainingPlan,
     batch_sizes: Sequence[int],
     accelerator: Accelerator,
 ) -> list[str]:
     """Return one line for each weakness of the estimate; every line names a remedy."""
     warnings = _data_warnings(text, options, config, data)
-    warnings += _cloud_warnings(text, data, cloud)
+    warnings += _dataflow_warnings(text, data, dataflow)
     for examples, length, epochs, batch_size in zip(options, data.lengths, training.epochs, batch_sizes, strict=True):
         if epochs > examples.dupe_factor and examples.masking != "dynamic":
             warnings.append(
@@ -138,7 +137,7 @@ def _data_warnings(
     return warnings
 
 
-def _cloud_warnings(text: Text, data: DataPlan, cloud: CloudPlan) -> list[str]:
+def _dataflow_warnings(text: Text, data: DataPlan, dataflow: DataflowPlan) -> list[str]:
     warnings = []
     memory = MEMORY_GB_A_VCPU * 1e9
     if data.partition_memory > memory:
@@ -174,9 +173,9 @@ def _cloud_warnings(text: Text, data: DataPlan, cloud: CloudPlan) -> list[str]:
             f"{text.files:,} files of {text.bytes / text.files / 1e3:,.0f} kB each take longer to open than to read; "
             "merge them, for example into JSON lines"
         )
-    if cloud.workers * cloud.vcpus > data.corpus_shards:
+    if dataflow.workers * dataflow.vcpus > data.corpus_shards:
         warnings.append(
-            f"{cloud.workers * cloud.vcpus} vCPUs for {data.corpus_shards} corpus shards leave some idle; lower "
+            f"{dataflow.workers * dataflow.vcpus} vCPUs for {data.corpus_shards} corpus shards leave some idle; lower "
             "--workers, or raise --num_partitions"
         )
     return warnings

@@ -3,21 +3,19 @@
 This file imports neither Beam nor TensorFlow.
 """
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from beambert.bert_model.config import BertConfig
+from beambert.deploy.tpu.accelerators import ALIASES, GENERATIONS
 from beambert.pipelines.errors import SubmitError
 from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.pretraining.recipes import RunCost, run_cost
 
-# Units in the name of a slice per chip: v3-8 is four chips of two cores, v5e-8 is eight chips.
-_CORES_A_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5p": 2, "v5e": 1, "v5litepod": 1, "v6e": 1, "tpu7x": 2}
-# Chips of the largest slice of one host. The hosts of larger slices have 4 chips each.
-_CHIPS_OF_ONE_HOST = {"v2": 4, "v3": 4, "v4": 4, "v5p": 4, "v5e": 8, "v5litepod": 8, "v6e": 8, "tpu7x": 4}
-_SLICE = re.compile(r"(v2|v3|v4|v5p|v5e|v5litepod|v6e|tpu7x)-(\d+)")
+# Chips of the largest slice of one host: of a generation with two-dimensional slices of several hosts, and of others.
+# The hosts of larger slices have 4 chips each.
+_FLAT_HOST_CHIPS, _HOST_CHIPS = 8, 4
 # TensorFlow and JAX count a core of these chips as a device.
 _CORES_ARE_DEVICES = ("v2", "v3", "tpu7x")
 
@@ -27,15 +25,13 @@ class Accelerator(NamedTuple):
 
     Attributes:
         name: value of the flag in lower case and without "tpu-", such as "v3-8" or "h100".
-        kind: key in the price table, such as "v3".
-        units: number of billed units: TPU chips or GPUs.
+        units: number of TPU chips or GPUs, which are billed by the hour.
         flops: peak throughput of all units together in bfloat16, in FLOP/s.
         hosts: number of hosts of the TPU slices; 1 for GPUs, whose hosts the user chooses.
         unit: "chip" for TPUs, else "GPU".
     """
 
     name: str
-    kind: str
     units: int
     flops: float
     hosts: int
@@ -72,29 +68,31 @@ def find_accelerator(name: str, number: int, peak_tflops: float | None) -> Accel
         SubmitError: the accelerator is unknown, or the slice does not exist.
     """
     short = name.lower().removeprefix("tpu-")
-    match = _SLICE.fullmatch(short)
-    if match:
-        kind, size = match.group(1), int(match.group(2))
-        if size < _CORES_A_CHIP[kind] or size % _CORES_A_CHIP[kind]:
+    kind, _, size = short.rpartition("-")
+    generation = GENERATIONS.get(ALIASES.get(kind, kind))
+    if generation and size.isdecimal():
+        units = generation.units_per_chip
+        if int(size) < units or int(size) % units:
             raise SubmitError(
-                f"invalid --accelerator {name}: the number counts cores, and a {kind} chip has "
-                f"{_CORES_A_CHIP[kind]}; use a multiple of {_CORES_A_CHIP[kind]}"
+                f"invalid --accelerator {name}: the number counts cores, and a {kind} chip has {units}; use a multiple "
+                f"of {units}"
             )
-        slice_chips = size // _CORES_A_CHIP[kind]
-        chips = slice_chips * number
-        hosts = number * (1 if slice_chips <= _CHIPS_OF_ONE_HOST[kind] else -(-slice_chips // 4))
-        devices = size * number if kind in _CORES_ARE_DEVICES else chips
-        kind = "v5e" if kind == "v5litepod" else kind
-        short = f"{kind}-{size}"
+        chips = int(size) // units
+        is_flat = not generation.cubes and not generation.single_host_only
+        one_host = chips <= (_FLAT_HOST_CHIPS if is_flat else _HOST_CHIPS)
+        hosts = number * (1 if one_host else -(-chips // _HOST_CHIPS))
+        chips *= number
+        devices = chips * (2 if ALIASES.get(kind, kind) in _CORES_ARE_DEVICES else 1)
+        unit = "chip"
     else:
-        kind, chips, hosts, devices = short, number, 1, number
+        kind, chips, hosts, devices, unit = short, number, 1, number, "GPU"
     peak = peak_tflops * 1e12 if peak_tflops else peak_flops(kind, "bfloat16")
     if peak is None:
         raise SubmitError(
             f"unknown --accelerator {name}; use a TPU slice such as v3-8 or v5e-16, a GPU (h100, a100, l4, t4, v100), "
             "or set --peak_tflops of one device"
         )
-    return Accelerator(short, kind, chips, peak * devices, hosts, "chip" if match else "GPU")
+    return Accelerator(short, chips, peak * devices, hosts, unit)
 
 
 def plan_training(

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from beambert.common.command_line import options
 from beambert.common.formatting import counted
 from beambert.deploy.tpu.accelerators import GKE, TpuType, tpu_type
-from beambert.deploy.tpu.access import require_access, require_ssh_key
+from beambert.deploy.tpu.gcloud import print_line
 from beambert.deploy.tpu.gke import write_manifest
-from beambert.deploy.tpu.interrupts import print_line
 from beambert.deploy.tpu.job import Job, build_wheel, job_content, job_of, python_of, training_config, write_package
 from beambert.deploy.tpu.options import TpuOptions
-from beambert.deploy.tpu.service import FOLDER, Tpu
+from beambert.deploy.tpu.service import FOLDER, Tpu, require_access, require_ssh_key
 from beambert.deploy.tpu.session import SessionConfig, run_session
 from beambert.pipelines.errors import SubmitError
 
@@ -115,13 +114,13 @@ def run(config: TpuOptions, command: "Command") -> int:
         session = SessionConfig(
             create,
             _description(config),
-            job.output[0],
+            job.output,
             config.max_restarts,
             60 * config.timeout,
             config.poll_seconds,
             config.keep,
         )
-        logs = f"{job.output[0]}-worker-logs/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        logs = f"{job.output}-worker-logs/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
 
         def packages(start: int, address: str) -> Sequence[Path]:
             folders = []
@@ -131,7 +130,6 @@ def run(config: TpuOptions, command: "Command") -> int:
                     hosts=accelerator.hosts,
                     slices=config.num_slices,
                     slice_id=number,
-                    sync_seconds=config.sync_seconds,
                     address=address,
                     logs=f"{logs}/start-{start}" if accelerator.hosts * config.num_slices > 1 else "",
                 )
@@ -165,8 +163,6 @@ def _print_plan(tpu: Tpu, accelerator: TpuType, create: list[str], job: Job) -> 
         chips = len(tpu.nodes) * accelerator.chips
         print_line(f"{counted(len(tpu.nodes), 'slice')}, {hosts} hosts, {chips} chips")
     print_line(f"on {'the TPU VM' if hosts == 1 else 'every host'}: {shlex.join(['beambert', *job.argv])}")
-    for bucket_path, local_path in [*job.inputs, job.output]:
-        print_line(f"  {bucket_path} maps to {local_path}")
 
 
 def _description(config: TpuOptions) -> str:

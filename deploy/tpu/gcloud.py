@@ -14,11 +14,19 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from beambert.deploy.tpu.interrupts import print_line
 from beambert.pipelines.errors import SubmitError
 
 # Time limit of a call that does not stream a log.
 _CALL_SECONDS = 1800.0
+
+
+def print_line(line: str) -> None:
+    """Print a line and its newline at once.
+
+    `print` writes them one after the other. A signal whose exception is raised in between would leave a line that the
+    next one continues.
+    """
+    print(f"{line}\n", end="", flush=True)
 
 
 class Result(NamedTuple):

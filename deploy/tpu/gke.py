@@ -1,37 +1,42 @@
 """Write the JobSet manifest that runs a training command on TPU nodes of Google Kubernetes Engine.
 
-The JobSet has one Job per slice and one pod per host. Each pod runs `beambert.deploy.tpu.worker`, as TPU VMs do: it
-copies the inputs from the bucket, and the first host of the first slice copies the output to it. When a pod fails,
-JobSet restarts all pods, and the run resumes from the last checkpoint in the bucket.
+The JobSet has one Job per slice and one pod per host. Each pod runs the command, which reads its inputs from the
+bucket. The first host of the first slice writes the output to it. When a pod fails, JobSet restarts all pods, and the
+run resumes from the last checkpoint in the bucket.
 
 GKE sets TPU_WORKER_ID and TPU_WORKER_HOSTNAMES in the pods of such a Job, and the MEGASCALE variables where there are
 several slices. Source: "Deploy TPU Multislices in GKE" of cloud.google.com/kubernetes-engine/docs (2025-09).
 """
 
 import json
+import re
 import secrets
 import shlex
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from beambert.common.formatting import counted
 from beambert.deploy.tpu.accelerators import TpuType
-from beambert.deploy.tpu.job import Job, job_content
-from beambert.deploy.tpu.manifest_yaml import to_yaml
+from beambert.deploy.tpu.job import Job
 from beambert.deploy.tpu.options import TpuOptions
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.io.output_file import OutputFile, check_output_file
 
 _SERVICE_ACCOUNT = "beambert-train"
 _LABELS = {"app.kubernetes.io/name": "beambert"}
-_JOB, _JOB_FILE = "/job", "/job-config/job.json"
+# Directory for copies of the data and the output, on the disk of the node.
+_CACHE = "/cache"
 # User of the image.
 _USER = 10001
-# Time after SIGTERM until a pod is killed, and until the command is, which leaves time for the last upload.
-_GRACE_SECONDS, _STOP_SECONDS = 120, 90.0
+# Time after SIGTERM to save a checkpoint and upload it, until the pod is killed.
+_GRACE_SECONDS = 120
 # Ports between the hosts of a slice, of JAX's coordinator, and between slices.
 _PORTS = (8471, 8482, 8081)
 # Maximum number of characters of a pod's name.
 _POD_NAME = 63
+# Strings that YAML 1.1 and 1.2 read as strings without quotes.
+_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*")
+_NOT_STRINGS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 _HEADER = """# Written by `beambert submit tpu --engine gke`: {hosts}, {chips} of {type}.
 # docs/guides/gke-tpu.md lists the prerequisites. This manifest was never applied to a cluster by the project.
 """
@@ -72,7 +77,7 @@ def manifest_text(config: TpuOptions, accelerator: TpuType, job: Job, name: str)
 
 
 def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> list[dict[str, Any]]:
-    """Return the objects of the manifest: a service account unless one is given, the job's ConfigMap, the JobSet.
+    """Return the objects of the manifest: a service account unless one is given, and the JobSet.
 
     Raises:
         SubmitError: the number of slices or the name is invalid.
@@ -88,15 +93,7 @@ def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> li
             f"--name {name} is too long for the names of the pods: use at most {len(name) - len(pod_name) + _POD_NAME} "
             "characters"
         )
-    content = job_content(job, hosts=accelerator.hosts, slices=config.num_slices, sync_seconds=config.sync_seconds)
-    content["stop_seconds"] = _STOP_SECONDS
     account = config.kubernetes_service_account or _SERVICE_ACCOUNT
-    config_map = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(config, f"{name}-job"),
-        "data": {"job.json": json.dumps(content, indent=2) + "\n"},
-    }
     job_set: dict[str, Any] = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -117,7 +114,7 @@ def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> li
                             "backoffLimit": 0,
                             "template": {
                                 "metadata": {"labels": _LABELS},
-                                "spec": _pod(config, accelerator, account, f"{name}-job"),
+                                "spec": _pod(config, accelerator, account, job),
                             },
                         }
                     },
@@ -131,14 +128,14 @@ def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> li
             "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"
         }
     if config.kubernetes_service_account:
-        return [config_map, job_set]
+        return [job_set]
     service_account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(config, account),
         "automountServiceAccountToken": False,
     }
-    return [service_account, config_map, job_set]
+    return [service_account, job_set]
 
 
 def _metadata(config: TpuOptions, name: str) -> dict[str, Any]:
@@ -146,7 +143,7 @@ def _metadata(config: TpuOptions, name: str) -> dict[str, Any]:
     return {"name": name, **namespace, "labels": _LABELS}
 
 
-def _pod(config: TpuOptions, accelerator: TpuType, account: str, config_map: str) -> dict[str, Any]:
+def _pod(config: TpuOptions, accelerator: TpuType, account: str, job: Job) -> dict[str, Any]:
     """Return the specification of the pods."""
     selector = {
         "cloud.google.com/gke-tpu-accelerator": accelerator.generation.gke_accelerator,
@@ -156,7 +153,6 @@ def _pod(config: TpuOptions, accelerator: TpuType, account: str, config_map: str
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
         "restartPolicy": "Never",
-        # On SIGTERM the run saves a checkpoint and copies it to the bucket.
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "nodeSelector": selector,
         "securityContext": {
@@ -166,10 +162,9 @@ def _pod(config: TpuOptions, accelerator: TpuType, account: str, config_map: str
             "fsGroup": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(config, accelerator)],
+        "containers": [_container(config, accelerator, job)],
         "volumes": [
-            {"name": "job-config", "configMap": {"name": config_map}},
-            {"name": "job", "emptyDir": {}},
+            {"name": "cache", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
         ],
     }
@@ -181,14 +176,15 @@ def _pod(config: TpuOptions, accelerator: TpuType, account: str, config_map: str
     return pod
 
 
-def _container(config: TpuOptions, accelerator: TpuType) -> dict[str, Any]:
+def _container(config: TpuOptions, accelerator: TpuType, job: Job) -> dict[str, Any]:
     return {
         "name": "beambert",
         "image": config.image,
-        "command": ["python", "-P", "-m", "beambert.deploy.tpu.worker", "pod", _JOB_FILE],
-        "workingDir": _JOB,
+        # Kubernetes replaces $(NAME) in a command, and $$ by $.
+        "command": ["beambert", *(word.replace("$", "$$") for word in job.argv)],
+        "workingDir": _CACHE,
         # The root file system is read-only.
-        "env": [{"name": "HOME", "value": "/tmp"}],  # noqa: S108
+        "env": [{"name": "BEAMBERT_CACHE", "value": _CACHE}, {"name": "HOME", "value": "/tmp"}],  # noqa: S108
         "ports": [{"containerPort": port} for port in _PORTS],
         "resources": {
             "requests": {"google.com/tpu": accelerator.chips_per_host, "cpu": "8", "memory": "32Gi"},
@@ -200,8 +196,58 @@ def _container(config: TpuOptions, accelerator: TpuType) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [
-            {"name": "job-config", "mountPath": "/job-config", "readOnly": True},
-            {"name": "job", "mountPath": _JOB},
+            {"name": "cache", "mountPath": _CACHE},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
         ],
     }
+
+
+def to_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return objects as the documents of a YAML stream."""
+    return "---\n".join("".join(f"{line}\n" for line in _block(document)) for document in documents)
+
+
+def _block(value: Any) -> Iterator[str]:
+    """Yield the lines of a mapping or a list that is not empty."""
+    if isinstance(value, Mapping):
+        for key, content in value.items():
+            yield from _entry(f"{_scalar(key)}:", content)
+    else:
+        for content in value:
+            yield from _item(content)
+
+
+def _entry(key: str, content: Any) -> Iterator[str]:
+    if isinstance(content, Mapping | list) and content:
+        yield key
+        yield from (f"  {line}" for line in _block(content))
+    else:
+        yield f"{key} {_scalar(content)}"
+
+
+def _item(content: Any) -> Iterator[str]:
+    if isinstance(content, Mapping | list) and content:
+        first, *rest = _block(content)
+        yield f"- {first}"
+        yield from (f"  {line}" for line in rest)
+    else:
+        yield f"- {_scalar(content)}"
+
+
+def _scalar(value: Any) -> str:
+    """Return a scalar or an empty collection."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _NOT_STRINGS:
+        return value
+    return f'"{"".join(map(_quoted, value))}"'
+
+
+def _quoted(character: str) -> str:
+    """Return a character of a string in double quotes; unlike JSON, YAML does not join surrogates."""
+    code = ord(character)
+    if character in '"\\':
+        return f"\\{character}"
+    if 0x20 <= code < 0x7F:
+        return character
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

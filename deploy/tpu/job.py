@@ -1,4 +1,4 @@
-"""The job on a TPU VM: its command line, its paths in buckets, and the directory that is copied to the VM."""
+"""The job on a TPU VM: its command line, and the directory that is copied to the VM."""
 
 import importlib.util
 import json
@@ -13,6 +13,7 @@ from beambert.common.process import python_command
 from beambert.deploy.source_copy import SOURCE, copy_source
 from beambert.deploy.tpu import worker
 from beambert.pipelines.errors import SubmitError
+from beambert.trainers.buckets.objects import SCHEME, split_url
 from beambert.trainers.commands.tune import TuneOptions
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.options import RunOptions
@@ -20,33 +21,11 @@ from beambert.trainers.options import RunOptions
 if TYPE_CHECKING:
     from beambert.common.command_line.command import Command
 
-_BUCKET = "gs://"
-# Name of a checkpoint in TensorFlow's format: the files are NAME.index and NAME.data-*.
-_CHECKPOINT = re.compile(r".*\.ckpt(-\d+)?")
-# Directory of the checkpoints of a run: `beambert.bert_model.checkpoints.native.CHECKPOINTS_NAME`, whose import takes
-# seconds.
-_CHECKPOINTS = "checkpoints"
 # Flags for a TPU that another machine uses.
 _TPU_FLAGS = ("--tpu_name", "--tpu_zone", "--gcp_project")
 # Lock files of the packages by backend: the TPU VM gets only the one of its backend.
 REQUIREMENTS = {"jax": "requirements-jax.lock", "tensorflow": "requirements.lock"}
 _BACKEND_FLAG = "--backend"
-# Files that run on the TPU VM, relative to the package.
-_WORKER_FILES = (
-    "__init__.py",
-    *("deploy/__init__.py", "deploy/tpu/__init__.py", "deploy/tpu/worker.py"),
-    *("deploy/tpu/bucket_sync.py", "deploy/tpu/job_folder.py"),
-    *("common/__init__.py", "common/run_snapshot.py"),
-)
-_WORKER_SCRIPT = """\"\"\"Run a step of beambert.deploy.tpu.worker in the directory of this file.\"\"\"
-
-import sys
-from pathlib import Path
-
-from beambert.deploy.tpu.worker import main
-
-sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))
-"""
 # Ports of the coordinator of JAX's processes, which is JAX's default, and of the slices, as set by Ray.
 _COORDINATOR_PORT, _MEGASCALE_PORT = 8482, "8081"
 # Flags of several processes, which every host sets by itself.
@@ -59,15 +38,13 @@ class Job(NamedTuple):
     """A training command on a TPU VM.
 
     Attributes:
-        argv: the command and its flags, with paths on the VM.
-        inputs: pairs of a bucket path and a path on the VM, relative to the job's directory.
-        output: such a pair for --output.
+        argv: the command and its flags, with paths in buckets.
+        output: URL of --output.
         backend: "jax" or "tensorflow".
     """
 
     argv: list[str]
-    inputs: list[tuple[str, str]]
-    output: tuple[str, str]
+    output: str
     backend: str
 
 
@@ -94,26 +71,22 @@ def job_of(command: "Command") -> Job:
 
     Raises:
         SubmitError: a path is local, paths overlap, or a flag has no meaning on a TPU VM.
+        StorageError: a path is not one in a bucket.
     """
-    paths = [(flag, _bucket_path(flag, path)) for flag, path in command.path_arguments]
-    strategy, backend = training_config(command).strategy, backend_of(command)
-    (output,) = (path for flag, path in paths if flag == "--output")
-    inputs = list(dict.fromkeys(_copied_path(flag, path) for flag, path in paths if flag != "--output"))
-    for path in inputs:
-        if _is_within(path, output) or _is_within(output, path):
+    paths = {flag: _require_url(flag, path).rstrip("/") for flag, path in command.path_arguments}
+    config = training_config(command)
+    output = paths["--output"]
+    for flag, path in command.path_arguments:
+        if flag != "--output" and (_is_within(path, output) or _is_within(output, path.rstrip("/"))):
             raise SubmitError(f"--output {output} and {path} overlap: use a separate directory for --output")
-    argv = [command.name, *(_rewritten(word) for word in command.argv)]
+    backend = "tensorflow" if config.backend == "tensorflow" else "jax"
+    argv = [command.name, *command.argv]
     if not _has_flag(command, _BACKEND_FLAG):
-        argv += [_BACKEND_FLAG, "jax"]
-    if backend == "tensorflow" and strategy == "auto":
+        argv += [_BACKEND_FLAG, backend]
+    if backend == "tensorflow" and config.strategy == "auto":
         # TensorFlow lists a TPU only after it is initialized, so "auto" would choose the CPU.
         argv += ["--strategy", "tpu"]
-    return Job(argv, [(path, _local_path(path)) for path in inputs], (output, _local_path(output)), backend)
-
-
-def backend_of(command: "Command") -> str:
-    """Return the backend of a training command on a TPU: JAX unless the command has --backend."""
-    return "tensorflow" if training_config(command).backend == "tensorflow" else "jax"
+    return Job(argv, output, backend)
 
 
 def python_of(wheel: Path) -> str:
@@ -165,11 +138,7 @@ def write_package(folder: Path, wheel: Path, content: dict[str, Any]) -> None:
     """
     folder.mkdir(parents=True)
     here = Path(__file__).parent
-    for name in _WORKER_FILES:
-        copy = folder / "beambert" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(here.parents[1] / name, copy)
-    (folder / worker.SCRIPT).write_text(_WORKER_SCRIPT, encoding="utf-8")
+    shutil.copy(worker.__file__, folder / worker.SCRIPT)
     for file in (here / "installer.lock", here / REQUIREMENTS[content["backend"]], wheel):
         shutil.copy(file, folder / file.name)
     content = {**content, "wheel": wheel.name, "python": python_of(wheel)}
@@ -182,7 +151,6 @@ def job_content(
     hosts: int = 1,
     slices: int = 1,
     slice_id: int = 0,
-    sync_seconds: float,
     address: str = "",
     logs: str = "",
 ) -> dict[str, Any]:
@@ -193,18 +161,17 @@ def job_content(
         hosts: number of hosts in each slice.
         slices: number of slices.
         slice_id: number of the slice.
-        sync_seconds: interval between uploads of the output to the bucket, in seconds.
-        address: IP address of the chief, by which several hosts find each other; "" where JAX finds it.
+        address: IP address of the chief, by which several hosts find each other; "" for one host.
         logs: directory in a bucket for the logs of the hosts; "" to upload none.
     """
     return {
-        **job._asdict(),
+        "argv": job.argv,
+        "backend": job.backend,
         "requirements": REQUIREMENTS[job.backend],
         "hosts": hosts,
         "slices": slices,
         "slice_id": slice_id,
         "coordinator": f"{address}:{_COORDINATOR_PORT}" if address else "",
-        "sync_seconds": sync_seconds,
         "stop_seconds": _STOP_SECONDS,
         "logs": logs,
         "environment": _megascale_variables(address, slices, slice_id) if address and slices > 1 else {},
@@ -225,9 +192,9 @@ def _has_flag(command: "Command", flag: str) -> bool:
     return any(word.partition("=")[0] == flag for word in command.argv)
 
 
-def _bucket_path(flag: str, path: str) -> str:
-    """Return a path in a bucket without a trailing slash."""
-    if not path.startswith(_BUCKET):
+def _require_url(flag: str, path: str) -> str:
+    """Return the path of a flag, which must be in a bucket."""
+    if not path.startswith(SCHEME):
         name = PurePosixPath(path).name or "data"
         copy = f"gcloud storage cp --recursive {shlex.quote(path)} gs://BUCKET/"
         if flag == "--output":
@@ -235,42 +202,8 @@ def _bucket_path(flag: str, path: str) -> str:
         raise SubmitError(
             f"{flag} {path} is a local path, which the TPU VM cannot read: run {copy}, then use gs://BUCKET/{name}"
         )
-    parts = path[len(_BUCKET) :].rstrip("/").split("/")
-    if len(parts) < 2:
-        raise SubmitError(f"{flag} {path} is a bucket: use a path in it, such as {path.rstrip('/')}/{flag[2:]}")
-    if any(part in ("", ".", "..") for part in parts) or re.search(r"[*?\[\]#\x00-\x1f]", path):
-        raise SubmitError(f"{flag} {path!r} contains .., // or a wildcard character of gcloud: rename the path")
-    return _BUCKET + "/".join(parts)
-
-
-def _copied_path(flag: str, path: str) -> str:
-    """Return the path to copy for an input: for a checkpoint without `.index`, the directory of the model.
-
-    gcloud copies files and directories, and the configuration of a run is in the parent directory of its checkpoints.
-    """
-    folder, _, name = path.rpartition("/")
-    if not _CHECKPOINT.fullmatch(name):
-        return path
-    folder = folder.removesuffix(f"/{_CHECKPOINTS}")
-    if "/" not in folder.removeprefix(_BUCKET):
-        raise SubmitError(
-            f"{flag} {path} needs all files of {folder}/: move the files of the model to a directory in it"
-        )
-    return folder
-
-
-def _local_path(bucket_path: str) -> str:
-    """Return the path of a bucket path on every TPU VM, relative to the job's directory."""
-    return "places/" + bucket_path[len(_BUCKET) :]
-
-
-def _rewritten(word: str) -> str:
-    flag, equals, value = word.partition("=")
-    if word.startswith(_BUCKET):
-        return _local_path(word.rstrip("/"))
-    if equals and flag.startswith("--") and value.startswith(_BUCKET):
-        return f"{flag}={_local_path(value.rstrip('/'))}"
-    return word
+    split_url(path)
+    return path
 
 
 def _is_within(inner: str, outer: str) -> bool:

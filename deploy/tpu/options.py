@@ -58,8 +58,6 @@ class TpuOptions:
         poll_seconds: Interval between requests for the state of the TPU, in seconds.
         keep: Keep the TPU, which is billed until it is deleted, and print the command that deletes it.
         max_restarts: Maximum number of restarts after preemptions; in GKE, after any failure.
-        sync_seconds: Interval between uploads of the output to its bucket, in seconds. A preemption loses the progress
-            since the last uploaded checkpoint.
         wheel: Wheel of beambert for Linux on x86-64 (default: built from this checkout).
 
     Raises:
@@ -88,7 +86,6 @@ class TpuOptions:
     poll_seconds: Annotated[PositiveFloat, Flag("devices", metavar="SECONDS")] = 20.0
     keep: Annotated[bool, Flag("devices")] = False
     max_restarts: Annotated[NonNegativeInt, Flag("training")] = 10
-    sync_seconds: Annotated[PositiveFloat, Flag("training", metavar="SECONDS")] = 300.0
     wheel: Annotated[str | None, Flag("training", type=LOCAL_PATH, metavar="FILE")] = None
 
     def __post_init__(self) -> None:

@@ -10,13 +10,13 @@ import contextlib
 import json
 import re
 import shlex
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert.deploy.tpu.gcloud import Lines, Result, call, reason_of, run_together
-from beambert.deploy.tpu.interrupts import print_line
+from beambert.deploy.tpu.gcloud import Lines, Result, call, print_line, reason_of, run_together
 from beambert.deploy.tpu.worker import DONE, SCRIPT
 from beambert.pipelines.errors import SubmitError
 
@@ -42,7 +42,7 @@ _QUOTA = (
     re.compile(r"Quota '(?P<quota>[^']+)' exhausted\.?\s*(?P<limit>Limit [^.\n\"]*)?"),
 )
 # Phrases in error messages of gcloud.
-LOGGED_OUT = (
+_LOGGED_OUT = (
     "do not currently have an active account",
     "refreshing your current auth tokens",
     "Reauthentication",
@@ -50,7 +50,10 @@ LOGGED_OUT = (
     "invalid authentication credentials",
 )
 # Errors after which certainly no TPU was created.
-_NOTHING_MADE = ("PERMISSION_DENIED", "INVALID_ARGUMENT", *LOGGED_OUT)
+_NOTHING_MADE = ("PERMISSION_DENIED", "INVALID_ARGUMENT", *_LOGGED_OUT)
+# Phrases in errors of gcloud and the service.
+_API_DISABLED = ("SERVICE_DISABLED", "has not been used in project", "it is disabled")
+_NO_ACCESS = ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT", "does not have permission", "not found")
 _CAPACITY = ("no more capacity", "Insufficient capacity", "Insufficient reserved capacity")
 
 
@@ -366,3 +369,55 @@ class Tpu:
         if any(words in errors for words in _CAPACITY):
             return SubmitError(f"{what}: {reason}; try another --zone, or try again later")
         return SubmitError(f"{what}: {reason}")
+
+
+def require_access(tpu: Tpu) -> None:
+    """Check access with a read-only request.
+
+    Args:
+        tpu: the TPU with its project and zone.
+
+    Raises:
+        SubmitError: gcloud is missing or not logged in, or the service rejects the project or the zone.
+    """
+    code, reason = tpu.ask("queued-resources", "list", "--limit=1", "--format=json")
+    if code == 0:
+        return
+    sentence = reason.split(". ")[0].rstrip(".")
+    if any(words in reason for words in _LOGGED_OUT):
+        raise SubmitError(f"gcloud is not logged in ({sentence}): run gcloud auth login")
+    if any(words in reason for words in _API_DISABLED):
+        raise SubmitError(
+            f"the Cloud TPU API is not enabled in --project {tpu.project}: run gcloud services enable "
+            f"tpu.googleapis.com --project {tpu.project}"
+        )
+    if any(words in reason for words in _NO_ACCESS):
+        raise SubmitError(
+            f"--project {tpu.project} with --zone {tpu.zone} is not accessible: {sentence}; check both, and the roles "
+            "of the account (docs/reference/cloud-permissions.md)"
+        )
+    raise SubmitError(f"the Cloud TPU service cannot be reached: {reason}; nothing was requested")
+
+
+def require_ssh_key() -> None:
+    """Check that a running ssh agent has gcloud's key, without which gcloud connects to one host only.
+
+    gcloud makes the same comparison, but only after the TPU exists and is billed.
+
+    Raises:
+        SubmitError: the key exists and the agent does not have it.
+    """
+    key = Path.home() / ".ssh" / "google_compute_engine"
+    fingerprint = _output(["ssh-keygen", "-lf", str(key)]).split()
+    keys = _output(["ssh-add", "-l"])
+    if len(fingerprint) > 1 and keys and fingerprint[1] not in keys:
+        raise SubmitError(f"the ssh agent does not have gcloud's key, which several hosts need: run ssh-add {key}")
+
+
+def _output(command: list[str]) -> str:
+    """Return the output of a command; "" where it fails or does not exist."""
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
+    except OSError:
+        return ""
+    return result.stdout if result.returncode == 0 else ""

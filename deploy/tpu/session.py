@@ -11,18 +11,109 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from beambert.common import terminal
-from beambert.deploy.tpu.interrupts import Interrupted, Signals, print_line
-from beambert.deploy.tpu.job_folder import DIED
-from beambert.deploy.tpu.log import Log
+from beambert.common.signals import REPEAT_SECONDS, handled_signals
+from beambert.deploy.tpu.gcloud import print_line
 from beambert.deploy.tpu.service import Preempted, Tpu
+from beambert.deploy.tpu.worker import DIED
 from beambert.pipelines.errors import SubmitError
 
 # Time for a stopping run to save a checkpoint and copy its output.
 _STOP_SECONDS = 600.0
 _STOPPED = 128 + signal.SIGTERM
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Maximum number of consecutive connections that end within a minute while the TPU VM exists.
+_MAX_LOST_CONNECTIONS = 20
+
+
+class Interrupted(BaseException):
+    """A signal requested the end of the program."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Signals:
+    """Convert signals to exceptions, except while a TPU is being deleted."""
+
+    def __init__(self) -> None:
+        self._ignored_message: str | None = None
+        self._last = -REPEAT_SECONDS
+
+    @contextlib.contextmanager
+    def as_interrupts(self) -> Iterator[None]:
+        """Raise `Interrupted` in the main thread on a signal during the body; signals ignored before stay ignored."""
+        with handled_signals(_NUMBERS, self._handle):
+            yield
+
+    @contextlib.contextmanager
+    def ignored(self, message: str) -> Iterator[None]:
+        """Ignore signals during the body except for printing a message."""
+        self._ignored_message = message
+        try:
+            yield
+        finally:
+            self._ignored_message = None
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        before, self._last = self._last, time.monotonic()
+        if self._ignored_message is not None:
+            print_line(self._ignored_message)
+        elif self._last - before >= REPEAT_SECONDS:
+            raise Interrupted(number)
+
+
+class Log:
+    """The log of the command on the chief, printed as it grows.
+
+    Args:
+        tpu: the TPU.
+        poll_seconds: seconds without a line after which the state of the TPU is checked.
+    """
+
+    def __init__(self, tpu: Tpu, poll_seconds: float) -> None:
+        self._tpu, self._poll_seconds = tpu, poll_seconds
+        self._seen = 0
+
+    def follow(self, end: float = float("inf")) -> int:
+        """Print the log until the command ends, and return its exit code.
+
+        Args:
+            end: time on the monotonic clock after which 255 is returned.
+
+        Raises:
+            Preempted: the TPU was preempted.
+            SubmitError: the TPU VM is unreachable.
+        """
+        lost = 0
+        while lost < _MAX_LOST_CONNECTIONS:
+            begun = time.monotonic()
+            with self._tpu.connection(f"follow {self._seen}", self._poll_seconds) as lines:
+                for line in lines:
+                    if time.monotonic() > end:
+                        return DIED
+                    if line is None:
+                        self._tpu.check()
+                    elif (code := self._show(line)) is not None:
+                        return code
+            self._tpu.check()
+            lost = lost + 1 if time.monotonic() - begun < 60 else 0
+            time.sleep(min(5.0, self._poll_seconds))
+        raise SubmitError(f"{self._tpu.nodes[0]} exists, but ssh cannot connect to it: {lines.errors.strip()[-300:]}")
+
+    def _show(self, line: str) -> int | None:
+        """Print a line unless it was printed before; return the exit code where the line is the end marker."""
+        number, _, text = line.partition("\t")
+        if number == "end":
+            return int(text)
+        if number.isdigit() and int(number) > self._seen:
+            print_line(text)
+            self._seen = int(number)
+        return None
 
 
 class SessionConfig(NamedTuple):

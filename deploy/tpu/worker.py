@@ -7,15 +7,8 @@
     tpu_worker.py status           wait for the end of the job for at most a minute and print its result
 
 Each step may be repeated after a lost connection. The command's arguments come from job.json in the same directory and
-never pass through a shell. This file needs Python 3.10 and `gcloud storage`, which a TPU VM has, and imports nothing of
-beambert but `bucket_sync.py`, `job_folder.py` and `run_snapshot.py`.
-
-In a container of Google Kubernetes Engine, `python -m beambert.deploy.tpu.worker pod FILE` runs the job of a file in
-the working directory and returns the exit code of the command.
-
-The command reads and writes local files only. Every host copies the inputs from the bucket, and the existing output
-when a run resumes. The chief is the first host of the first slice: it copies the output to the bucket at intervals and
-at the end.
+never pass through a shell. The command itself reads its inputs from the bucket and writes its output there. This file
+needs Python 3.10, which a TPU VM has, and imports only the standard library.
 """
 
 import contextlib
@@ -26,14 +19,15 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from beambert.deploy.tpu import bucket_sync
-from beambert.deploy.tpu.job_folder import Host, JobFolder, has_started, host, read_exit_code, try_lock
-
-# Name of the script on the TPU VM that runs this file.
+# Name of this file on the TPU VM.
 SCRIPT = "tpu_worker.py"
+# Exit code of a job that ended without writing one.
+DIED = 255
 # As set by an example of keras-rs for TensorFlow 2.19 on TPUs; not tested with 2.20.
 TENSORFLOW_VARIABLES = {
     "PJRT_DEVICE": "TPU",
@@ -46,11 +40,48 @@ TENSORFLOW_VARIABLES = {
 JAX_VARIABLES = {"JAX_PLATFORMS": "tpu,cpu"}
 # Start of the line that a host prints when a step has succeeded.
 DONE = "done\t"
-_LAST_UPLOADS = 5
 _STATUS_SECONDS = 60.0
+_LOG_UPLOAD_SECONDS = 60.0
 # Number of lines at the end of the log in a status, and their maximum length.
 _LAST_LINES, _LINE_LENGTH = 8, 300
-_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The files of a job on a host.
+
+    Attributes:
+        path: the directory.
+        job: content of job.json, from `beambert.deploy.tpu.job.job_content`.
+    """
+
+    path: Path
+    job: dict[str, Any]
+
+    @property
+    def log(self) -> Path:
+        """Return the path of the log."""
+        return self.path / "log.txt"
+
+    @property
+    def exit_code(self) -> Path:
+        """Return the path of the file that is written last."""
+        return self.path / "exit_code"
+
+    @property
+    def lock(self) -> Path:
+        """Return the path of the file that a running job locks."""
+        return self.path / "work.lock"
+
+    @property
+    def process(self) -> Path:
+        """Return the path of the file with the process ID of a running job."""
+        return self.path / "work.pid"
+
+    @property
+    def environment(self) -> Path:
+        """Return the virtual environment."""
+        return self.path / "env"
 
 
 def main(argv: list[str], path: Path) -> int:
@@ -61,8 +92,6 @@ def main(argv: list[str], path: Path) -> int:
         path: the job's directory.
     """
     what = argv[0] if argv else ""
-    if what == "pod":
-        return pod(Path(argv[1]), path)
     steps = {"install": install, "start": start, "stop": stop, "status": status, "work": work}
     if what not in (*steps, "follow"):
         print(__doc__)
@@ -94,7 +123,7 @@ def install(folder: JobFolder) -> int:
             for step in steps:
                 code = subprocess.run(step, cwd=folder.path, check=False).returncode  # noqa: S603
                 if code:
-                    bucket_sync.print_status(f"Installation failed: {' '.join(step)}")
+                    print(f"Installation failed: {' '.join(step)}", flush=True)
                     return code
             installed.touch()
     return _done(folder)
@@ -115,7 +144,7 @@ def start(folder: JobFolder) -> int:
         end = time.monotonic() + 10
         while not has_started(folder):
             if time.monotonic() > end:
-                bucket_sync.print_status("The job did not start")
+                print("The job did not start", flush=True)
                 return 1
             time.sleep(0.1)
     return _done(folder)
@@ -153,7 +182,7 @@ def stop(folder: JobFolder) -> int:
     A job that has not started will not run: an interrupted request to start it may still arrive.
     """
     with folder.lock.open("a") as lock:
-        if try_lock(lock, tries=1):
+        if _try_lock(lock, tries=1):
             if not folder.exit_code.exists():
                 folder.log.touch()
                 folder.exit_code.write_text(str(128 + signal.SIGTERM))
@@ -171,19 +200,19 @@ def status(folder: JobFolder) -> int:
     lines = folder.log.read_text(encoding="utf-8", errors="replace").splitlines() if folder.log.exists() else []
     ended = folder.exit_code.stat().st_mtime if folder.exit_code.exists() else None
     last = [line[:_LINE_LENGTH] for line in lines[-_LAST_LINES:]]
-    result = {"worker": host(folder.job).worker, "exit_code": code, "ended": ended, "last": last}
+    result = {"worker": worker_number(folder.job), "exit_code": code, "ended": ended, "last": last}
     # One call, so that the lines of several hosts do not mix.
     os.write(1, f"{json.dumps(result)}\n".encode())
     return 0
 
 
 def work(folder: JobFolder) -> int:
-    """Download the inputs, run the command and upload the output; write the exit code last."""
+    """Run the command; write the exit code last."""
     with folder.lock.open("a") as lock:
-        if not try_lock(lock) or folder.exit_code.exists():
+        if not _try_lock(lock) or folder.exit_code.exists():
             return 0
         folder.process.write_text(str(os.getpid()))
-        code = _train(folder, str(folder.environment / "bin" / "beambert"))
+        code = _train(folder)
         # Not `write_atomic`, since this file does not import beambert.
         unfinished = folder.exit_code.with_name("exit_code.unfinished")
         unfinished.write_text(str(code))
@@ -191,17 +220,7 @@ def work(folder: JobFolder) -> int:
     return code
 
 
-def pod(job: Path, path: Path) -> int:
-    """Run the job of a file in a container, where beambert is installed, and return the exit code.
-
-    Args:
-        job: the file, as job.json of a TPU VM.
-        path: empty working directory.
-    """
-    return _train(JobFolder(path, json.loads(job.read_text(encoding="utf-8"))), "beambert")
-
-
-def _train(folder: JobFolder, program: str) -> int:
+def _train(folder: JobFolder) -> int:
     child: subprocess.Popen[bytes] | None = None
     signals: list[float] = []
 
@@ -212,18 +231,9 @@ def _train(folder: JobFolder, program: str) -> int:
 
     # A VM sends SIGTERM before a preemption too.
     signal.signal(signal.SIGTERM, forward)
-    job, place = folder.job, host(folder.job)
-    bucket_path, output = job["output"]
-    sync = bucket_sync.OutputSync(folder.path / output, bucket_path, folder.path / "snapshot")
-    for source, target in job["inputs"]:
-        if not bucket_sync.fetch(source, folder.path / target):
-            return 1
-    if not sync.fetch():
-        return 1
-    if signals:
-        return 128 + signal.SIGTERM
+    job, worker = folder.job, worker_number(folder.job)
     child = subprocess.Popen(  # noqa: S603
-        [program, *job["argv"], *_process_flags(job, place)],
+        [str(folder.environment / "bin" / "beambert"), *job["argv"], *_process_flags(job, worker)],
         cwd=folder.path,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **job["environment"], **_tpu_variables(folder)},
         stdin=subprocess.DEVNULL,
@@ -233,42 +243,57 @@ def _train(folder: JobFolder, program: str) -> int:
     uploaded = time.monotonic()
     while True:
         try:
-            code = child.wait(timeout=min(_POLL_SECONDS, job["sync_seconds"]))
+            code = child.wait(timeout=1.0)
             break
         except subprocess.TimeoutExpired:
-            if time.monotonic() >= uploaded + job["sync_seconds"]:
-                _upload(folder, place, sync)
+            if time.monotonic() >= uploaded + _LOG_UPLOAD_SECONDS:
+                _upload_log(folder, worker)
                 uploaded = time.monotonic()
             if signals and time.monotonic() > signals[0] + job["stop_seconds"]:
-                # It waits for a host that is gone; its last checkpoint is still uploaded.
+                # It waits for a host that is gone. It uploaded each checkpoint when that was complete.
                 child.kill()
-    code = code if code >= 0 else 128 - code
-    for seconds in range(_LAST_UPLOADS):
-        if _upload(folder, place, sync):
-            return code
-        time.sleep(2**seconds)
-    bucket_sync.print_status(f"The last upload of the output to {bucket_path} failed; it contains the previous upload")
-    return code or 1
+    _upload_log(folder, worker)
+    return code if code >= 0 else 128 - code
 
 
-def _process_flags(job: dict[str, Any], place: Host) -> list[str]:
-    """Return the flags by which the processes of several hosts find each other; in GKE JAX finds them by itself."""
+def _process_flags(job: dict[str, Any], worker: int) -> list[str]:
+    """Return the flags by which the processes of several hosts find each other."""
     if not job["coordinator"]:
         return []
     return [
         *("--coordinator_address", job["coordinator"]),
         *("--num_processes", str(job["hosts"] * job["slices"])),
         # JAX numbers the hosts of a slice one after another.
-        *("--process_id", str(place.slice_id * job["hosts"] + place.worker)),
+        *("--process_id", str(job["slice_id"] * job["hosts"] + worker)),
     ]
 
 
-def _upload(folder: JobFolder, place: Host, sync: bucket_sync.OutputSync) -> bool:
-    """Copy the output of the chief, and the log of every host where the job has several; return whether it worked."""
-    job = folder.job
-    if job["logs"]:
-        bucket_sync.copy_file(folder.log, f"{job['logs']}/slice-{place.slice_id}-worker-{place.worker}.log")
-    return sync.upload() if place.is_chief else True
+def _upload_log(folder: JobFolder, worker: int) -> None:
+    """Copy the log to the bucket where the job has several hosts; a failure is repaired by the next copy."""
+    if folder.job["logs"]:
+        url = f"{folder.job['logs']}/slice-{folder.job['slice_id']}-worker-{worker}.log"
+        subprocess.run(  # noqa: S603
+            ["gcloud", "storage", "cp", str(folder.log), url, "--quiet"],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            # Signals must not interrupt an upload.
+            start_new_session=True,
+        )
+
+
+def worker_number(job: dict[str, Any]) -> int:
+    """Return the number of this host in its slice, as the metadata server states it for JAX too."""
+    if job["hosts"] == 1:
+        return 0
+    server = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
+    request = urllib.request.Request(
+        f"http://{server}/computeMetadata/v1/instance/attributes/agent-worker-number",
+        headers={"Metadata-Flavor": "Google"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        return int(answer.read())
 
 
 def _tpu_variables(folder: JobFolder) -> dict[str, str]:
@@ -284,9 +309,46 @@ def _tpu_variables(folder: JobFolder) -> dict[str, str]:
 def _done(folder: JobFolder) -> int:
     """Print that the step succeeded on this host, where there are several; return 0."""
     if folder.job["hosts"] > 1:
-        os.write(1, f"{DONE}{host(folder.job).worker}\n".encode())
+        os.write(1, f"{DONE}{worker_number(folder.job)}\n".encode())
     return 0
 
 
+def has_started(folder: JobFolder) -> bool:
+    """Return whether the job was started."""
+    return folder.exit_code.exists() or _is_locked(folder.lock)
+
+
+def read_exit_code(folder: JobFolder) -> int | None:
+    """Return the job's exit code; None while it runs."""
+    for last in (False, True):
+        if folder.exit_code.exists():
+            return int(folder.exit_code.read_text())
+        if _is_locked(folder.lock):
+            return None
+        if not last:
+            # The job may have ended between the two checks.
+            time.sleep(0.2)
+    return DIED
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock on a file."""
+    if not path.exists():
+        return False
+    with path.open("a") as lock:
+        return not _try_lock(lock, tries=1)
+
+
+def _try_lock(lock: IO[str], tries: int = 20) -> bool:
+    """Take the lock on an open file; return False if another process holds it for longer than a query takes."""
+    for left in reversed(range(tries)):
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if left:
+            time.sleep(0.05)
+    return False
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], Path.cwd()))
+    sys.exit(main(sys.argv[1:], Path(__file__).resolve().parent))

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import TASKS
 from beambert.bert_model.finetuning_models import BertForTask
-from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.head_layers import cls_embedding, mean_embedding
+from beambert.bert_model.heads import HEADS
 from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 
@@ -47,8 +47,8 @@ def every_output() -> dict[str, np.ndarray]:
     add("maps", model.encoder.attention_maps(**inputs))
     add("pooled", [model.encoder.pooled_output(**inputs)])
     add("embeddings", [cls_embedding(hidden[-1]), mean_embedding(hidden[-1], inputs["input_mask"])])
-    for task, number in TASKS.items():
-        model = BertForTask(CONFIG, task, number or 4)
+    for task, head in HEADS.items():
+        model = BertForTask(CONFIG, task, head.fixed_labels or 4)
         randomise(model)
         add(f"task/{task}", model(encoder_inputs((2, 2, 16) if task == "multiple_choice" else (4, 16))))
     return outputs

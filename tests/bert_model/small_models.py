@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.variable_names import variables_by_tf1_name
 
 CONFIG = BertConfig(
     vocab_size=50,

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.encoder import Packing
-from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.head_layers import cls_embedding, mean_embedding
 from beambert.bert_model.ops import gelu
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model import reference

@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variable_names, variables_by_tf1_name
+from beambert.bert_model.bilstm import BidirectionalLstm
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.feature_based import BidirectionalLstm
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import HEADS
 from beambert.bert_model.ops import dropout, fold_in
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
 SEED = np.array([5, 0])
+FEATURE_BASED = "token_classification_bilstm"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def test_only_the_last_four_layers_are_used():
     assert hidden.shape[-1] == 4 * config.hidden_size
     for layer in model.bilstm.layers:
         hidden = layer(hidden, inputs["input_mask"])
-    np.testing.assert_allclose(np.array(model(inputs)), np.array(model.head(hidden)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.array(model(inputs)), np.array(model.linear(hidden)), rtol=1e-4, atol=1e-4)
 
 
 def test_a_layer_is_that_of_keras():
@@ -76,7 +78,7 @@ def test_only_the_new_layers_have_gradients_and_dropout(model):
     hidden = np.concatenate(list(model.encoder.hidden_states(**inputs))[1:], axis=-1)
     for place, layer in enumerate(model.bilstm.layers):
         hidden = layer(dropout(hidden, rate, fold_in(seed, place)), inputs["input_mask"])
-    wanted = model.head(dropout(hidden, rate, fold_in(seed, 2)))
+    wanted = model.linear(dropout(hidden, rate, fold_in(seed, 2)))
     np.testing.assert_allclose(np.array(model(inputs, seed=SEED)), np.array(wanted), rtol=1e-4, atol=1e-4)
 
 
@@ -92,7 +94,7 @@ def test_float32_regardless_of_the_dtype_policy():
 
 
 def test_base_has_768_units_a_direction():
-    shapes = {name.tf1: name.shape for name in variable_names(BertConfig.preset("base", 30522), FEATURE_BASED, 9)}
+    shapes = {name.tf1: name.shape for name in HEADS[FEATURE_BASED].variable_names(BertConfig.preset("base", 30522), 9)}
     assert shapes["bilstm/layer_0/forward/kernel"] == (4 * 768, 4 * 768)
     assert shapes["bilstm/layer_0/backward/recurrent_kernel"] == (768, 4 * 768)
     assert shapes["bilstm/layer_1/backward/kernel"] == (2 * 768, 4 * 768)

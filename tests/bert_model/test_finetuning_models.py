@@ -3,10 +3,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names, variables_by_tf1_name
 from beambert.bert_model.config import ConfigError
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import HEADS, PRETRAINING
 from beambert.bert_model.ops import dropout, fold_in
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
@@ -48,9 +49,7 @@ def test_span():
     model, weights = make_model("span")
     hidden, _ = encoded(weights, inputs)
     logits = hidden @ weights["cls/squad/output_weights"].T + weights["cls/squad/output_bias"]
-    start, end = model(inputs)
-    assert_close(start, logits[:, :, 0])
-    assert_close(end, logits[:, :, 1])
+    assert_close(model(inputs), logits.transpose(0, 2, 1))
 
 
 def test_token_classification():
@@ -85,44 +84,46 @@ def test_the_heads_dropout_follows_those_of_the_encoder():
     model, weights = make_model("span")
     hidden, _ = model.encoder(**inputs, seed=SEED)
     logits = np.asarray(hidden) @ weights["cls/squad/output_weights"].T + weights["cls/squad/output_bias"]
-    assert_close(model(inputs, seed=SEED)[0], logits[:, :, 0])
+    assert_close(model(inputs, seed=SEED), logits.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("task", ["classification", "multiple_choice", FEATURE_BASED])
+@pytest.mark.parametrize("task", ["classification", "multiple_choice", "token_classification_bilstm"])
 def test_a_graph_takes_batches_of_any_size(task):
-    model, _ = make_model(task, TASKS[task] or 3)
+    model, _ = make_model(task, HEADS[task].fixed_labels or 3)
     shape = (2, 3, 12) if task == "multiple_choice" else (5, 12)
     inputs = {name: tf.constant(values) for name, values in encoder_inputs(shape).items()}
     signature = {name: tf.TensorSpec([None] * len(shape), tf.int32) for name in inputs}
     graph = tf.function(lambda features: model(features), input_signature=[signature])
-    for result, wanted in zip(tf.nest.flatten(graph(inputs)), tf.nest.flatten(model(inputs)), strict=True):
-        assert_close(result, np.asarray(wanted))
+    assert_close(graph(inputs), np.asarray(model(inputs)))
+    # Converters compute all positions of the last layer.
+    assert_close(model(inputs, all_positions=True), np.asarray(model(inputs)))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", HEADS)
 def test_the_table_names_every_variable_once(task):
-    labels = TASKS[task] or 5
+    head = HEADS[task]
+    labels = head.fixed_labels or 5
     model = BertForTask(CONFIG, task, labels)
-    names = variable_names(CONFIG, task, labels)
+    names = head.variable_names(CONFIG, labels)
     variables = variables_by_tf1_name(model)
     assert [tuple(variable.shape) for variable in variables.values()] == [name.shape for name in names]
     assert sorted(id(variable) for variable in variables.values()) == sorted(id(v) for v in model.variables)
     tf1, hugging_face = ("cls/squad/", "qa_outputs.") if task == "span" else ("", "classifier.")
-    size = CONFIG.hidden_size * (2 if task == FEATURE_BASED else 1)
+    size = CONFIG.hidden_size * (2 if task == "token_classification_bilstm" else 1)
     assert names[-2][1:] == (f"{tf1}output_weights", f"{hugging_face}weight", (labels, size))
     assert names[-1][1:] == (f"{tf1}output_bias", f"{hugging_face}bias", (labels,))
     # The encoder's names are those of pretraining.
-    heads = 2 + 12 * (task == FEATURE_BASED)
-    assert names[:-heads] == variable_names(CONFIG)[:-7]
+    heads = 2 + 12 * (task == "token_classification_bilstm")
+    assert names[:-heads] == PRETRAINING.variable_names(CONFIG)[:-7]
 
 
 @pytest.mark.parametrize(
     ("task", "labels", "message"),
     [
-        ("clasification", 2, "unknown task 'clasification'; choose from classification, regression"),
-        ("classification", None, "invalid num_labels None for task classification: must be at least 1"),
-        ("token_classification", 0, "invalid num_labels 0 for task token_classification: must be at least 1"),
-        ("span", 3, "invalid num_labels 3 for task span: must be 2, or None"),
+        ("clasification", 2, "unknown head 'clasification'; choose from classification, regression"),
+        ("classification", None, "invalid num_labels None for head classification: must be at least 1"),
+        ("token_classification", 0, "invalid num_labels 0 for head token_classification: must be at least 1"),
+        ("span", 3, "invalid num_labels 3 for head span: must be 2, or None"),
     ],
 )
 def test_invalid_tasks_and_numbers_of_labels(task, labels, message):

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from tests.bert_model.small_models import CONFIG
 
 MODELS = {

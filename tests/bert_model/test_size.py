@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from beambert.bert_model.checkpoints.variable_names import TASKS
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import HEADS
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.bert_model.size import (
     forward_flops_per_token,
@@ -48,9 +48,10 @@ def test_counts_are_those_of_the_model():
     assert counts.pooler == sizes(model.encoder.pooler)
     assert counts.heads == sizes(model.masked_lm) + sizes(model.next_sentence)
     assert counts.total == sizes(model)
-    for task, labels in TASKS.items():
-        counts = parameter_counts(SMALL, task, labels or 5)
-        assert counts.total == sizes(BertForTask(SMALL, task, labels or 5))
+    for name, head in HEADS.items():
+        labels = head.fixed_labels or 5
+        counts = parameter_counts(SMALL, head, labels)
+        assert counts.total == sizes(BertForTask(SMALL, name, labels))
         assert counts.encoder == parameter_counts(SMALL).encoder
 
 

@@ -31,7 +31,7 @@ trainers.checkpoints trainers.optimization trainers.metrics
 trainers.pretraining.options trainers.finetuning.options
 trainers.options
 trainers.buckets
-trainers.objective trainers.errors
+trainers.objective trainers.errors trainers.optimization.update_rules
 pipelines.__init__
 pipelines.commands
 pipelines.transforms
@@ -48,8 +48,8 @@ pipelines.instances pipelines.io
 pipelines.documents
 pipelines.errors
 reporting
-bert_model
 bert_model.checkpoints
+bert_model
 bert_model.config
 tokenizer
 common.command_line

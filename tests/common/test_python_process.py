@@ -12,9 +12,7 @@ from apache_beam.transforms.environments import python_sdk_dependencies
 from beambert.common import process
 from beambert.deploy import source_copy
 from beambert.deploy.dataflow import workers
-from beambert.deploy.flink import downloads
 from beambert.deploy.tpu import job
-from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.beam_flags import pipeline_options
 from tests.checks.test_layers import imports
 from tests.conftest import ROOT
@@ -89,7 +87,7 @@ def test_the_commands_of_the_demo(hostile, tmp_path, form):
     assert re.match(r"beambert build: error: .*\bmine\b", line)
 
 
-def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
+def test_builds_of_packages(hostile, tmp_path, monkeypatch):
     source, output = tmp_path / "source", tmp_path / "built"
     for folder in (source, output, output / "wheel"):
         folder.mkdir()
@@ -98,10 +96,6 @@ def test_builds_of_packages_and_downloads(hostile, tmp_path, monkeypatch):
         monkeypatch.setattr(module, "SOURCE", source)
     assert job.build_wheel(output / "wheel").name == "beambert-1-py3-none-any.whl"
     assert workers.make_source_package(None, output).name == "beambert-1.tar.gz"
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    with pytest.raises(SubmitError, match=r"pip cannot download Flink .*: ERROR: No matching distribution"):
-        downloads.fetch_flink(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("runner", ["FlinkRunner", "PrismRunner", "DataflowRunner"])

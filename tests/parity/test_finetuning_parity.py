@@ -24,7 +24,7 @@ from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.commands.finetune import add_arguments, configure
 from beambert.trainers.finetuning.batches import EpochOrder
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
-from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.finetuning.tasks import module_of
 from beambert.trainers.monitoring import metrics_jsonl
 from tests.trainers.finetuning.trajectories import CASES, COURSES, TINY, Course, our_trajectory, write_weights
 

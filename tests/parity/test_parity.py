@@ -14,8 +14,8 @@ from tiny_models import LENGTH, MODELS, PIECES, outputs, random_inputs, random_m
 
 from beambert import cli
 from beambert.bert_model.checkpoints import tf1
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def write_release(directory, task, num_labels, hidden_act="gelu"):
     generator = np.random.default_rng(3)
     values = {
         name.tf1: (generator.normal(0, 0.3, name.shape) + name.tf1.endswith("gamma")).astype(np.float32)
-        for name in variable_names(CONFIG, task, num_labels)
+        for name in ALL_HEADS[task].variable_names(CONFIG, num_labels)
     }
     names = sorted(values)
     tf.raw_ops.SaveV2(

@@ -12,12 +12,14 @@ import torch
 import transformers
 
 from beambert import cli
+from beambert.bert_model.heads import HEADS
 from beambert.trainers.finetuning.batches import EpochOrder
 from beambert.trainers.finetuning.finetuning_task import Rows
 from tests.trainers.finetuning.trajectories import Case, Course, Trajectory
 
 KINDS = {
     "classification": "BertForSequenceClassification",
+    "multi_label": "BertForSequenceClassification",
     "regression": "BertForSequenceClassification",
     "multiple_choice": "BertForMultipleChoice",
     "span": "BertForQuestionAnswering",
@@ -39,8 +41,7 @@ def converted_model(native: Path, directory: Path, case: Case) -> transformers.B
     """
     assert cli.main(["convert", str(native), str(directory), "--to", "huggingface"]) == 0
     model = getattr(transformers, KINDS[case.head]).from_pretrained(directory)
-    problem = {"classification": "single_label_classification", "regression": "regression"}.get(case.head)
-    assert model.config.problem_type == ("multi_label_classification" if case.multi_label else problem)
+    assert model.config.problem_type == HEADS[case.head].problem_type
     return prepared(model)
 
 

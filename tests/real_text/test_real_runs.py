@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from beambert.bert_model.config import BertConfig
-from beambert.trainers.finetuning.tasks.text.glue import TASKS
-from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile
+from beambert.trainers.finetuning.tasks.glue import TASKS, TsvFile
 
 # The minimum gain in accuracy by pretraining on SST-2 after 3 epochs of 1,000 rows; docs/benchmarks/fine-tuning.md
 # reports 0.130 and 0.149.

@@ -2,7 +2,7 @@
 
 import re
 
-from beambert.deploy.plan.tpu_compiler.compiled_program import Program, instructions
+from beambert.deploy.plan.tpu_compiler.compile_step import Program, instructions
 
 _PRODUCT = re.compile(
     r"stablehlo\.(?:dot_general|convolution).* : \(tensor<([\dx]+)x(\w+)>, tensor<([\dx]+)x(\w+)>\) -> "

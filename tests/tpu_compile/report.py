@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 
 import jax
 
-from beambert.deploy.plan.tpu_compiler.compiled_program import collectives, compile_program
+from beambert.deploy.plan.tpu_compiler.compile_step import collectives, compile_program
 from tests.tpu_compile.step_faults import faults
 from tests.tpu_compile.steps import (
     Step,

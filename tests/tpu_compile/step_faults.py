@@ -1,6 +1,6 @@
 """The requirements of a compiled step, each with the message of its violation."""
 
-from beambert.deploy.plan.tpu_compiler.compiled_program import Program, collectives
+from beambert.deploy.plan.tpu_compiler.compile_step import Program, collectives
 from tests.tpu_compile.compiled_program import (
     dynamic_shapes,
     float32_products,

@@ -14,10 +14,10 @@ import keras
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.deploy.plan.tpu_compiler import steps
-from beambert.deploy.plan.tpu_compiler.steps import Step, distribution_of, global_batch, shape_of
-from beambert.trainers.backends.jax.evaluation import evaluation_step
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.deploy.plan.tpu_compiler import compile_step
+from beambert.deploy.plan.tpu_compiler.compile_step import Step, distribution_of, global_batch, shape_of
+from beambert.trainers.backends.jax.runtime import evaluation_step
+from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
@@ -74,7 +74,7 @@ def train_step(
         gradient_accumulation_steps=accumulation,
         shard_optimizer_state=shard_optimizer_state,
     )
-    return steps.train_step(objective, config, distribution_of(topology), features, per_chip)
+    return compile_step.train_step(objective, config, distribution_of(topology), features, per_chip)
 
 
 def eval_step(objective: Objective, topology: str, features: dict[str, np.ndarray], per_chip: int) -> Step:

@@ -10,14 +10,14 @@ import pytest
 from jax.experimental import io_callback
 from jax.sharding import PartitionSpec
 
-from beambert.deploy.plan.tpu_compiler.compiled_program import (
+from beambert.deploy.plan.tpu_compiler.compile_step import (
     bytes_of,
     collectives,
     compile_program,
     instructions,
     total_cycles,
 )
-from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.deploy.plan.tpu_compiler.compiler_process import target_of
 from beambert.trainers.monitoring.throughput import peak_flops
 from tests.tpu_compile.compiled_program import (
     dynamic_shapes,

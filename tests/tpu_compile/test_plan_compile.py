@@ -6,9 +6,9 @@ import json
 import pytest
 
 from beambert import cli
-from beambert.deploy.plan.compilation import features_of
-from beambert.deploy.plan.tpu_compiler.compiled_program import compile_program
+from beambert.deploy.plan.tpu_compiler.compile_step import compile_program
 from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest, compile_step
+from beambert.deploy.plan.tpu_compiler.step_estimate import features_of
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.trainers.pretraining.options import PretrainOptions

@@ -14,11 +14,11 @@ import pytest
 from keras import ops
 
 from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
-from beambert.trainers.backends.tensorflow import evaluation
+from beambert.trainers.backends.tensorflow import runtime
 from beambert.trainers.backends.tensorflow.distribution import Distribution
 from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.objective import NOT_FINITE, divided
-from beambert.trainers.optimization.optimizers import Optimizer, learning_rate_at
+from beambert.trainers.optimization.optimizers import Optimizer
 
 MASKED_LM, NEXT_SENTENCE = "cls/predictions/output_bias", "cls/seq_relationship/output_bias"
 HEADS = ("output_bias", "cls/squad/output_bias")
@@ -63,7 +63,7 @@ class FakeTrainer:
         yield run
 
     def _step(self, step: int, batch) -> dict[str, tuple[float, float]]:
-        rate = float(learning_rate_at(step, self.config))
+        rate = float(self.config.rate_at(step))
         with np.errstate(all="ignore"):
             sums, gradients = sums_and_gradients(self.task, batch)
         losses = [pair for name, pair in sums.items() if name.endswith("loss")]
@@ -141,7 +141,7 @@ def outputs_of(function, variables, distribution):
 
 
 def compiled(function, variables, *, once=False):
-    return evaluation.compiled(function, variables, once=True)
+    return runtime.compiled(function, variables, once=True)
 
 
 open_distribution = Distribution.open

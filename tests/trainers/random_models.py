@@ -1,4 +1,4 @@
-"""Write models of every task, with random weights and a vocabulary of about thirty scripts."""
+"""Write models with every head, with random weights and a vocabulary of about thirty scripts."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from beambert.bert_model.checkpoints import native, tf1
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS
 from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -31,11 +31,10 @@ CONFIG = BertConfig(
 
 def write_model(
     directory: Path,
-    task: str = "pretraining",
+    head: str = "pretraining",
     labels: tuple[str, ...] | None = None,
     without: tuple[str, ...] = (),
     causal_attention: bool = False,
-    multi_label: bool = False,
     config: BertConfig = CONFIG,
     nan_in: str | None = None,
     seed: int = 0,
@@ -44,10 +43,10 @@ def write_model(
 
     Args:
         directory: directory to create.
-        task: a task of `variable_names.TASKS`, or "pretraining".
+        head: name of the head, one of `ALL_HEADS`.
         labels: names of the classes.
         without: prefixes of the TF1 names of weights to leave out.
-        causal_attention, multi_label: as for `ModelRecord`.
+        causal_attention: as for `ModelRecord`.
         config: configuration of the model.
         nan_in: TF1 name of a weight whose first element is NaN.
         seed: seed of the weights.
@@ -56,7 +55,7 @@ def write_model(
     generator = np.random.default_rng(seed)
     num_labels = len(labels) if labels else None
     tensors = {}
-    for name in variable_names(config, task, num_labels):
+    for name in ALL_HEADS[head].variable_names(config, num_labels):
         value = generator.normal(0, 0.5, name.shape).astype(np.float32)
         if name.tf1 == nan_in:
             value.flat[0] = np.nan
@@ -64,12 +63,11 @@ def write_model(
             tensors[name.tf1] = StoredTensor(name.shape, "float32", lambda value=value: value)
     tf1.write(directory / native.CHECKPOINT_NAME, tensors)
     record = native.ModelRecord(
-        task=task,
+        **ALL_HEADS[head].recorded,
         num_labels=num_labels,
         labels=labels,
         do_lower_case=True,
         causal_attention=causal_attention,
-        multi_label=multi_label,
     )
     (directory / native.CONFIG_FILE_NAME).write_text(config.to_json(), encoding="utf-8")
     (directory / native.FILE_NAME).write_text(record.to_json(), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.trainers.backends.tensorflow.evaluation import evaluation_of
+from beambert.trainers.backends.tensorflow.runtime import evaluation_of
 from beambert.trainers.backends.tensorflow.train_step import Trainer
 from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.monitoring.throughput import StepCost

@@ -187,7 +187,7 @@ def test_fine_tuning_and_conversion(results, folder, capsys):
         reader.open_checkpoint(folder / "converted") as converted,
         reader.open_checkpoint(folder / "rte-model") as model,
     ):
-        assert (converted.task, converted.labels) == (model.task, model.labels)
+        assert (converted.head, converted.labels) == (model.head, model.labels)
 
 
 @pytest.mark.slow

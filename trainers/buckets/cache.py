@@ -1,10 +1,15 @@
-"""Paths of the local copies of objects, in the user's cache directory."""
+"""Local copies of objects, in the user's cache directory.
+
+The modification time of a copy is the generation of its object, which identifies it.
+"""
 
 import os
+import shutil
 from pathlib import Path
 
 from beambert.common.local_files import cache_directory
 from beambert.trainers.buckets import objects
+from beambert.trainers.buckets.objects import BucketObject
 from beambert.trainers.errors import StorageError
 
 _DEFAULT_GIGABYTES = 50.0
@@ -32,6 +37,28 @@ def state_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.objects.json")
 
 
+def copy_object(found: BucketObject, path: Path) -> None:
+    """Copy an object to a file, with the generation as the modification time.
+
+    Raises:
+        StorageError: it cannot be read.
+        FileError: the file cannot be written.
+    """
+    if path.is_dir():
+        shutil.rmtree(path)
+    objects.download(found, path)
+    os.utime(path, ns=(path.stat().st_atime_ns, _stamp(found)))
+
+
+def is_current(found: BucketObject, path: Path) -> bool:
+    """Return whether a file is a copy of an object's generation."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (status.st_size, status.st_mtime_ns) == (found.size, _stamp(found))
+
+
 def with_urls(text: str) -> str:
     """Return a message with the URLs of objects in place of the paths of their local copies."""
     for kind in ("inputs", "outputs"):
@@ -53,6 +80,11 @@ def shard_bytes() -> int:
     if not 0 < gigabytes < float("inf"):
         raise StorageError(f"BEAMBERT_CACHE_GB {value!r} is not a number above 0; give gigabytes, such as 20")
     return int(min(gigabytes * 1e9, _MOST_BYTES))
+
+
+def _stamp(found: BucketObject) -> int:
+    """Return a modification time in nanoseconds that is as unique as the generation, a time in microseconds."""
+    return found.generation % 2**61
 
 
 def _local_path(kind: str, url: str) -> Path:

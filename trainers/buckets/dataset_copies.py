@@ -17,7 +17,7 @@ from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, read
 from beambert.pipelines import dataset
 from beambert.pipelines.io.output_directory import DATASET_MANIFEST
-from beambert.trainers.buckets import cache, file_copies
+from beambert.trainers.buckets import cache
 from beambert.trainers.buckets.objects import BucketObject
 from beambert.trainers.errors import StorageError
 
@@ -77,9 +77,9 @@ def shard_path(directory: Path, name: str) -> Path:
     for _ in range(_ATTEMPTS):
         # Another process may remove the copy at any time.
         with contextlib.suppress(FileNotFoundError):
-            if not file_copies.is_current(found, path):
+            if not cache.is_current(found, path):
                 _remove_oldest(directory, listed, cache.shard_bytes() - found.size)
-                file_copies.copy_object(found, path)
+                cache.copy_object(found, path)
             # The access time is the time of the last use; many disks do not record it by themselves.
             os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
             return path

@@ -11,7 +11,7 @@ from pathlib import Path
 from beambert.bert_model.checkpoints import native
 from beambert.common.typed_json import JsonError, decode
 from beambert.pipelines.io.output_directory import RUN_MANIFEST
-from beambert.trainers.buckets import cache, dataset_copies, file_copies, objects
+from beambert.trainers.buckets import cache, dataset_copies, objects
 from beambert.trainers.buckets.objects import BucketObject
 from beambert.trainers.errors import StorageError
 
@@ -110,11 +110,11 @@ def _descriptions(directory: str) -> list[BucketObject]:
 
 def _copy(wanted: Sequence[BucketObject], directory: Path, show: Callable[[str], None]) -> None:
     """Copy the objects whose copies are not current to a directory, several at a time."""
-    old = [found for found in wanted if not file_copies.is_current(found, directory / found.name)]
+    old = [found for found in wanted if not cache.is_current(found, directory / found.name)]
     if not old:
         return
     size = sum(found.size for found in old)
     show(f"Copying {cache.with_urls(f'{directory}/')}: {len(old)} of {len(wanted)} files, {size / 1e6:,.1f} MB")
     with ThreadPoolExecutor(_DOWNLOADS) as threads:
-        for copied in [threads.submit(file_copies.copy_object, found, directory / found.name) for found in old]:
+        for copied in [threads.submit(cache.copy_object, found, directory / found.name) for found in old]:
             copied.result()

@@ -5,7 +5,9 @@ are deleted after a new one is complete. Only objects that this command copied o
 The files of another output within this one are left to its own command.
 """
 
+import contextlib
 import json
+import os
 import shutil
 import threading
 import time
@@ -15,15 +17,16 @@ from pathlib import Path, PurePath
 from typing import NamedTuple, TypedDict
 
 from beambert.common.local_files import write_atomic
-from beambert.common.run_snapshot import is_excluded, snapshot
 from beambert.common.typed_json import JsonError, read
-from beambert.pipelines.io.output_directory import MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
-from beambert.trainers.buckets import cache, file_copies, objects
+from beambert.pipelines.io.output_directory import LOCK_NAME, MODEL_MANIFEST, RUN_MANIFEST, RUNS_MANIFEST
+from beambert.trainers.buckets import cache, objects
 from beambert.trainers.buckets.objects import BucketObject, ChangedError
 from beambert.trainers.errors import StorageError
 
 _DOWNLOADS = 4
 _POLL_SECONDS = 2.0
+# A file that was changed at most this long before its copy may change again within the resolution of its time.
+_SAME_TIME_SECONDS = 1.0
 # Files by which commands recognize a run, and by which they recognize a complete model.
 _FIRST = (RUN_MANIFEST, RUNS_MANIFEST)
 _LAST = ("saved_model.pb", "config.json", MODEL_MANIFEST)
@@ -85,12 +88,12 @@ class OutputCopy:
             found
             for name, found in there.items()
             if not (self._path / name).is_file()
-            or (name not in self._files and not file_copies.is_current(found, self._path / name))
+            or (name not in self._files and not cache.is_current(found, self._path / name))
         ]
         if missing:
             show(f"Copying {self._url}: {len(missing)} files, {sum(found.size for found in missing) / 1e6:,.1f} MB")
         with ThreadPoolExecutor(_DOWNLOADS) as threads:
-            copies = [threads.submit(file_copies.copy_object, found, self._path / found.name) for found in missing]
+            copies = [threads.submit(cache.copy_object, found, self._path / found.name) for found in missing]
             for copied in copies:
                 copied.result()
         for name in there.keys() - self._files.keys() | {found.name for found in missing}:
@@ -113,9 +116,9 @@ class OutputCopy:
             if not self._path.is_dir():
                 return False
             try:
-                _, whole = snapshot(self._path, folder)
-                names = self._own([str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file()])
-                self._upload_files(whole, sorted(names, key=_order))
+                _take_snapshot(self._path, folder)
+                names = self._own([str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()])
+                self._upload_files(folder, sorted(names, key=_order))
                 return bool(names)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -144,7 +147,7 @@ class OutputCopy:
 
         Another output has a list of its objects beside its local directory. A run contains no other run.
         """
-        names = [name for name in names if not is_excluded(PurePath(name))]
+        names = [name for name in names if not _is_excluded(PurePath(name))]
         directories = {parent for name in names for parent in PurePath(name).parents} - {PurePath()}
         others = {directory for directory in directories if cache.state_path(self._path / directory).is_file()}
         if RUN_MANIFEST in names:
@@ -168,7 +171,7 @@ class OutputCopy:
                     path.rmdir()
                 continue
             found = there.get(str(path.relative_to(self._path)))
-            if found is None or not file_copies.is_current(found, path):
+            if found is None or not cache.is_current(found, path):
                 path.unlink()
         if self._path.is_dir() and not any(self._path.iterdir()):
             self._path.rmdir()
@@ -176,6 +179,52 @@ class OutputCopy:
     def _write_state(self) -> None:
         self._state_path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self._state_path, json.dumps({"files": self._files}).encode())
+
+
+def _take_snapshot(directory: Path, snapshot: Path) -> None:
+    """Copy a consistent state of a run directory to a new directory, while the command continues to write."""
+    snapshot.mkdir(parents=True)
+    # Checkpoints first, so that the other files, copied next, are at least as new.
+    for index in sorted(directory.rglob("model.ckpt-*.index")):
+        relative = index.relative_to(directory)
+        if not _is_excluded(relative):
+            _link_checkpoint(index, snapshot / relative)
+    for path in sorted(directory.rglob("*")):
+        relative = path.relative_to(directory)
+        if _is_excluded(relative) or path.name.startswith("model.ckpt-") or not path.is_file():
+            continue
+        copy = snapshot / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        # Files may be deleted or appended to during the snapshot, so they are copied.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(path, copy)
+            if time.time() - copy.stat().st_mtime < _SAME_TIME_SECONDS:
+                # The next upload compares this time, and uploads the file again.
+                os.utime(copy, ns=(0, time.time_ns() % 10**15))
+
+
+def _link_checkpoint(index: Path, link: Path) -> None:
+    """Link the files of a checkpoint, which never change; link none where it is being removed.
+
+    The index is written last and removed first: while it exists, all data files exist.
+    """
+    link.parent.mkdir(parents=True, exist_ok=True)
+    links: list[Path] = []
+    with contextlib.suppress(FileNotFoundError):
+        for part in (index, *(part for part in index.parent.glob(f"{index.stem}.*") if part != index)):
+            links.append(link.with_name(part.name))
+            links[-1].hardlink_to(part)
+        if index.samefile(link):
+            return
+    for path in links:
+        path.unlink(missing_ok=True)
+
+
+def _is_excluded(relative: PurePath) -> bool:
+    """Return whether a path is not uploaded: a temporary file, a file of a temporary directory, or a lock."""
+    return relative.name == LOCK_NAME or any(
+        part.startswith(".") or part.endswith(".unfinished") for part in relative.parts
+    )
 
 
 def _of(path: Path, generation: int) -> _Uploaded:

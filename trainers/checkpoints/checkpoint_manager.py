@@ -1,6 +1,6 @@
 """Save, restore and remove checkpoints in the format of the released BERT's, and record the best one.
 
-`model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, `<name>/adam_m`, `<name>/adam_v` and
+`model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, the optimizer slots `<weight>/<slot>` and
 `global_step`, readable by `tf.train.load_checkpoint`. `.state.json` contains the run's other state. The index is
 written last and removed first: a checkpoint is complete if and only if its index exists. `best.json` records the
 checkpoint with the best evaluation.

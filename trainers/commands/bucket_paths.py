@@ -15,7 +15,7 @@ from typing import Any
 from beambert.common.command_line.command import Command
 from beambert.common.command_line.path_flags import PathType
 from beambert.trainers.backends.startup import choose_backend
-from beambert.trainers.buckets import cache, file_copies, input_copies, objects
+from beambert.trainers.buckets import cache, input_copies, objects
 from beambert.trainers.buckets.output_copy import BackgroundUploads, OutputCopy
 from beambert.trainers.buckets.output_lock import lock_output
 from beambert.trainers.commands.tune import TuneOptions
@@ -89,10 +89,10 @@ def _uploaded_file(url: str, path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if found is None:
         path.unlink(missing_ok=True)
-    elif not file_copies.is_current(found, path):
-        file_copies.copy_object(found, path)
+    elif not cache.is_current(found, path):
+        cache.copy_object(found, path)
     yield
-    if path.is_file() and not (found and file_copies.is_current(found, path)):
+    if path.is_file() and not (found and cache.is_current(found, path)):
         objects.upload(path, url, found.generation if found else 0)
         path.unlink()
 

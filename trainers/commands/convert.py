@@ -10,8 +10,8 @@ from msgspec import Meta
 from beambert.bert_model.checkpoints import hugging_face_config, reader, writer
 from beambert.bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import ALL_HEADS, PRETRAINING
 from beambert.common.command_line import options
 from beambert.common.command_line.options import Flag, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
@@ -71,7 +71,7 @@ class ConvertOptions(ModelOptions):
     to: Annotated[str, Flag("output", choices=writer.KINDS, required=True)]
     max_position_embeddings: Annotated[SequenceLength | None, Flag("output")] = None
     position_init: Annotated[str | None, Flag("output", choices=POSITION_METHODS)] = None
-    task: Annotated[str | None, Flag("task", choices=(PRETRAINING, *TASKS))] = None
+    task: Annotated[str | None, Flag("task", choices=tuple(ALL_HEADS))] = None
     optimizer: Annotated[Literal["keep", "drop"], Flag("checkpoints")] = "drop"
     average: Annotated[Annotated[int, Meta(ge=2, le=1000)] | None, Flag("checkpoints")] = None
 
@@ -173,7 +173,7 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
     config = checkpoint.config
     classes = f" with {checkpoint.num_labels} labels" if checkpoint.num_labels else ""
     print_status(
-        f"Found     {KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.task}{classes}, "
+        f"Found     {KIND_WORDS[checkpoint.kind]} {checkpoint.path}: {checkpoint.head.name}{classes}, "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, vocabulary size {config.vocab_size}, "
         f"{len(checkpoint.tensors)} tensors with {checkpoint.parameters:,} parameters"
     )
@@ -182,7 +182,7 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
         print_status(f"          {len(checkpoint.optimizer)} optimizer variables, step {step}")
     if checkpoint.missing:
         print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
-    if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.task == PRETRAINING:
+    if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.head is PRETRAINING:
         print_status("Note      next-sentence prediction was not trained; its head has random weights and is left out")
     if checkpoint.ignored:
         print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
@@ -193,7 +193,7 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
     kept = f" and {optimizer} optimizer variables" if keep and optimizer else ""
     print_status(f"Wrote     {KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
     if left_out:
-        name = hugging_face_config.architecture(checkpoint.task, checkpoint.tensors)
+        name = hugging_face_config.architecture(checkpoint.head, checkpoint.tensors)
         print_status(f"Left out  {listed(left_out)}: {name} has no such weights")
     if optimizer and not keep:
         print_status(f"Left out  {optimizer} optimizer variables; --optimizer keep writes them (tf1 and native)")
@@ -208,5 +208,5 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
         )
     if kind == "tf1" and checkpoint.labels:
         print_status(f"Note      a TF1 checkpoint does not record the labels: {listed(checkpoint.labels)}")
-    if kind == "tf1" and checkpoint.multi_label:
+    if kind == "tf1" and checkpoint.head.several_labels:
         warn("a TF1 checkpoint cannot record that the task is multi-label; other software will predict a single label")

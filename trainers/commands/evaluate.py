@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from beambert.bert_model.variable_names import MASKED_LM
 from beambert.common import file_errors
 from beambert.common.command_line import options
 from beambert.common.command_line.options import BatchSize, Flag, PositiveInt, SequenceLength
@@ -20,7 +21,7 @@ from beambert.trainers.errors import TrainingError
 from beambert.trainers.evaluation.input_files import find_files
 from beambert.trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
 from beambert.trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
-from beambert.trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
+from beambert.trainers.inference.model_loading import check_max_seq_length, check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.options import InferenceOptions
 

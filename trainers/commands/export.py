@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from beambert.bert_model.checkpoints.writer import check_destination, new_directory, require_files
+from beambert.bert_model.heads import ALL_HEADS
 from beambert.common import file_errors
 from beambert.common.command_line import options
 from beambert.common.command_line.options import Flag, SequenceLength, VocabularySize
@@ -75,7 +75,7 @@ class ExportOptions(ModelOptions):
     to: Annotated[Literal["savedmodel", "onnx", "litert"], Flag("export")] = "savedmodel"
     tokenizer: Annotated[str, Flag("export", choices=TOKENIZERS)] = EXACT
     quantization: Annotated[Literal["none", "int8"], Flag("export")] = "none"
-    task: Annotated[str | None, Flag("task", choices=(PRETRAINING, *TASKS))] = None
+    task: Annotated[str | None, Flag("task", choices=tuple(ALL_HEADS))] = None
     max_seq_length: Annotated[SequenceLength | None, Flag("export")] = None
     top_k: Annotated[VocabularySize, Flag("export", metavar="K")] = 5
 
@@ -120,10 +120,10 @@ def _export(config: ExportOptions, destination: Path) -> int:
     if config.tokenizer == TENSORFLOW_TEXT:
         _import_tensorflow_text()
     inference_model = load_model(Path(config.source), task=config.task, **config.model_options)
-    if inference_model.task == FEATURE_BASED and config.to != "savedmodel":
+    if not inference_model.head.exports_ids and config.to != "savedmodel":
         raise TrainingError(
-            f"--to {config.to} does not support the BiLSTM head of {config.source} (task {inference_model.task}); give "
-            "--to savedmodel"
+            f"--to {config.to} does not support the head of {config.source} ({inference_model.head.name}); give --to "
+            "savedmodel"
         )
     length = model_loading.text_length(inference_model, config.max_seq_length)
     if not 1 <= config.top_k <= len(inference_model.vocabulary):
@@ -147,7 +147,7 @@ def _export(config: ExportOptions, destination: Path) -> int:
         else:
             lines = [write_ids_model(inference_model, work_directory, config.to, config.quantization)]
             require_files(work_directory, [MODEL_NAMES[config.to], *text_files])
-    print_status(f"Wrote     {destination}: {inference_model.task}, max_seq_length {length}")
+    print_status(f"Wrote     {destination}: {inference_model.head.name}, max_seq_length {length}")
     for line in lines:
         print_status(f"          {line}")
     return 0

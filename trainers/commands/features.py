@@ -247,7 +247,7 @@ def hidden_states(model: Any, layers: Sequence[int], pooling: str) -> Callable[[
     """Return a function of features [B, S] to the hidden states of layers, [B, S, H] each, or pooled [B, 1, H]."""
     from keras import ops
 
-    from beambert.bert_model.heads import mean_embedding
+    from beambert.bert_model.head_layers import mean_embedding
 
     def states_of(features: dict[str, Any]) -> list[Any]:
         input_mask = features["input_mask"]

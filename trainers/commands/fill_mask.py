@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from beambert.bert_model.variable_names import MASKED_LM
 from beambert.common.command_line import options
 from beambert.common.command_line.options import Flag, VocabularySize
 from beambert.common.command_line.path_flags import ANY_PATH
@@ -16,7 +17,7 @@ from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import choose_backend
 from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.inference.model_loading import MASKED_LM, check_model, load_model
+from beambert.trainers.inference.model_loading import check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.options import InferenceOptions
 

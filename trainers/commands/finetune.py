@@ -7,7 +7,7 @@ import argparse
 
 from beambert.common.command_line import options
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.task_names import TASKS
+from beambert.trainers.finetuning.tasks import TASKS
 
 DESCRIPTION = """Fine-tune a pretrained BERT on a task: GLUE, SQuAD, NER, SWAG or your own table.
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO, TextIO
 
-from beambert.bert_model.checkpoints.variable_names import TASKS
+from beambert.bert_model.heads import HEADS
+from beambert.bert_model.heads.head import Answer, Inputs
 from beambert.common import file_errors
 from beambert.common.command_line import options
 from beambert.common.command_line.options import BatchSize, Flag, SequenceLength, VocabularySize
@@ -22,10 +23,9 @@ from beambert.common.typed_json import Fraction
 from beambert.pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from beambert.trainers.backends.startup import choose_backend, start_backend
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
+from beambert.trainers.finetuning.tasks.tag_schemes import OUTSIDE
 from beambert.trainers.inference.model_loading import check_model, load_model
-from beambert.trainers.inference.predictor import WORDS_AT, Answer, Predictor
-from beambert.trainers.inference.spans import max_query_length
+from beambert.trainers.inference.predictor import WORDS_AT, Predictor, max_query_length
 from beambert.trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from beambert.trainers.monitoring.training_progress import warn
 from beambert.trainers.options import InferenceOptions
@@ -79,7 +79,7 @@ class PredictOptions(InferenceOptions):
     threshold: Annotated[Fraction | None, Flag("predictions", metavar="P")] = None
     words_at: Annotated[str | None, Flag("predictions", choices=WORDS_AT)] = None
     top_k: Annotated[VocabularySize, Flag("predictions", metavar="K")] = 5
-    task: Annotated[str | None, Flag("task", choices=tuple(TASKS))] = None
+    task: Annotated[str | None, Flag("task", choices=tuple(HEADS))] = None
     max_seq_length: Annotated[SequenceLength | None, Flag("predictions")] = None
     batch_size: Annotated[BatchSize | None, Flag("predictions")] = None
 
@@ -148,7 +148,7 @@ def run(config: PredictOptions) -> int:
         )
     if predictor.cut:
         inputs, limit = "texts", f"--max_seq_length {predictor.max_seq_length}"
-        if predictor.inference_model.task == "span":
+        if predictor.head.inputs is Inputs.QUESTION:
             inputs, limit = "questions", f"{max_query_length(predictor.max_seq_length)} tokens"
         warn(f"{predictor.cut:,} of {count:,} {inputs} exceeded {limit} and were truncated")
     return 0

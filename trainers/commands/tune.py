@@ -51,7 +51,6 @@ class TuneOptions:
         train_batch_sizes: Global training batch sizes to try, in examples (default: 16,32).
         learning_rates: Peak learning rates to try (default: 5e-5,3e-5,2e-5).
         epochs: Numbers of training epochs to try (default: 2,3,4).
-        keep_runs: Keep the checkpoints of all runs (default: of the best run only).
 
     Raises:
         TrainingError: a value is out of range.
@@ -67,7 +66,6 @@ class TuneOptions:
     epochs: Annotated[
         tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(PositiveFloat), metavar="N,...")
     ] = (2.0, 3.0, 4.0)
-    keep_runs: Annotated[bool, Flag("training")] = False
 
     def __post_init__(self) -> None:
         options.check(self, TrainingError)
@@ -87,8 +85,15 @@ class TuneOptions:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the grid, and those of `finetune` that the grid does not set."""
     options.add_groups(parser, *GROUPS)
-    predict = {"group": "predictions", "help": "Write the predictions of every run for the test split"}
-    options.add_arguments(parser, TuneOptions, lambda name: name not in _SET_BY_GRID, task=TASK, do_predict=predict)
+    options.add_arguments(
+        parser,
+        TuneOptions,
+        lambda name: name not in _SET_BY_GRID,
+        task=TASK,
+        do_predict={"group": "predictions", "help": "Write the predictions of every run for the test split"},
+        # The checkpoints of all runs are kept.
+        keep_checkpoint_max={"default": 1},
+    )
 
 
 def configure(args: argparse.Namespace) -> TuneOptions:
@@ -107,7 +112,7 @@ def run(config: TuneOptions) -> int:
     """
     from beambert.trainers.finetuning.sweep import run_several
 
-    return run_several(config.finetuning, config.grid(), config.keep_runs)
+    return run_several(config.finetuning, config.grid())
 
 
 def _exact(value: float) -> str:

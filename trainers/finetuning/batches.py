@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beambert.bert_model.heads.head import FinetuningHead, Inputs
 from beambert.trainers.data.example_order import permutation, stateless_hash
 from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.finetuning_task import Rows
@@ -26,32 +27,21 @@ _SAMPLED_BATCHES = 1000
 _BATCH_ORDER = 1
 
 
-class Grouping(NamedTuple):
-    """Rows that are grouped into batches by their widths.
-
-    Attributes:
-        batch_size: number of rows of a batch; batches start at its multiples.
-        widths: width of each row, int64 [N].
-    """
-
-    batch_size: int
-    widths: np.ndarray
-
-
 class EpochOrder:
     """The order of the rows over all epochs.
 
     With grouping, the rows of an epoch are shuffled, sorted by width, cut into batches, and the batches are shuffled.
-    Rows of the same width are thus in other batches in every epoch. A batch that two epochs share has any rows.
+    Rows of the same width are thus in other batches in every epoch. The batch that spans two epochs is not grouped.
 
     Args:
         count: number of rows, at least 1.
         seed: random seed, less than 2**31.
-        grouping: the widths to group rows by; None for rows in random order.
+        widths: width of each row to group them by, int64 [N]; None for rows in random order.
+        batch_size: number of rows of a batch; batches start at its multiples.
     """
 
-    def __init__(self, count: int, seed: int, grouping: Grouping | None = None) -> None:
-        self.count, self.seed, self.grouping = count, seed, grouping
+    def __init__(self, count: int, seed: int, widths: np.ndarray | None = None, batch_size: int = 1) -> None:
+        self.count, self.seed, self.widths, self.batch_size = count, seed, widths, batch_size
         self._epoch = -1
         self._order = np.empty(0, np.int64)
 
@@ -68,9 +58,9 @@ class EpochOrder:
 
     def _order_of(self, epoch: int) -> np.ndarray:
         order = permutation(int(stateless_hash(self.seed, epoch)[0]), self.count)
-        if self.grouping is None:
+        if self.widths is None:
             return order
-        size, widths = self.grouping
+        size, widths = self.batch_size, self.widths
         # The epoch has rows of the batch that the epoch before began, whole batches, and the first rows of another.
         first = -epoch * self.count % size
         batches = (self.count - first) // size
@@ -118,13 +108,12 @@ def order_of(rows: Rows, seed: int, batch_size: int, width: Width, *, grouped: b
         width: width of the batches.
         grouped: whether rows of the same width are grouped into batches; without effect on batches of fixed width.
     """
-    grouping = Grouping(batch_size, width.of_rows(rows)) if grouped and not width.fixed else None
-    return EpochOrder(len(rows), seed, grouping)
+    return EpochOrder(len(rows), seed, width.of_rows(rows) if grouped and not width.fixed else None, batch_size)
 
 
 def train_batches(
     rows: Rows,
-    head: str,
+    head: FinetuningHead,
     seed: int,
     stage: Stage,
     step: int,
@@ -159,7 +148,7 @@ def evaluation_order(rows: Rows) -> np.ndarray:
     return np.argsort(-row_lengths(rows), kind="stable")
 
 
-def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard, width: Width) -> Batches:
+def evaluation_batches(rows: Rows, head: FinetuningHead, batch_size: int, share: InputShard, width: Width) -> Batches:
     """Return all rows in the order of `evaluation_order`, without targets.
 
     Args:
@@ -183,7 +172,7 @@ def evaluation_batches(rows: Rows, head: str, batch_size: int, share: InputShard
     return _batches(from_batch, -(-len(order) // batch_size), rows, head, batch_size, share, width)
 
 
-def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
+def features_of(rows: Rows, head: FinetuningHead, chosen: np.ndarray, width: int) -> dict[str, np.ndarray]:
     """Return the features of the chosen rows for model and loss.
 
     Args:
@@ -193,15 +182,15 @@ def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[s
         width: number of positions, S.
 
     Returns:
-        input_ids, input_mask, segment_ids int32 [B, S], or [B, C, S] for multiple_choice, and the targets, if any:
-        [B, ...] as in `Rows`; label_ids of token classification int32 [B, S].
+        input_ids, input_mask, segment_ids int32 [B, S], or [B, C, S] for choices, and the targets, if any:
+        [B, ...] as in `Rows`; labels of positions int32 [B, S].
     """
     flat = _choices_of(rows, chosen)
     starts, ends = rows.row_splits[flat], rows.row_splits[flat + 1]
     positions = starts[:, None] + np.arange(width)  # [B * C, S]
     mask = positions < ends[:, None]
     positions = np.where(mask, positions, 0)
-    shape = (len(chosen), width) if head != "multiple_choice" else (len(chosen), rows.choices, width)
+    shape = (len(chosen), width) if head.inputs is not Inputs.CHOICES else (len(chosen), rows.choices, width)
 
     def padded(values: np.ndarray, value: int = 0) -> np.ndarray:
         return np.where(mask, values[positions], value).astype(np.int32).reshape(shape)
@@ -212,7 +201,7 @@ def features_of(rows: Rows, head: str, chosen: np.ndarray, width: int) -> dict[s
         "segment_ids": padded(rows.segment_ids),
     }
     for name, values in rows.targets.items():
-        features[name] = padded(values, -1) if head.startswith("token_classification") else values[chosen]
+        features[name] = padded(values, -1) if head.labels_positions else values[chosen]
     return features
 
 
@@ -235,7 +224,7 @@ def _batches(
     chosen_from: Callable[[int], Iterator[np.ndarray]],
     count: int,
     rows: Rows,
-    head: str,
+    head: FinetuningHead,
     batch_size: int,
     share: InputShard,
     width: Width,
@@ -264,7 +253,7 @@ def _batches(
             skipped = 0
 
     of_positions = {"input_ids", "input_mask", "segment_ids"}
-    if head.startswith("token_classification"):
+    if head.labels_positions:
         of_positions.add("label_ids")
     shapes = {
         name: (

@@ -10,11 +10,10 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads.head import Inputs, Logits
 from beambert.bert_model.size import training_flops_per_token
 from beambert.common.formatting import replace_surrogates
 from beambert.common.local_files import write_atomic
@@ -32,18 +31,17 @@ from beambert.trainers.finetuning.batches import (
     evaluation_batches,
     evaluation_order,
     mean_width,
+    row_lengths,
     train_batches,
 )
-from beambert.trainers.finetuning.evaluation_loss import evaluation_loss
-from beambert.trainers.finetuning.finetuning_objectives import SHOWN_METRICS, finetuning_objective
-from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN, Logits, Rows, split_warnings
+from beambert.trainers.finetuning.finetuning_objective import SHOWN_METRICS, finetuning_objective
+from beambert.trainers.finetuning.finetuning_task import TRAIN, Rows, metric_prefix, split_warnings
 from beambert.trainers.finetuning.plan import FinetuningPlan
-from beambert.trainers.finetuning.text_pairs import HEADS, pairs_in
 from beambert.trainers.metrics.chance_levels import is_level, with_level
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME as METRICS_NAME
 from beambert.trainers.monitoring.throughput import StepCost
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.objective import Features, Objective, Tensor
+from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.run_report.run_warnings import EVALUATION_NAME, score_warnings_in
 from beambert.trainers.training import run_manifest
@@ -51,14 +49,6 @@ from beambert.trainers.training.loop import TrainData
 from beambert.trainers.training.run_files import require_best, stale_best
 from beambert.trainers.training.several_processes import decided_by_chief, restore, send
 from beambert.trainers.training_run import Outcome, TrainingRun
-
-# Prefix of the frozen variables of the feature-based approach.
-FROZEN_PREFIX = "bert/"
-# Example input of `beambert predict`, by head.
-_EXAMPLES = {
-    "span": "'question ||| context'",
-    "multiple_choice": "'context ||| one choice ||| another'",
-}
 
 
 class FinetuningRun(TrainingRun[FinetuningPlan]):
@@ -77,17 +67,19 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         assert config.best_metric is not None
         self.shown_metrics = SHOWN_METRICS | {config.best_metric: config.best_metric}
         self.patience = config.early_stopping or 0
-        # XLA compiles each width separately, a TPU needs one static width; the softmax of spans includes padding. On a
-        # CPU, the computation of padding takes longer than the compilation of a few widths.
+        # XLA compiles each width separately, a TPU needs one static width. On a CPU, the computation of padding
+        # takes longer than the compilation of a few widths.
         is_jax = keras.backend.backend() == "jax"
         multiple = ACCELERATOR_WIDTH_MULTIPLE if distribution.is_accelerated else 1
         multiple = STATIC_WIDTH_MULTIPLE if is_jax else multiple
         fixed = distribution.is_tpu or (is_jax and distribution.is_accelerated)
-        fixed_in_training = fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head == "span"
+        fixed_in_training = (
+            fixed or (uses_xla(config, distribution) and not is_jax) or plan.task.head.loss_reads_padding
+        )
         self.train_width = Width(plan.max_seq_length, fixed_in_training, multiple)
         self.eval_width = Width(plan.max_seq_length, fixed, multiple)
         self.stale_best = stale_best(self.checkpoint_directory)
-        self._answers = active_backend().outputs_of(self._predict_logits, list(self.variables.values()), distribution)
+        self._answers = active_backend().outputs_of(self.model, list(self.variables.values()), distribution)
         # Logits of the current model for evaluated splits, which are reused for predictions.
         self._scored: dict[str, Logits] = {}
 
@@ -95,17 +87,11 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         """Return the model, with random weights."""
         plan = self.plan
         num_labels = None if plan.task.labels is None else len(plan.task.labels)
-        return BertForTask(plan.model_config, plan.task.head, num_labels, causal_attention=plan.causal_attention)
+        return BertForTask(plan.model_config, plan.task.head.name, num_labels, causal_attention=plan.causal_attention)
 
     def build_objective(self) -> Objective:
         """Return the objective of the model."""
-        task = self.plan.task
-        return finetuning_objective(
-            self.model,
-            multi_label=task.multi_label,
-            class_weights=self.plan.class_weights,
-            frozen_prefix=FROZEN_PREFIX if task.head == FEATURE_BASED else None,
-        )
+        return finetuning_objective(self.model, class_weights=self.plan.class_weights)
 
     def train_data(self) -> list[TrainData]:
         """Return the training examples."""
@@ -131,11 +117,10 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         return load_weights(self.plan.initial, self.variables, excluded)
 
     def initialize_head(self) -> None:
-        """Set the bias of a new regression head to the mean of the targets."""
-        if self.plan.task.head == "regression" and not self.plan.keeps_head:
-            # Adam moves a bias by at most the learning rate a step, so that one from 0 would not reach the mean of
-            # targets from 0 to 5; the encoder would learn it instead, and lose what it was pretrained for.
-            self.variables["output_bias"].assign([np.mean(self.plan.rows[TRAIN].targets["label_values"])])
+        """Set the bias of a new head to the value for the targets, where it has one."""
+        bias = self.plan.task.head.initial_bias(self.plan.rows[TRAIN].targets)
+        if bias is not None and not self.plan.keeps_head:
+            self.model.linear.output_bias.assign(bias)
 
     def describe_training(self) -> str:
         """Return the number of examples and of steps."""
@@ -151,7 +136,7 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         if plan.initial is not None:
             origin = f"fine-tuning began with the weights of {plan.initial.path.name}"
         return native.ModelRecord(
-            task=task.head,
+            **task.head.recorded,
             num_labels=None if task.labels is None else len(task.labels),
             labels=task.labels,
             **dataclasses.asdict(plan.word_rules),
@@ -159,12 +144,11 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
             data_fingerprint=plan.record.data_fingerprint,
             origin=origin,
             causal_attention=plan.causal_attention,
-            multi_label=task.multi_label,
-            text_pairs=pairs_in(plan.rows[TRAIN]) if task.head in HEADS else None,
+            text_pairs=plan.rows[TRAIN].are_pairs() if task.head.inputs is Inputs.TEXT else None,
         )
 
     def logits(self, rows: Rows) -> Logits:
-        """Return the current model's logits of rows, as `finetuning_task.Logits`."""
+        """Return the current model's logits of rows, as its head defines them."""
         head = self.plan.task.head
         batch_size = self.eval_batch_size
         order = evaluation_order(rows)
@@ -177,17 +161,8 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
             answers.extend(batch)
         by_row: list[Any] = [None] * len(order)
         for row, answer in zip(order, answers, strict=False):  # The last batch is padded.
-            length = rows.row_splits[row + 1] - rows.row_splits[row] if rows.choices == 1 else 0
-            if head == "span":
-                answer = answer[:, :length]
-            elif head.startswith("token_classification"):
-                answer = answer[:length]
             by_row[row] = answer
-        return np.stack(by_row) if head in ("classification", "regression", "multiple_choice") else by_row
-
-    def _predict_logits(self, features: Features) -> Tensor:
-        logits = self.model(features)
-        return ops.stack(logits, axis=1) if self.plan.task.head == "span" else logits  # [B, 2, S]
+        return head.rows_of_batch(by_row, row_lengths(rows).tolist())
 
     def evaluate(self, _stage: Stage) -> tuple[dict[str, float], list[str]]:
         """Evaluate the current model on the first development split; return its metrics."""
@@ -199,11 +174,11 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         """Return the metrics and the loss of a split; `loss` and `eval_loss` for the main split, as google-research."""
         task, rows = self.plan.task, self.plan.rows[split]
         metrics = task.metrics(split, rows, logits) | task.chance_levels(split, rows)
-        loss = evaluation_loss(task.head, task.multi_label, rows, logits)
+        loss = task.head.evaluation_loss(rows.targets, logits) if rows.targets else None
         if loss is None:
             return metrics
         if split != task.eval_splits[0]:
-            return {**metrics, f"{split.replace(DEV, 'eval', 1)}_loss": loss}
+            return {**metrics, f"{metric_prefix(split)}_loss": loss}
         return {**metrics, "eval_loss": loss, "loss": loss}
 
     def finish(self) -> Outcome:
@@ -339,7 +314,7 @@ class FinetuningRun(TrainingRun[FinetuningPlan]):
         if outcome.checkpoint is None:
             return []
         pairs = any(rows.segment_ids.any() for rows in self.plan.rows.values())
-        example = _EXAMPLES.get(self.plan.task.head, "'a text ||| another'" if pairs else "'some text'")
+        example = self.plan.task.head.input_example or ("'a text ||| another'" if pairs else "'some text'")
         return [f"Try it       beambert predict {shlex.quote(str(self.output))} {example}"]
 
 

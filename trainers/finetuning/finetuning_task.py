@@ -5,24 +5,22 @@ row, T tokens of all rows together, S_i tokens of row i, n labels.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from beambert.bert_model.heads.head import FinetuningHead, Logits
+from beambert.common.command_line.flags import real_number, shortened
 from beambert.tokenizer.tokenizer import Tokenizer
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.metrics.score_warnings import label_warnings
 
 TRAIN, DEV, TEST = "train", "dev", "test"
-
-# Type by the head of the task (`beambert.bert_model.checkpoints.variable_names.TASKS`):
-#   classification        float32 [N, n]
-#   regression            float32 [N]
-#   multiple_choice       float32 [N, C]
-#   span                  N arrays float32 [2, S_i], start and end
-#   token_classification  N arrays float32 [S_i, n]
-Logits = Sequence[np.ndarray] | np.ndarray
+# Value of --class_weights.
+BALANCED = "balanced"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +34,9 @@ class Rows:
         segment_ids: int32 [T].
         row_splits: int64 [N * C + 1]; row i has `ids[row_splits[i]:row_splits[i + 1]]`. The choices of a row are
             consecutive.
-        targets: targets of the loss; empty where the file has no labels.
-            classification: label_ids int32 [N], or label_values float32 [N, n] for multi-label tasks;
-            regression: label_values float32 [N]; multiple_choice: label_ids int32 [N];
-            span: start_positions and end_positions int32 [N], positions in the row, 0 for no answer;
-            token_classification: label_ids int32 [T], -1 for positions without a label.
-        choices: C; 1 except for multiple_choice.
+        targets: targets of the head's loss, [N, ...]; empty where the file has no labels. Those of a head that
+            `labels_positions` are label_ids int32 [T], -1 for positions without a label.
+        choices: C; 1 for rows without choices.
         truncated: number of examples that exceed a length limit, which `FinetuningTask.truncation` describes.
         skipped: number of examples that were skipped because their answer cannot be found.
         empty: int64 [K], indices of the examples with a text without tokens, which `FinetuningTask.emptiness`
@@ -63,15 +58,25 @@ class Rows:
         """Return N."""
         return (len(self.row_splits) - 1) // self.choices
 
+    def are_pairs(self) -> bool | None:
+        """Return True where all rows are pairs of texts, False where none is, and None for a mixture.
+
+        Rows with an empty text, which may be the second one, are ignored.
+        """
+        if len(self) == len(self.empty):
+            return None
+        is_pair = np.maximum.reduceat(self.segment_ids, self.row_splits[:-1]) > 0  # [N]
+        is_pair = np.delete(is_pair, self.empty)
+        return bool(is_pair[0]) if (is_pair == is_pair[0]).all() else None
+
 
 class FinetuningTask(Protocol):
     """A task with its files, read and validated.
 
     Attributes:
         name: name of the task, such as "mrpc".
-        head: one of `beambert.bert_model.checkpoints.variable_names.TASKS`.
-        labels: names of the classes in the order of the logits; None for regression, multiple_choice and span.
-        multi_label: whether an example may have several labels, with a sigmoid per label instead of the softmax.
+        head: head of the model, which defines the logits.
+        labels: names of the classes in the order of the logits; None for a head with a fixed number.
         best_metric: default metric that selects the best checkpoint.
         splits: names of the splits that were read: "train", "dev", "test", and for MNLI "dev_mismatched" and
             "test_mismatched".
@@ -80,9 +85,8 @@ class FinetuningTask(Protocol):
     """
 
     name: str
-    head: str
+    head: FinetuningHead
     labels: tuple[str, ...] | None
-    multi_label: bool
     best_metric: str
     splits: tuple[str, ...]
     eval_splits: tuple[str, ...]
@@ -118,6 +122,8 @@ class FinetuningTask(Protocol):
             rows: rows of the split.
             max_seq_length: maximum length of a row in tokens.
         """
+        count = f"{rows.truncated} of {len(rows)} {split} examples"
+        return f"{count} exceed --max_seq_length {max_seq_length} and were truncated"
 
     def emptiness(self, split: str, rows: Rows) -> str:
         """Return a warning about `rows.empty` examples: their number, and the location of the first.
@@ -140,7 +146,7 @@ class FinetuningTask(Protocol):
         Args:
             split: one of `eval_splits`.
             rows: rows of the split.
-            logits: logits of the rows, see `Logits`.
+            logits: logits of the rows, as its head defines them.
 
         Returns:
             Values by their names in eval_results.txt, such as "eval_accuracy".
@@ -165,7 +171,7 @@ class FinetuningTask(Protocol):
         Args:
             split: one of `predict_splits`.
             rows: rows of the split.
-            logits: logits of the rows, see `Logits`.
+            logits: logits of the rows, as its head defines them.
             output: output directory.
 
         Returns:
@@ -178,7 +184,7 @@ class FinetuningTask(Protocol):
         Args:
             split: one of `eval_splits`.
             rows: rows of the split.
-            logits: logits of the rows, see `Logits`.
+            logits: logits of the rows, as its head defines them.
 
         Returns:
             Details by section. "warnings" are lines about the metrics, which are printed too. Warnings about single
@@ -186,6 +192,49 @@ class FinetuningTask(Protocol):
         """
 
 
+def metric_prefix(split: str) -> str:
+    """Return the prefix of the metrics of a split: "eval", "eval_mismatched", "test", ..."""
+    return split.replace(DEV, "eval", 1)
+
+
+def sample_limits(config: FinetuneOptions) -> dict[str, int | None]:
+    """Return the maximum number of examples of each split; None for all."""
+    return {TRAIN: config.max_train_samples, DEV: config.max_eval_samples, TEST: config.max_predict_samples}
+
+
 def split_warnings(task: FinetuningTask, split: str, rows: Rows) -> list[str]:
     """Return the warnings about the labels of a split, before the first step."""
     return label_warnings(split, task.labels, rows.targets, is_training=split == TRAIN)
+
+
+def parse_class_weights(text: str, task: FinetuningTask, rows: Rows) -> tuple[float, ...]:
+    """Return the weight of each class of `--class_weights`, in the order of the task's labels.
+
+    Args:
+        text: "balanced", for weights N / (n * count) of n classes among N predictions, or LABEL=WEIGHT,..., with weight
+            1 for other labels.
+        task: a task with labels.
+        rows: rows of the training split.
+
+    Raises:
+        TrainingError: the task is not single-label classification, or the text names an unknown label or is not valid.
+    """
+    if task.labels is None or task.head.several_labels:
+        raise TrainingError(f"--class_weights requires a task with one label per example, unlike {task.name}")
+    if text == BALANCED:
+        labels = rows.targets["label_ids"]
+        counts = np.bincount(labels[labels >= 0], minlength=len(task.labels))
+        # The weight of a class without examples has no effect.
+        return tuple((counts.sum() / (len(counts) * np.maximum(counts, 1))).tolist())
+    weights = dict.fromkeys(task.labels, 1.0)
+    for part in text.split(","):
+        label, equals, number = part.rpartition("=")
+        weight = real_number(number)
+        if not equals or not 0 <= weight < float("inf"):
+            raise TrainingError(f"--class_weights: {shortened(part)} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
+        if label not in weights:
+            raise TrainingError(
+                f"--class_weights: unknown label {shortened(label)}; {task.name} has {', '.join(task.labels)}"
+            )
+        weights[label] = weight
+    return tuple(weights.values())

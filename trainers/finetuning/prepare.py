@@ -28,12 +28,19 @@ from beambert.trainers.checkpoints.vocabulary_check import (
 )
 from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
-from beambert.trainers.finetuning.class_weights import class_weights_of
-from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
+from beambert.trainers.finetuning.finetuning_task import (
+    DEV,
+    TEST,
+    TRAIN,
+    FinetuningTask,
+    Rows,
+    parse_class_weights,
+    split_warnings,
+)
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
 from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
-from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.finetuning.tasks import module_of
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.training import run_manifest
@@ -103,7 +110,7 @@ def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]
     files = None if path is None else find_files(path, config_file)
     if files is not None:
         vocabulary_of(files, config.vocab_file, config.added_tokens)
-    if not begins and files is not None and (files.kind != "huggingface" or files.task is not None):
+    if not begins and files is not None and (files.kind != "huggingface" or files.head is not None):
         task = _open_task(config, files.labels)
     with _open_origin(config, path, config_file) as origin:
         vocabulary, word_rules = _vocabulary(config, origin)
@@ -120,8 +127,7 @@ def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]
         lower_is_better(best_metric)
         grouped = config.group_by_length
         if grouped is None:
-            # The scores of a regression are lower with it (docs/benchmarks/fine-tuning.md).
-            grouped = task.head != "regression"
+            grouped = task.head.groups_by_length
         config = dataclasses.replace(config, best_metric=best_metric, group_by_length=grouped)
         tokenizer = Tokenizer(vocabulary, **dataclasses.asdict(word_rules))
         cache = Path(config.cache_dir) if config.cache_dir else output / FEATURES_NAME
@@ -150,7 +156,7 @@ def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]
             model_config=model_config,
             causal_attention=origin is not None and origin.record is not None and origin.record.causal_attention,
             max_seq_length=max_seq_length,
-            class_weights=class_weights_of(weighted, task, rows[TRAIN]) if weighted else None,
+            class_weights=parse_class_weights(weighted, task, rows[TRAIN]) if weighted else None,
             stages=stages,
             record=RunRecord(
                 data_fingerprints=(fingerprint(rows[TRAIN]),) if TRAIN in rows else (),
@@ -302,8 +308,10 @@ def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
     """Check that the head of a model is that of the task. Raise TrainingError where it is not."""
     if _same_head(origin, task):
         return
-    model_head = f"{origin.task} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
-    task_head = f"{task.head} with labels {', '.join(task.labels)}" if task.labels else task.head
+    model_head = (
+        f"{origin.head.name} with {origin.num_labels} labels" if origin.labels is None else ", ".join(origin.labels)
+    )
+    task_head = f"{task.head.name} with labels {', '.join(task.labels)}" if task.labels else task.head.name
     raise TrainingError(
         f"{origin.path} is a model for {model_head}, while {task.name} is {task_head}: fine-tune it with --do_train, "
         "or use a model of the task"
@@ -312,12 +320,12 @@ def _check_head(origin: OpenCheckpoint, task: FinetuningTask) -> None:
 
 def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
     """Return whether the head of a model is that of the task, with the same label names where it has names."""
-    if origin.task != task.head:
+    if origin.head.recorded_task != task.head.recorded_task:
         return False
     if task.labels is None:
         return True
-    several = origin.record is not None and origin.record.multi_label
-    if origin.num_labels != len(task.labels) or (origin.record is not None and several != task.multi_label):
+    # Only beambert.json records several labels for certain.
+    if origin.num_labels != len(task.labels) or (origin.record is not None and origin.head is not task.head):
         return False
     if origin.labels is None or not all(label.isdigit() for label in task.labels):
         return origin.labels in (None, task.labels)

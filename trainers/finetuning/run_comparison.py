@@ -16,7 +16,7 @@ from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.finetuning.tasks import module_of
 from beambert.trainers.options import OnResume
 from beambert.trainers.training.run_manifest import recorded_value
 

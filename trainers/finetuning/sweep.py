@@ -5,18 +5,20 @@ that the same command resumes. Runs with other options are never deleted: the co
 """
 
 import dataclasses
+import json
+import math
 import os
-import re
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from beambert.bert_model.checkpoints import native
+from beambert.common.local_files import write_atomic
+from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from beambert.trainers.backends.startup import choose_backend, freed_graphs
-from beambert.trainers.checkpoints.checkpoint_manager import BEST_FILE_NAME, lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.errors import DivergenceError, StorageError, TrainingError
 from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME
@@ -28,7 +30,6 @@ from beambert.trainers.finetuning.run_comparison import (
     option_differences,
     rounding_differences,
 )
-from beambert.trainers.finetuning.run_outcomes import recorded_outcomes, results_of, write_outcomes
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
 from beambert.trainers.run_report.sweep_report import (
@@ -41,25 +42,31 @@ from beambert.trainers.run_report.sweep_report import (
 )
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_files import run_lock
+from beambert.trainers.training.run_manifest import RecordedOptions
 
-_CHECKPOINT_FILE = re.compile(
-    rf"model\.ckpt-\d+\.(index|data-\d{{5}}-of-\d{{5}}|state\.json)|{re.escape(BEST_FILE_NAME)}"
-)
+
+class OutcomeFields(TypedDict):
+    """A run in `runs.json`."""
+
+    options: dict[str, str]
+    metrics: dict[str, Number | None] | None
+    problem: str | None
+    asked: RecordedOptions
+    contents: dict[str, str | None]
 
 
 def run_seeds(config: FinetuneOptions) -> int:
     """Run `beambert finetune --seeds N` with `run_several`."""
     seeds = range(config.seed, config.seed + config.seeds)
-    return run_several(config, {f"seed-{seed}": {"seed": seed} for seed in seeds}, keep_all=True)
+    return run_several(config, {f"seed-{seed}": {"seed": seed} for seed in seeds})
 
 
-def run_several(config: FinetuneOptions, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
+def run_several(config: FinetuneOptions, runs: Mapping[str, Mapping[str, Any]]) -> int:
     """Fine-tune several times, and write a table of the results.
 
     Args:
         config: options of `finetune`.
         runs: options that differ, by directory name.
-        keep_all: whether to keep the checkpoints of all runs, or only those of the best run.
 
     Returns:
         0 when all runs are complete; 130 or 143 when stopped by a signal, after saving a checkpoint.
@@ -74,7 +81,7 @@ def run_several(config: FinetuneOptions, runs: Mapping[str, Mapping[str, Any]], 
     output = Path(config.output)
     _require_own(output, runs)
     with run_lock(output, config):
-        return _run_all(config, output, runs, keep_all)
+        return _run_all(config, output, runs)
 
 
 def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
@@ -83,7 +90,7 @@ def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
     require_own(f"--output {output}", entries, _command_of(runs), (RUNS_MANIFEST,))
 
 
-def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[str, Any]], keep_all: bool) -> int:
+def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[str, Any]]) -> int:
     """Run `run_several` with the lock of --output held."""
     _require_own(output, runs)
     command = _command_of(runs)
@@ -102,7 +109,6 @@ def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[s
     own = {name: dataclasses.replace(config, **options, output=str(output / name)) for name, options in runs.items()}
     # Errors of any run are raised before the first run starts.
     done = {name for name in runs if _is_done(output / name, outcomes.get(name), own[name], contents)}
-    grid = None if keep_all else {"runs": sorted(runs), "best_metric": config.best_metric}
     # Failed runs that are not recorded, so that the same command tries them again.
     failed: dict[str, Any] = {}
     for number, (name, options) in enumerate(runs.items(), 1):
@@ -114,7 +120,6 @@ def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[s
             "asked": own[name].to_json(),
             "contents": contents,
             "options": _texts(options),
-            "grid": None if _is_adopted(own[name]) else grid,
         }
         try:
             with freed_graphs():
@@ -138,10 +143,8 @@ def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[s
             metrics = results_of(output / name / RESULTS_NAME)
             outcomes[name] = {**outcome, "metrics": metrics, "problem": None}
         write_outcomes(output, outcomes)
-        if grid is not None:
-            _keep_best(output, {name: outcomes[name] for name in runs if name in outcomes}, grid)
     outcomes |= failed
-    return _report(config, output, [_outcome(output, name, outcomes[name]) for name in runs])
+    return _report(config, output, [_outcome(name, outcomes[name]) for name in runs])
 
 
 def _command_of(runs: Iterable[str]) -> str:
@@ -228,12 +231,6 @@ def _is_done(
     return True
 
 
-def _is_adopted(config: FinetuneOptions) -> bool:
-    """Return whether a run was started by a separate command, so that its checkpoints are kept."""
-    record = run_manifest.load(Path(config.output))
-    return record is not None and record.options.get("cache_dir") != config.cache_dir
-
-
 def _has_entries(directory: Path) -> bool:
     """Return whether a path has contents other than the lock of a killed run."""
     return bool(entries_of(directory)) if directory.is_dir() else directory.exists() or directory.is_symlink()
@@ -250,40 +247,67 @@ def _metric(best_metric: str | None, output: Path, done: list[RunOutcome]) -> st
     return record.options["best_metric"]
 
 
-def _keep_best(output: Path, outcomes: Mapping[str, Any], grid: Mapping[str, Any]) -> None:
-    """Remove the checkpoints of all runs of a command except the best one so far.
-
-    Checkpoints of other commands (with other runs, another metric or --keep_runs) are kept.
-    """
-    done = [_outcome(output, name, outcome) for name, outcome in outcomes.items()]
-    if all(outcome.metrics is None for outcome in done):
-        return
-    results = summary(done, _metric(grid["best_metric"], output, done))
-    best = None if results is None else done[results.best].name
-    for name, outcome in outcomes.items():
-        record = run_manifest.load(output / name)
-        if name == best or outcome["grid"] != grid or record is None:
-            continue
-        if not option_differences(record.options, outcome["asked"]):
-            _remove_checkpoints(output / name / native.CHECKPOINTS_NAME)
-
-
-def _remove_checkpoints(directory: Path) -> None:
-    """Remove the files of checkpoints, indexes first, and the directory if it is empty then."""
-    if not directory.is_dir():
-        return
-    shutil.rmtree(directory / ".unfinished", ignore_errors=True)
-    for path in sorted(directory.iterdir(), key=lambda path: path.suffix != ".index"):
-        if _CHECKPOINT_FILE.fullmatch(path.name):
-            path.unlink()
-    if not any(directory.iterdir()):
-        directory.rmdir()
-
-
-def _outcome(output: Path, name: str, outcome: Mapping[str, Any]) -> RunOutcome:
-    has_checkpoint = native.checkpoint(output / name) is not None
-    return RunOutcome(name, outcome["options"], outcome["metrics"], outcome["problem"], has_checkpoint=has_checkpoint)
+def _outcome(name: str, outcome: Mapping[str, Any]) -> RunOutcome:
+    return RunOutcome(name, outcome["options"], outcome["metrics"], outcome["problem"])
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:
     return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in options.items()}
+
+
+def recorded_outcomes(output: Path) -> dict[str, Any]:
+    """Return the outcomes that earlier commands recorded, as `OutcomeFields` by run name; NaN replaces null metrics.
+
+    Args:
+        output: directory of the runs.
+
+    Raises:
+        TrainingError: the file is corrupt.
+    """
+    path = output / RUNS_MANIFEST
+    try:
+        outcomes = read(path, dict[str, dict[str, Any]])
+        require(outcomes, dict[str, OutcomeFields])
+        for name in outcomes:
+            if Path(name).name != name:
+                raise JsonError(f"{shortened(name)} is not a valid run name")
+    except FileNotFoundError:
+        return {}
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; move the file away to evaluate the runs again") from error
+    for outcome in outcomes.values():
+        if outcome["metrics"] is not None:
+            outcome["metrics"] = _with_nan(outcome["metrics"])
+    return outcomes
+
+
+def results_of(path: Path) -> dict[str, float]:
+    """Return the metrics of a complete run, with NaN in place of null.
+
+    Args:
+        path: its eval_results.json.
+
+    Raises:
+        TrainingError: the file is missing or corrupt.
+    """
+    try:
+        return _with_nan(read(path, dict[str, Number | None]))
+    except FileNotFoundError as error:
+        raise TrainingError(f"{path} was removed while the command ran: run the same command again") from error
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; run the same command again") from error
+
+
+def _with_nan(metrics: Mapping[str, float | None]) -> dict[str, float]:
+    """Return metrics with NaN in place of JSON's null."""
+    return {name: math.nan if value is None else value for name, value in metrics.items()}
+
+
+def write_outcomes(output: Path, outcomes: Mapping[str, Any]) -> None:
+    """Write the outcomes of runs, as `recorded_outcomes` returns them."""
+    content = {name: dict(outcome) for name, outcome in outcomes.items()}
+    for outcome in content.values():
+        if outcome["metrics"] is not None:
+            metrics = outcome["metrics"].items()
+            outcome["metrics"] = {name: value if math.isfinite(value) else None for name, value in metrics}
+    write_atomic(output / RUNS_MANIFEST, json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")

@@ -10,6 +10,7 @@ from typing import Any
 
 from beambert.bert_model.checkpoints.model_card import model_card
 from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME, ModelRecord
+from beambert.bert_model.heads.head import FinetuningHead, Inputs
 from beambert.bert_model.size import parameter_counts
 from beambert.common.imports import version
 from beambert.common.word_rules import without_released_rules
@@ -49,8 +50,7 @@ def write_export_record(
     record = export_record(inference_model, max_seq_length, signatures, differences)
     text = json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     (directory / RECORD_NAME).write_text(text, encoding="utf-8")
-    card = export_card(inference_model, max_seq_length, signatures, differences)
-    (directory / MODEL_CARD_FILE_NAME).write_text(card, encoding="utf-8")
+    (directory / MODEL_CARD_FILE_NAME).write_text(_card(inference_model, record, differences), encoding="utf-8")
 
 
 def export_record(
@@ -90,7 +90,7 @@ def export_record(
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "task": inference_model.task,
+        "task": inference_model.head.recorded_task,
         "labels": list(inference_model.labels),
         "max_seq_length": max_seq_length,
         "signatures": {
@@ -112,34 +112,30 @@ def code_point_ranges(code_points: Iterable[int]) -> list[str]:
     return [f"U+{first:04X}" if first == last else f"U+{first:04X}-U+{last:04X}" for first, last in ranges]
 
 
-def export_card(
-    inference_model: InferenceModel,
-    max_seq_length: int,
-    signatures: Mapping[str, Names],
-    differences: TokenizerDifferences | None,
-) -> str:
-    """Return the text of `README.md`; arguments as for `write_export_record`."""
-    model = inference_model.model
+def _card(inference_model: InferenceModel, export: dict[str, Any], differences: TokenizerDifferences | None) -> str:
+    """Return the text of `README.md` for the content of `export.json`."""
+    model, head = inference_model.model, inference_model.head
     record = ModelRecord(
-        task=inference_model.task,
+        **head.recorded,
         num_labels=len(inference_model.labels) or None,
         labels=inference_model.labels or None,
         **dataclasses.asdict(inference_model.word_rules),
         max_seq_length=inference_model.max_seq_length,
         causal_attention=model.causal_attention,
-        multi_label=inference_model.multi_label,
         text_pairs=inference_model.text_pairs,
     )
-    parameters = parameter_counts(model.config, record.task, record.num_labels).total
+    parameters = parameter_counts(model.config, head, record.num_labels).total
     rows = [
-        f"| `{name}` | {_code(inputs)} | {_code(outputs)} |" for name, (inputs, outputs) in sorted(signatures.items())
+        f"| `{name}` | {_code(names['inputs'])} | {_code(names['outputs'])} |"
+        for name, names in sorted(export["signatures"].items())
     ]
-    truncation = "Contexts are read in windows of" if record.task == "span" else "Texts are truncated at"
+    has_windows = isinstance(head, FinetuningHead) and head.inputs is Inputs.QUESTION
+    truncation = "Contexts are read in windows of" if has_windows else "Texts are truncated at"
     lines = [
         "",
         "## Serving",
         "",
-        f"This directory is a TensorFlow SavedModel. {truncation} {max_seq_length} tokens.",
+        f"This directory is a TensorFlow SavedModel. {truncation} {export['max_seq_length']} tokens.",
         "",
         *("| signature | inputs | outputs |", "|---|---|---|", *rows, ""),
         "## Tokenizer",

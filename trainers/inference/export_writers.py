@@ -86,18 +86,17 @@ def write_ids_model(inference_model: InferenceModel, directory: Path, kind: str,
     """
     import tensorflow as tf
 
-    from beambert.trainers.inference.signatures import ids_function, plain_forward
+    from beambert.trainers.inference.signatures import forward_function, ids_function
 
-    function = ids_function(inference_model, plain_forward(inference_model)).get_concrete_function()
+    signature = ids_function(inference_model, forward_function(inference_model, all_positions=True))
+    function = signature.get_concrete_function()
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / MODEL_NAMES[kind]
     if kind == "onnx":
         import tf2onnx
 
         specs = tf.nest.flatten(function.structured_input_signature)
-        converted = tf2onnx.convert.from_function(
-            ids_function(inference_model, plain_forward(inference_model)), specs, opset=ONNX_OPSET
-        )
+        converted = tf2onnx.convert.from_function(signature, specs, opset=ONNX_OPSET)
         path.write_bytes(converted[0].SerializeToString())
         if quantization == "int8":
             _quantize_onnx(path)

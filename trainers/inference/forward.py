@@ -13,8 +13,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.layers import library_activation
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.trainers.backends.backend import active_backend
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference.model_loading import InferenceModel

@@ -11,8 +11,10 @@ from typing import Any
 
 from beambert.bert_model.checkpoints import reader
 from beambert.bert_model.checkpoints.reader import Checkpoint, find_files
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import PRETRAINING
+from beambert.bert_model.heads.head import Head
+from beambert.bert_model.variable_names import MASKED_LM, NEXT_SENTENCE, POOLER, variables_by_tf1_name
 from beambert.common.word_rules import WordRuleFlags, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -20,13 +22,9 @@ from beambert.trainers.backends.startup import ensure_backend
 from beambert.trainers.checkpoints.initial_checkpoint import load_weights
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.text_pairs import likely_pairs
 
-POOLER = "bert/pooler/"
-MASKED_LM = "cls/predictions/"
-NEXT_SENTENCE = "cls/seq_relationship/"
-# Default of the released run_squad.py, for models without a record of the training.
-SPAN_LENGTH = 384
+# Labels of natural language inference, whose input is a pair of premise and hypothesis.
+_INFERENCE_LABELS = {"entailment", "not_entailment", "contradiction", "neutral"}
 # Minimum length: question, context and three special tokens.
 LEAST_LENGTH = 8
 
@@ -38,31 +36,36 @@ class InferenceModel:
     Attributes:
         path: path of the model, for messages.
         model: a `BertForPretraining` or `BertForTask`.
-        task: "pretraining", or the task of a `BertForTask`.
-        labels: names of the classes, or their numbers where they have no names; empty for a task without classes.
-        multi_label: whether a text may have several labels, with a sigmoid per label instead of the softmax.
+        labels: names of the classes, or their numbers where they have no names; empty for a head without classes.
         vocabulary: vocabulary of the model.
         word_rules: rules that split text into words.
         max_seq_length: maximum sequence length of the training; where it is unknown, max_position_embeddings, at most
-            384 for spans.
+            the default length of the head.
         missing: TF1 names of weights that the checkpoint lacks and that are zero.
         layers: requested layers, counted from 0.
         text_pairs: as in `native.ModelRecord`.
-        likely_pairs: as `text_pairs.likely_pairs`, where `text_pairs` is None.
     """
 
     path: Path
     model: Any
-    task: str
     labels: tuple[str, ...]
-    multi_label: bool
     vocabulary: Vocabulary
     word_rules: WordRules
     max_seq_length: int
     missing: tuple[str, ...]
     layers: tuple[int, ...]
     text_pairs: bool | None = None
-    likely_pairs: bool = False
+
+    @property
+    def head(self) -> Head:
+        """Return the model's head."""
+        return self.model.head
+
+    @property
+    def likely_pairs(self) -> bool:
+        """Return whether the model was probably trained on pairs, by its labels, where `text_pairs` is None."""
+        labels = {label.lower() for label in self.labels}
+        return self.text_pairs is None and bool(labels) and labels <= _INFERENCE_LABELS
 
     @property
     def config(self) -> BertConfig:
@@ -127,7 +130,7 @@ def load_model(
 
     Args:
         path: path, as for `checkpoints.open_checkpoint`.
-        task: task of the head, where the files do not record it.
+        task: name of the head, where the files do not record it.
         vocab_file: vocabulary file; None for that of the model.
         added_tokens: file of tokens that are kept whole, in addition to those recorded with the model; None for none.
         do_lower_case, strip_accents, tokenize_chinese_chars: values of `WordRuleFlags`; None for the recorded values.
@@ -135,7 +138,7 @@ def load_model(
         layers: required layers, from 0 for the first or -1 for the last; layers above them are not built. Empty: all.
         backend: "tensorflow", "jax" or "auto", as for `beambert.trainers.backends.startup.choose_backend`.
         precision: "float32" or "bfloat16", the dtype of dense layers and their weights. Embeddings, softmax, layer
-            normalization and the heads of tasks are float32 in both.
+            normalization and the heads of fine-tuning are float32 in both.
 
     Returns:
         The model.
@@ -143,7 +146,7 @@ def load_model(
     Raises:
         CheckpointError, ConfigError, VocabularyError: there is no model, it cannot be read, or its vocabulary is
             missing or does not match.
-        TrainingError: weights of the encoder or of the task's head are missing, or a layer does not exist; the backend
+        TrainingError: weights of the encoder or of the head are missing, or a layer does not exist; the backend
             is not installed, or this process has started the other one.
     """
     ensure_backend(backend)
@@ -159,15 +162,16 @@ def load_model(
         checkpoint = drop_unused_rows(checkpoint, vocabulary)
         config = checkpoint.config
         wanted = _layers_from_the_first(layers, config.num_hidden_layers)
-        # The BiLSTM of the feature-based approach reads the last layers, requested or not.
-        if wanted and checkpoint.task != FEATURE_BASED:
+        if wanted and not checkpoint.head.freezes_encoder:
             config = dataclasses.replace(config, num_hidden_layers=max(wanted) + 1)
         causal_attention = checkpoint.record is not None and checkpoint.record.causal_attention
         with _weights_for_loading(precision):
-            if checkpoint.task == PRETRAINING:
+            if checkpoint.head is PRETRAINING:
                 model = BertForPretraining(config, causal_attention=causal_attention)
             else:
-                model = BertForTask(config, checkpoint.task, checkpoint.num_labels, causal_attention=causal_attention)
+                model = BertForTask(
+                    config, checkpoint.head.name, checkpoint.num_labels, causal_attention=causal_attention
+                )
         missing = load_weights(checkpoint, variables_by_tf1_name(model)).initialized
         _require_whole(checkpoint, missing)
         known = checkpoint.record.max_seq_length if checkpoint.record else None
@@ -175,16 +179,13 @@ def load_model(
         return InferenceModel(
             path=path,
             model=model,
-            task=checkpoint.task,
             labels=_labels(checkpoint),
-            multi_label=checkpoint.multi_label,
             vocabulary=vocabulary,
             word_rules=word_rules_of(checkpoint, vocabulary, flags),
-            max_seq_length=known or (min(limit, SPAN_LENGTH) if checkpoint.task == "span" else limit),
+            max_seq_length=known or min(limit, checkpoint.head.default_length or limit),
             missing=missing,
             layers=wanted,
             text_pairs=checkpoint.record.text_pairs if checkpoint.record else None,
-            likely_pairs=likely_pairs(checkpoint),
         )
 
 
@@ -235,7 +236,7 @@ def check_max_seq_length(max_seq_length: int, config: BertConfig, least: int) ->
 
 
 def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
-    """Check that a model has its encoder and the head of its task. Raise TrainingError where weights are missing.
+    """Check that a model has its encoder and its head. Raise TrainingError where weights are missing.
 
     The pretraining heads are optional, and so is the pooler where the head does not use it.
     """
@@ -243,12 +244,12 @@ def _require_whole(checkpoint: Checkpoint, missing: tuple[str, ...]) -> None:
         name
         for name in missing
         if not name.startswith((POOLER, MASKED_LM, NEXT_SENTENCE))
-        or (name.startswith(POOLER) and checkpoint.task in ("classification", "regression", "multiple_choice"))
+        or (name.startswith(POOLER) and checkpoint.head.reads_pooler)
     ]
     if needed:
         more = f" and {len(needed) - 1} more" if len(needed) > 1 else ""
         raise TrainingError(
-            f"{checkpoint.path} is missing {needed[0]}{more}, which its task ({checkpoint.task}) requires: use a "
+            f"{checkpoint.path} is missing {needed[0]}{more}, which its task ({checkpoint.head.name}) requires: use a "
             "complete model"
         )
 

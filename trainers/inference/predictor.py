@@ -1,31 +1,41 @@
 """Predict texts with a fine-tuned model, as JSON-serializable values; `predict` prints them.
 
-Letters in shapes: N texts, S_i tokens of row i, n labels.
+Answers to questions are those of `finetune squad --do_predict`. `span_signatures.py` computes them in a TensorFlow
+graph, for exported models. There, all spans of a window are scored, while run_squad.py combines the 20 best starts and
+ends. The answer has the characters of its tokens, while run_squad.py extends it to whole words in contexts with [UNK].
+
+Letters in shapes: N texts or questions, W windows of all questions, S_i tokens of row or window i, n labels.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
+from beambert.bert_model.heads import HEADS
+from beambert.bert_model.heads.head import Answer, AnswerLimits, FinetuningHead, Inputs, rounded
 from beambert.tokenizer.normalization import is_whitespace
+from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.wordpiece import CONTINUATION
 from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers
-from beambert.trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels
+from beambert.trainers.finetuning.tasks.squad_answers import Answers, find_answers
+from beambert.trainers.finetuning.tasks.squad_files import Question, SquadFile
+from beambert.trainers.finetuning.tasks.squad_windows import window_rows
+from beambert.trainers.finetuning.tasks.tag_schemes import entities_of, scheme_of_labels
 from beambert.trainers.inference.model_loading import InferenceModel, text_length
-from beambert.trainers.inference.spans import answer_questions
 from beambert.trainers.inference.tokenization import PAIR_SEPARATOR, split_pair, split_texts
-from beambert.trainers.metrics.task_metrics import sigmoid, softmax
 
-Answer = dict[str, Any]
 WORDS_AT = ("punctuation", "whitespace")
 # Threshold of the labels of a multi-label model.
 THRESHOLD = 0.5
+# Windows over a context, and answers in it, as in run_squad.py.
+DOC_STRIDE = 128
+MAX_QUERY_LENGTH = 64
+MAX_ANSWER_LENGTH = 30
 
 
 class Predictor:
@@ -67,22 +77,23 @@ class Predictor:
     ) -> None:
         from beambert.trainers.inference.forward import TextForward
 
-        if inference_model.task == PRETRAINING:
+        head = inference_model.head
+        if not isinstance(head, FinetuningHead):
             raise TrainingError(
                 f"{inference_model.path} is a pretrained model without a task head: fine-tune it first, or use "
                 "beambert fill-mask"
             )
-        for flag, value, tasks in (
-            ("--question", question, ("span",)),
-            ("--null_score_diff_threshold", null_score_diff_threshold, ("span",)),
-            ("--words_at", words_at, ("token_classification", FEATURE_BASED)),
+        for flag, value, inputs in (
+            ("--question", question, Inputs.QUESTION),
+            ("--null_score_diff_threshold", null_score_diff_threshold, Inputs.QUESTION),
+            ("--words_at", words_at, Inputs.WORDS),
         ):
-            if value is not None and inference_model.task not in tasks:
+            if value is not None and head.inputs is not inputs:
+                name = next(other.name for other in HEADS.values() if other.inputs is inputs)
                 raise TrainingError(
-                    f"{flag} is a flag for {tasks[0]} models, and {inference_model.path} is a "
-                    f"{inference_model.task} model: omit it"
+                    f"{flag} is a flag for {name} models, and {inference_model.path} is a {head.name} model: omit it"
                 )
-        if threshold is not None and not inference_model.multi_label:
+        if threshold is not None and not head.several_labels:
             raise TrainingError(
                 f"--threshold is a flag for models with several labels per text, and {inference_model.path} has one: "
                 "omit it"
@@ -90,47 +101,45 @@ class Predictor:
         for flag, number in (("--batch_size", batch_size), ("--top_k", top_k)):
             if number is not None and number < 1:
                 raise TrainingError(f"invalid {flag} {number}: must be at least 1")
-        self.inference_model, self.batch_size, self.top_k, self.question = inference_model, batch_size, top_k, question
+        self.head = head
+        self.inference_model, self.batch_size, self.question = inference_model, batch_size, question
         self.max_seq_length = text_length(inference_model, max_seq_length)
-        self.threshold = THRESHOLD if threshold is None else threshold
+        self.limits = AnswerLimits(top_k, THRESHOLD if threshold is None else threshold)
         self.null_score_diff_threshold, self.words_at = null_score_diff_threshold, words_at or WORDS_AT[0]
         self.tokenizer = inference_model.tokenizer()
         self.unknown = UnknownTokens(self.tokenizer)
         self.cut = self.doubtful = 0
         self._forward = TextForward(
-            inference_model, task_logits(inference_model.model), self.max_seq_length, self.batch_size
+            inference_model, row_logits(inference_model.model), self.max_seq_length, self.batch_size
         )
-        self._answers = _ANSWERS[inference_model.task]
 
     def answers(self, texts: Sequence[str], locations: Sequence[str]) -> list[Answer]:
         """Return the prediction for each text, in the order of the texts.
 
-        The fields depend on the task:
+        The fields depend on the inputs of the head:
 
-        - classification: text, text_pair, and the most probable labels with probabilities; for multi-label models the
-          labels with a probability of at least the threshold, and the probabilities of all
-        - regression: text, text_pair, score
-        - multiple_choice: text, choices, choice (index), probabilities
-        - span: question, context, answer as in predictions.json of `finetune squad`, start and end (character offsets
-          in the context), score, null_score; no answer is "" with start and end -1
-        - token_classification: text, entities and words with start and end (character offsets in the text)
+        - text: text, text_pair, and the head's `answer`
+        - choices: text, choices, and the head's `answer`
+        - question: question, context, answer as in predictions.json of `finetune squad`, start and end (character
+          offsets in the context), score, null_score; no answer is "" with start and end -1
+        - words: text, entities, and words with start and end (character offsets in the text) and the head's `answer`
 
         Args:
-            texts: N texts, or pairs separated by " ||| "; for multiple_choice a text and its choices; for span a
-                context, or a question and a context where no question was given.
+            texts: N texts, or pairs separated by " ||| "; a text and its choices; or for a question a context, or a
+                question and a context where no question was given.
             locations: location of each text, for messages.
 
         Returns:
-            N dictionaries with the fields of the task.
+            N dictionaries.
 
         Raises:
-            TrainingError: a text lacks a part that the task needs.
+            TrainingError: a text lacks a part that the head needs.
         """
         self.check(texts, locations)
-        return self._answers(self, texts)
+        return _ANSWERS[self.head.inputs](self, texts)
 
     def check(self, texts: Sequence[str], locations: Sequence[str]) -> None:
-        """Check that each text has the parts that the task needs, without predicting.
+        """Check that each text has the parts that the head needs, without predicting.
 
         Args:
             texts, locations: as for `answers`.
@@ -138,14 +147,14 @@ class Predictor:
         Raises:
             TrainingError: a text lacks a part, or is a pair for a model that was fine-tuned on single texts.
         """
-        task, path, pairs = self.inference_model.task, self.inference_model.path, self.inference_model.text_pairs
+        inputs, path, pairs = self.head.inputs, self.inference_model.path, self.inference_model.text_pairs
         for text, location in zip(texts, locations, strict=True):
             separators = len(split_texts(text)) - 1
-            if task == "multiple_choice" and separators < 2:
+            if inputs is Inputs.CHOICES and separators < 2:
                 raise TrainingError(f"{location} has fewer than two choices: write 'text ||| choice ||| choice'")
-            if task == "span" and self.question is None and not separators:
+            if inputs is Inputs.QUESTION and self.question is None and not separators:
                 raise TrainingError(f"{location} has no question: write 'question ||| context', or use --question")
-            if task in ("classification", "regression") and pairs is not None and pairs != bool(separators):
+            if inputs is Inputs.TEXT and pairs is not None and pairs != bool(separators):
                 single = "a single text" if text.strip() else "empty"
                 raise TrainingError(
                     f"{location} is {single}, and {path} was fine-tuned on pairs: write 'a text{PAIR_SEPARATOR}another'"
@@ -155,11 +164,7 @@ class Predictor:
                 )
 
     def _logits(self, rows: Sequence[np.ndarray], segments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the logits of each row, float32; each choice is a row.
-
-        Shapes: [n], [] for regression, [1] for multiple_choice, [S, n] for token classification and [2, S] for span,
-        where S is at least S_i.
-        """
+        """Return the logits of each row, float32, with those of padding; each choice is a row, with logits [1]."""
         row_logits: list[np.ndarray] = [np.empty(0)] * len(rows)
         for batch, logits in self._forward.batches(rows, segments):
             for i, values in zip(batch, logits, strict=False):  # A batch may be padded.
@@ -184,49 +189,31 @@ class Predictor:
     def _pairs(self, texts: Sequence[str]) -> list[tuple[str, str | None]]:
         """Split texts into single texts or pairs, and count those that the model was probably not fine-tuned on."""
         pairs = [split_pair(text) for text in texts]
-        if self.inference_model.text_pairs is None and self.inference_model.likely_pairs:
+        if self.inference_model.likely_pairs:
             self.doubtful += sum(second is None for _, second in pairs)
         return pairs
 
-    def _classification(self, texts: Sequence[str]) -> list[Answer]:
+    def _text(self, texts: Sequence[str]) -> list[Answer]:
         pairs = self._pairs(texts)
         logits = self._logits_of_texts(*_columns(pairs))
-        activation = sigmoid if self.inference_model.multi_label else softmax
-        answers = []
-        for pair, probabilities in zip(pairs, activation(np.stack(logits)), strict=True):  # [n]
-            order = np.argsort(-probabilities, kind="stable").tolist()
-            likely = [i for i in order if probabilities[i] >= self.threshold]
-            shown = likely if self.inference_model.multi_label else order[: self.top_k]
-            labels = [
-                {"label": self.inference_model.labels[i], "probability": _rounded(probabilities[i])} for i in shown
-            ]
-            answer = {**_texts(pair), "labels": labels}
-            if self.inference_model.multi_label:
-                names = self.inference_model.labels
-                answer["probabilities"] = dict(zip(names, map(_rounded, probabilities), strict=True))
-            answers.append(answer)
-        return answers
+        labels = self.inference_model.labels
+        return [
+            {**_texts(pair), **self.head.answer(values, labels, self.limits)}
+            for pair, values in zip(pairs, logits, strict=True)
+        ]
 
-    def _regression(self, texts: Sequence[str]) -> list[Answer]:
-        pairs = self._pairs(texts)
-        logits = self._logits_of_texts(*_columns(pairs))
-        return [{**_texts(pair), "score": _rounded(float(value))} for pair, value in zip(pairs, logits, strict=True)]
-
-    def _multiple_choice(self, texts: Sequence[str]) -> list[Answer]:
+    def _choices(self, texts: Sequence[str]) -> list[Answer]:
         split = [split_texts(text) for text in texts]
         pairs = [(context, choice) for context, *choices in split for choice in choices]
         text_of_row = [number for number, (_, *choices) in enumerate(split) for _ in choices]
         logits = np.array(self._logits_of_texts(*_columns(pairs), text_of_row)).ravel()  # [choices of all]
         ends = np.cumsum([len(parts) - 1 for parts in split])
-        answers = []
-        for (context, *choices), values in zip(split, np.split(logits, ends[:-1]), strict=True):
-            probabilities = [_rounded(value) for value in softmax(values[None])[0]]
-            answers.append(
-                {"text": context, "choices": choices, "choice": int(values.argmax()), "probabilities": probabilities}
-            )
-        return answers
+        return [
+            {"text": context, "choices": choices, **self.head.answer(values, self.inference_model.labels, self.limits)}
+            for (context, *choices), values in zip(split, np.split(logits, ends[:-1]), strict=True)
+        ]
 
-    def _span(self, texts: Sequence[str]) -> list[Answer]:
+    def _question(self, texts: Sequence[str]) -> list[Answer]:
         if self.question is None:
             split = [split_texts(text) for text in texts]
             pairs = [(question, PAIR_SEPARATOR.join(context)) for question, *context in split]
@@ -254,11 +241,11 @@ class Predictor:
             "answer": chosen.text,
             "start": start,
             "end": end,
-            "score": _rounded(best.score),
-            "null_score": _rounded(no_answer.score),
+            "score": rounded(best.score),
+            "null_score": rounded(no_answer.score),
         }
 
-    def _token_classification(self, texts: Sequence[str]) -> list[Answer]:
+    def _words(self, texts: Sequence[str]) -> list[Answer]:
         texts = [text.rstrip("\r\n") for text in texts]
         ids, splits, offsets = self.tokenizer.encode_batch_with_offsets(texts)
         rows: list[np.ndarray] = []
@@ -276,19 +263,17 @@ class Predictor:
         for text, (first_row, starts), (first, last) in zip(
             texts, windows, itertools.pairwise(splits.tolist()), strict=True
         ):
-            words = self._words(text, ids[first:last], offsets[first:last])
+            words = self._word_spans(text, ids[first:last], offsets[first:last])
             chosen = best_windows(words[:, 0], starts, self.max_seq_length - 2)
             labeled_words = []
             for (token, start, end), window in zip(words.tolist(), chosen.tolist(), strict=True):
-                # After [CLS].
-                (probabilities,) = softmax(logits[first_row + window][None, 1 + token - starts[window]])
-                best = int(probabilities.argmax())
-                label = {"label": self.inference_model.labels[best], "probability": _rounded(probabilities[best])}
+                values = logits[first_row + window][1 + token - starts[window]]  # After [CLS].
+                label = self.head.answer(values, self.inference_model.labels, self.limits)
                 labeled_words.append({"word": text[start:end], "start": start, "end": end, **label})
             answers.append({"text": text, "entities": self._entities(text, labeled_words), "words": labeled_words})
         return answers
 
-    def _words(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def _word_spans(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return the first token of each word, and the character offsets of the word; int64 [words, 3]."""
         tokens = self.inference_model.vocabulary.tokens
         begins = [not tokens[token].startswith(CONTINUATION) for token in ids.tolist()]
@@ -314,13 +299,11 @@ class Predictor:
         return texts
 
 
-_ANSWERS: dict[str, Callable[[Predictor, Sequence[str]], list[Answer]]] = {
-    "classification": Predictor._classification,
-    "regression": Predictor._regression,
-    "multiple_choice": Predictor._multiple_choice,
-    "span": Predictor._span,
-    "token_classification": Predictor._token_classification,
-    FEATURE_BASED: Predictor._token_classification,
+_ANSWERS: dict[Inputs, Callable[[Predictor, Sequence[str]], list[Answer]]] = {
+    Inputs.TEXT: Predictor._text,
+    Inputs.CHOICES: Predictor._choices,
+    Inputs.QUESTION: Predictor._question,
+    Inputs.WORDS: Predictor._words,
 }
 
 
@@ -355,20 +338,59 @@ def best_windows(tokens: np.ndarray, starts: np.ndarray, room: int) -> np.ndarra
     return np.searchsorted((middles[1:] + middles[:-1]) / 2, tokens)
 
 
-def task_logits(model: Any) -> Callable[[dict[str, Any]], Any]:
-    """Return the forward pass of a `BertForTask` as a function to one tensor, from features [B, S].
-
-    The start and end logits of a span model are stacked to [B, 2, S]; every choice is an example of its own.
-    """
-    from keras import ops
+def row_logits(model: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return the forward pass of a `BertForTask` from features [B, S], where every choice is a row of its own."""
 
     def logits(features: dict[str, Any]) -> Any:
-        if model.task == "multiple_choice":
+        if model.head.inputs is Inputs.CHOICES:
             features = {name: values[:, None] for name, values in features.items()}  # [B, 1, S]
-        outputs = model(features)
-        return ops.stack(outputs, axis=1) if model.task == "span" else outputs
+        return model(features)
 
     return logits
+
+
+def answer_questions(
+    logits: Callable[[list[np.ndarray], list[np.ndarray]], Sequence[np.ndarray]],
+    tokenizer: Tokenizer,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    max_seq_length: int,
+) -> tuple[list[Answers], int]:
+    """Return the answers to each of N questions, with that of no answer, and the number of truncated questions.
+
+    Args:
+        logits: function of the token ids and the segment ids of W windows, int32 [S_i] each; returns the start and end
+            logits of each, float32 [2, S_i or more].
+        tokenizer: tokenizer of the model.
+        questions: N questions, truncated to `max_query_length` tokens.
+        contexts: N contexts of any length, read in windows with a stride of 128 tokens. One without tokens is in no
+            window.
+        max_seq_length: tokens of a window, including question, [CLS] and [SEP].
+    """
+    file = SquadFile(
+        path=Path("questions"),
+        contexts=tuple(contexts),
+        questions=tuple(Question(str(number), text, number, ()) for number, text in enumerate(questions)),
+        labeled=False,
+    )
+    rows = window_rows(
+        file,
+        tokenizer,
+        max_seq_length,
+        doc_stride=DOC_STRIDE,
+        max_query_length=max_query_length(max_seq_length),
+        training=False,
+    )
+    bounds = list(itertools.pairwise(rows.row_splits.tolist()))
+    padded = logits(*([values[start:end] for start, end in bounds] for values in (rows.ids, rows.segment_ids)))
+    of_rows = [values[:, : end - start] for values, (start, end) in zip(padded, bounds, strict=True)]
+    answers = find_answers(file, rows, of_rows, max_answer_length=MAX_ANSWER_LENGTH, version_2=True)
+    return answers, rows.truncated
+
+
+def max_query_length(max_seq_length: int) -> int:
+    """Return the maximum number of tokens of a question: 64, or half of the window without [CLS] and two [SEP]."""
+    return min(MAX_QUERY_LENGTH, (max_seq_length - 3) // 2)
 
 
 def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
@@ -377,7 +399,3 @@ def _columns(pairs: Sequence[tuple[Any, Any]]) -> tuple[list[Any], list[Any]]:
 
 def _texts(pair: tuple[str, str | None]) -> Answer:
     return {"text": pair[0]} if pair[1] is None else {"text": pair[0], "text_pair": pair[1]}
-
-
-def _rounded(value: float) -> float:
-    return round(float(value), 6)

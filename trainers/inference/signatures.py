@@ -1,4 +1,4 @@
-"""The signatures of an exported model by task, with string or token id inputs.
+"""The signatures of an exported model by its head, with string or token id inputs.
 
 All functions are traced to a graph with dynamic batch size and length. Its operations are those of core TensorFlow,
 except for a tokenizer of tensorflow_text.
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, variables_by_tf1_name
-from beambert.bert_model.heads import cls_embedding, mean_embedding
+from beambert.bert_model.head_layers import cls_embedding, mean_embedding
+from beambert.bert_model.heads import PRETRAINING
+from beambert.bert_model.heads.head import FinetuningHead, Inputs
+from beambert.bert_model.variable_names import MASKED_LM, POOLER, variables_by_tf1_name
 from beambert.tokenizer.in_graph import InGraphTokenizer
-from beambert.trainers.inference.model_loading import MASKED_LM, POOLER, InferenceModel
+from beambert.trainers.inference.model_loading import InferenceModel
 from beambert.trainers.inference.span_signatures import answer_spans
 
 if TYPE_CHECKING:
@@ -58,49 +60,39 @@ def served_model(
     ]
     reader = _TextReader(module.tokenizer, tf.constant(inference_model.vocabulary.tokens), max_seq_length)
     forward = forward_function(inference_model)
-    if inference_model.task == PRETRAINING:
-        signatures = _pretraining(reader, forward, inference_model, top_k)
+    head = inference_model.head
+    if isinstance(head, FinetuningHead):
+        signatures = _SIGNATURES[head.inputs](reader, forward, inference_model, head)
     else:
-        signatures = _SIGNATURES_OF_TASK[inference_model.task](reader, forward, inference_model)
+        signatures = _pretraining(reader, forward, inference_model, top_k)
     return module, {**signatures, IDS_SIGNATURE: ids_function(inference_model, forward)}
 
 
-def forward_function(inference_model: InferenceModel) -> Forward:
-    """Return the model as one graph function of input_ids, input_mask and segment_ids, shared by all signatures."""
+def forward_function(inference_model: InferenceModel, *, all_positions: bool = False) -> Forward:
+    """Return the model as one graph function of input_ids, input_mask and segment_ids, shared by all signatures.
+
+    Args:
+        inference_model: the model.
+        all_positions: whether the last layer computes every position, as converters require: otherwise it may have
+            empty tensors, for which LiteRT returns NaN.
+    """
     model = inference_model.model
     ids = tf.TensorSpec(_ids_shape(inference_model), tf.int32)
 
     @tf.function(input_signature=[ids, ids, ids], autograph=False)
     def forward(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Any:
-        if inference_model.task == PRETRAINING:
+        if inference_model.head is PRETRAINING:
             return model.encoder(input_ids, input_mask, segment_ids)
-        return model({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
+        features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+        return model(features, all_positions=all_positions)
 
     return lambda features: forward(*(features[name] for name in INPUTS))
 
 
-def plain_forward(inference_model: InferenceModel) -> Forward:
-    """Return the model for converters, which computes every position of the last layer.
-
-    With `BertEncoder.pooled_output`, the last layer has empty tensors, for which LiteRT returns NaN.
-    """
-    model = inference_model.model
-
-    def forward(features: Features) -> Any:
-        if inference_model.task not in ("classification", "regression", "multiple_choice"):
-            return forward_function(inference_model)(features)
-        shape = tf.shape(features["input_ids"])
-        flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
-        logits = model.head(model.encoder(**flat)[1])  # [B or B * C, n]
-        if inference_model.task == "multiple_choice":
-            return tf.reshape(logits, shape[:2])
-        return logits[:, 0] if inference_model.task == "regression" else logits
-
-    return forward
-
-
 def _ids_shape(inference_model: InferenceModel) -> list[int | None]:
-    return [None, None, None] if inference_model.task == "multiple_choice" else [None, None]
+    head = inference_model.head
+    has_choices = isinstance(head, FinetuningHead) and head.inputs is Inputs.CHOICES
+    return [None, None, None] if has_choices else [None, None]
 
 
 class _TextReader:
@@ -139,23 +131,17 @@ def _text_function(body: Callable[..., dict[str, tf.Tensor]], *names: str) -> An
 def ids_function(inference_model: InferenceModel, forward: Forward) -> Any:
     """Return the signature with inputs input_ids, input_mask, segment_ids int32 [B, S], or [B, C, S] for choices.
 
-    Outputs by task: classification probabilities [B, n]; regression score [B]; token_classification and
-    token_classification_bilstm probabilities [B, S, n]; multiple_choice probabilities [B, C]; span start_logits and
-    end_logits [B, S]; pretraining embeddings [B, S, H], cls_embedding and mean_embedding [B, H], and pooled_output
-    [B, H] if the model has a pooler.
+    The outputs are those of the head. A pretrained model has embeddings [B, S, H], cls_embedding and mean_embedding
+    [B, H], and pooled_output [B, H] if it has a pooler.
     """
 
     def answer(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, tf.Tensor]:
         features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
         outputs = forward(features)
-        if inference_model.task == PRETRAINING:
-            hidden, pooled = outputs
-            return {"embeddings": hidden, **_embeddings(inference_model, hidden, pooled, input_mask)}
-        if inference_model.task == "span":
-            return {"start_logits": outputs[0], "end_logits": outputs[1]}
-        if inference_model.task == "regression":
-            return {"score": outputs}
-        return {"probabilities": tf.sigmoid(outputs) if inference_model.multi_label else tf.nn.softmax(outputs)}
+        if isinstance(inference_model.head, FinetuningHead):
+            return inference_model.head.outputs(outputs)
+        hidden, pooled = outputs
+        return {"embeddings": hidden, **_embeddings(inference_model, hidden, pooled, input_mask)}
 
     return _function(answer, **dict.fromkeys(INPUTS, (_ids_shape(inference_model), tf.int32)))
 
@@ -210,48 +196,38 @@ def _pretraining(reader: _TextReader, forward: Forward, inference_model: Inferen
     return signatures
 
 
-def _classification(reader: _TextReader, forward: Forward, inference_model: InferenceModel) -> Signatures:
+def _text(reader: _TextReader, forward: Forward, inference_model: InferenceModel, head: FinetuningHead) -> Signatures:
     labels = tf.constant(inference_model.labels)
 
-    def classify(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        logits = forward(reader.features(text, text_pair))  # [B, n]
-        if inference_model.multi_label:
-            # Independent probabilities; the caller applies a threshold, usually 0.5.
-            return {"probabilities": tf.sigmoid(logits)}
-        return {"probabilities": tf.nn.softmax(logits), "label": tf.gather(labels, tf.argmax(logits, axis=-1))}
+    def predict(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        logits = forward(reader.features(text, text_pair))
+        outputs = head.outputs(logits)
+        if head.has_classes and not head.several_labels:
+            outputs["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
+        return outputs
 
     return {
-        DEFAULT_SIGNATURE: _text_function(lambda text: classify(text), "text"),
-        "pair": _text_function(classify, "text", "text_pair"),
+        DEFAULT_SIGNATURE: _text_function(lambda text: predict(text), "text"),
+        "pair": _text_function(predict, "text", "text_pair"),
     }
 
 
-def _regression(reader: _TextReader, forward: Forward, _inference_model: InferenceModel) -> Signatures:
-    def score(text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        return {"score": forward(reader.features(text, text_pair))}  # [B]
-
-    return {
-        DEFAULT_SIGNATURE: _text_function(lambda text: score(text), "text"),
-        "pair": _text_function(score, "text", "text_pair"),
-    }
-
-
-def _multiple_choice(reader: _TextReader, forward: Forward, _inference_model: InferenceModel) -> Signatures:
+def _choices(
+    reader: _TextReader, forward: Forward, _inference_model: InferenceModel, head: FinetuningHead
+) -> Signatures:
     def choose(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         batch, count = tf.unstack(tf.shape(choices))
         features = reader.features(tf.repeat(text, count), tf.reshape(choices, [-1]))  # [B * C, S]
         length = tf.shape(features["input_ids"])[1]
-        logits = forward(
-            {name: tf.reshape(values, [batch, count, length]) for name, values in features.items()}
-        )  # [B, C]
-        return {"probabilities": tf.nn.softmax(logits), "choice": tf.argmax(logits, axis=-1, output_type=tf.int32)}
+        logits = forward({name: tf.reshape(values, [batch, count, length]) for name, values in features.items()})
+        return {**head.outputs(logits), "choice": tf.argmax(logits, axis=-1, output_type=tf.int32)}
 
     return {
         DEFAULT_SIGNATURE: _function(choose, text=([None], tf.string), choices=([None, None], tf.string)),
     }
 
 
-def _token_classification(reader: _TextReader, forward: Forward, inference_model: InferenceModel) -> Signatures:
+def _words(reader: _TextReader, forward: Forward, inference_model: InferenceModel, head: FinetuningHead) -> Signatures:
     labels = tf.constant(inference_model.labels)
 
     def label_tokens(text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -265,7 +241,7 @@ def _token_classification(reader: _TextReader, forward: Forward, inference_model
         return {
             "tokens": tf.where(kept, reader.tokens(features)[:, 1:-1], ""),
             "labels": tf.where(kept, tf.gather(labels, tf.argmax(logits, axis=-1)), ""),
-            "probabilities": tf.where(kept[:, :, None], tf.nn.softmax(logits), 0.0),
+            **{name: tf.where(kept[:, :, None], values, 0.0) for name, values in head.outputs(logits).items()},
             # Truncated tokens have no label.
             "start": starts.to_tensor(-1, shape=[None, None])[:, : shape[1]],
             "end": ends.to_tensor(-1, shape=[None, None])[:, : shape[1]],
@@ -274,7 +250,9 @@ def _token_classification(reader: _TextReader, forward: Forward, inference_model
     return {DEFAULT_SIGNATURE: _text_function(label_tokens, "text")}
 
 
-def _span(reader: _TextReader, forward: Forward, inference_model: InferenceModel) -> Signatures:
+def _question(
+    reader: _TextReader, forward: Forward, inference_model: InferenceModel, _head: FinetuningHead
+) -> Signatures:
     def answer(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         return answer_spans(
             forward, reader.tokenizer, inference_model.vocabulary, question, context, reader.max_seq_length
@@ -283,11 +261,9 @@ def _span(reader: _TextReader, forward: Forward, inference_model: InferenceModel
     return {DEFAULT_SIGNATURE: _text_function(answer, "question", "context")}
 
 
-_SIGNATURES_OF_TASK: dict[str, Callable[[_TextReader, Forward, InferenceModel], Signatures]] = {
-    "classification": _classification,
-    "regression": _regression,
-    "token_classification": _token_classification,
-    "token_classification_bilstm": _token_classification,
-    "multiple_choice": _multiple_choice,
-    "span": _span,
+_SIGNATURES: dict[Inputs, Callable[[_TextReader, Forward, InferenceModel, FinetuningHead], Signatures]] = {
+    Inputs.TEXT: _text,
+    Inputs.CHOICES: _choices,
+    Inputs.QUESTION: _question,
+    Inputs.WORDS: _words,
 }

@@ -1,6 +1,6 @@
 """Extractive question answering in a graph: windows over the context, and the best span of all windows.
 
-Computes the same as `spans.py`, with byte offsets.
+Computes the same as `predictor.py`, with byte offsets.
 
 Letters in shapes: B questions, W windows of all of them, S positions, A lengths of an answer.
 """
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from beambert.tokenizer.in_graph import InGraphTokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
+from beambert.trainers.inference.predictor import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
 
 if TYPE_CHECKING:
     from beambert.tokenizer.tensorflow_text_tokenizer import TensorFlowTextTokenizer
@@ -22,7 +22,7 @@ _IMPOSSIBLE = -1e30
 
 
 def answer_spans(
-    logits: Callable[[dict[str, tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],
+    logits: Callable[[dict[str, tf.Tensor]], tf.Tensor],
     tokenizer: "InGraphTokenizer | TensorFlowTextTokenizer",
     vocabulary: Vocabulary,
     question: tf.Tensor,
@@ -32,7 +32,7 @@ def answer_spans(
     """Return the best answers.
 
     Args:
-        logits: function from features to the logits of a `BertForTask` with task "span".
+        logits: function from features to the logits of start and end, [W, 2, S].
         tokenizer, vocabulary: tokenizer and vocabulary of the model.
         question: string [B]; truncated to 64 tokens, or to half of the window.
         context: string [B] of any length, read in windows with a stride of 128 tokens.
@@ -75,7 +75,7 @@ def answer_spans(
     input_mask = tf.cast(place < (before + length + 1)[:, None], tf.int32)
     segment_ids = tf.cast(place >= before[:, None], tf.int32) * input_mask
     features = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-    start_logits, end_logits = logits(features)  # [W, S]
+    start_logits, end_logits = tf.unstack(logits(features), axis=1)  # [W, S]
 
     # An answer is in the context, and its start has the maximum context in this window.
     in_context = (place >= before[:, None]) & (place < (before + length)[:, None])  # [W, S]

@@ -150,41 +150,31 @@ def is_on_plateau(facts: RunFacts) -> bool:
 
 
 def _broken_labels(text: TextMeasures, levels: Mapping[str, float]) -> Iterator[Finding]:
-    remedy = "Build the data again, and look at it with `beambert inspect`."
+    figure = _broken_label_figure(text, levels)
+    if figure is not None:
+        yield Finding(LABELS, figure, "Build the data again, and look at it with `beambert inspect`.")
+
+
+def _broken_label_figure(text: TextMeasures, levels: Mapping[str, float]) -> str | None:
+    """Return the figure that shows that labels or masks are broken; None if none does."""
+    broken = "Labels or masks are broken:"
     if not text.predictions:
-        yield Finding(
-            LABELS, "Labels or masks are broken: the sample of the training text has no masked tokens", remedy
-        )
+        return f"{broken} the sample of the training text has no masked tokens"
     if text.predictions < _LEAST_LABELS:
-        return
-    error = _standard_error
-    if text.masked < 0.5 * text.expected_masked - error(text.expected_masked, text.predictions):
-        yield Finding(
-            LABELS,
-            f"Labels or masks are broken: [MASK] is at {text.masked:.1%} of the positions to predict, not at "
-            f"{text.expected_masked:.1%}",
-            remedy,
-        )
-    elif text.unchanged < 0.5 * text.expected_unchanged - error(text.expected_unchanged, text.predictions):
-        yield Finding(
-            LABELS,
-            f"Labels or masks are broken: {text.unchanged:.1%} of the labels are the visible token, not "
-            f"{text.expected_unchanged:.1%}",
-            remedy,
-        )
-    elif text.most_frequent_label > _MOST_FREQUENT_LABEL:
-        yield Finding(
-            LABELS,
-            f"Labels or masks are broken: {text.most_frequent_label:.1%} of the labels are the same token",
-            remedy,
-        )
-    elif BIGRAM in levels and levels[BIGRAM] > _without_neighbors(levels) - _LEAST_NEIGHBOR_GAIN:
-        yield Finding(
-            LABELS,
+        return None
+    masked, unchanged = text.expected_masked, text.expected_unchanged
+    if text.masked < 0.5 * masked - _standard_error(masked, text.predictions):
+        return f"{broken} [MASK] is at {text.masked:.1%} of the positions to predict, not at {masked:.1%}"
+    if text.unchanged < 0.5 * unchanged - _standard_error(unchanged, text.predictions):
+        return f"{broken} {text.unchanged:.1%} of the labels are the visible token, not {unchanged:.1%}"
+    if text.most_frequent_label > _MOST_FREQUENT_LABEL:
+        return f"{broken} {text.most_frequent_label:.1%} of the labels are the same token"
+    if BIGRAM in levels and levels[BIGRAM] > _without_neighbors(levels) - _LEAST_NEIGHBOR_GAIN:
+        return (
             f"Labels do not belong to their text: with the neighbors the loss is {levels[BIGRAM]:.3f}, without "
-            f"{_without_neighbors(levels):.3f}",
-            remedy,
+            f"{_without_neighbors(levels):.3f}"
         )
+    return None
 
 
 def _one_class(text: TextMeasures) -> Iterator[Finding]:

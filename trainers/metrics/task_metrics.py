@@ -1,24 +1,11 @@
 """Compute the metrics of GLUE and other tasks, with the values of scikit-learn and SciPy.
 
-A metric without examples, or with a denominator of 0 (constant predictions), is 0. Probabilities are computed from
-logits without overflow.
+A metric without examples, or with a denominator of 0 (constant predictions), is 0.
 
 Letters in shapes: N examples or rows, n classes.
 """
 
 import numpy as np
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the probabilities of exclusive classes, float64 [N, n]; logits float [N, n]."""
-    exponentials = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Return the probabilities of independent classes, float64, with the shape of the logits."""
-    exponentials = np.exp(-np.abs(logits.astype(np.float64)))
-    return np.where(logits >= 0, 1.0, exponentials) / (1.0 + exponentials)
 
 
 def confusion(labels: np.ndarray, predictions: np.ndarray, class_count: int) -> np.ndarray:

@@ -13,9 +13,8 @@ from beambert.common.terminal import MAX_COLUMNS, wrapped
 from beambert.common.typed_json import Count, NonNegative, Number
 from beambert.pipelines.dataset import SPLITS
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.metrics.baseline_record import LevelFields
+from beambert.trainers.metrics.baseline_record import MEANINGS, LevelFields, passed_at, passed_levels
 from beambert.trainers.metrics.chance_levels import with_level
-from beambert.trainers.metrics.standing import MEANINGS, passed_at, passed_levels
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.goodput import GOODPUT, GoodputSeconds, GoodputTimer, latest_seconds, resumed_seconds
 from beambert.trainers.monitoring.metrics_jsonl import FILE_NAME, TIMING_FIELDS, MetricsLog

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.trainers.objective import Features, Objective, Sums, Tensor
 
 # Metrics of the progress line, with their labels.

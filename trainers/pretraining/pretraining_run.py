@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.bert_model.size import parameter_counts
 from beambert.common.terminal import print_labeled
@@ -20,24 +20,21 @@ from beambert.trainers.data.pipeline import Batches, InputShard, train_batches, 
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record
-from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.baseline_record import BaselineRecord, passed_at
 from beambert.trainers.metrics.chance_levels import pretraining_levels, with_level
 from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
-from beambert.trainers.metrics.standing import passed_at
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.mlm_samples import mlm_samples
 from beambert.trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.objective import Objective
-from beambert.trainers.optimization.optimizers import learning_rate_at
 from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
 from beambert.trainers.optimization.update_measures import update_measures
 from beambert.trainers.pretraining.baselines import baselines_of
 from beambert.trainers.pretraining.plan import PretrainingPlan
 from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
 from beambert.trainers.pretraining.time_budget import print_time_left, with_measured_steps
-from beambert.trainers.run_report.finished_run import read_run
-from beambert.trainers.run_report.run_facts import facts_of, findings_of
+from beambert.trainers.run_report.run_facts import facts_of, findings_of, read_run
 from beambert.trainers.run_report.run_warnings import score_warnings
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.loop import TrainData
@@ -107,7 +104,7 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
         # XLA compiles each sequence length separately, and a TPU gets a single length.
         if uses_xla(self.plan.config, self.distribution) or self.distribution.is_tpu:
             return self.objective
-        from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
+        from beambert.trainers.backends.tensorflow.input import with_static_lengths
 
         return with_static_lengths(self.objective, self.plan.datasets[index])
 
@@ -165,7 +162,7 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
         if plan.initial is not None:
             origin = f"training began with the weights of {plan.initial.path.name}"
         return native.ModelRecord(
-            task=PRETRAINING,
+            **PRETRAINING.recorded,
             **dataclasses.asdict(WordRules.of(plan.record)),
             max_seq_length=plan.record.max_seq_length,
             data_fingerprint=plan.record.data_fingerprint,
@@ -329,7 +326,7 @@ class _Observer:
 
     def measure(self, step: int) -> dict[str, float]:
         """Return `update_measures` of the last of `step` steps."""
-        rate = learning_rate_at(step - 1, self._trainer.config)
+        rate = self._trainer.config.rate_at(step - 1)
         measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
         return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}
 

@@ -12,25 +12,24 @@ from typing import Any, TypeGuard
 
 from markupsafe import Markup
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig, ConfigError
+from beambert.bert_model.heads import ALL_HEADS, PRETRAINING
 from beambert.bert_model.size import parameter_counts
 from beambert.common.formatting import format_duration
 from beambert.common.local_files import write_atomic
 from beambert.reporting import rendering
 from beambert.reporting.numbers import percent, short
 from beambert.reporting.plots import curve
+from beambert.trainers.metrics.baseline_record import LOSS as MASKED_LM_LOSS
+from beambert.trainers.metrics.baseline_record import in_order, passed_at, passed_levels, standing
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level, level_of
 from beambert.trainers.metrics.ngram_baselines import BIGRAM, UNCHANGED, UNIGRAM
 from beambert.trainers.metrics.reference_curves import reference_at, reference_of
-from beambert.trainers.metrics.standing import LOSS as MASKED_LM_LOSS
-from beambert.trainers.metrics.standing import in_order, passed_at, passed_levels, standing
 from beambert.trainers.monitoring.goodput import LABELS, latest_seconds
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.mlm_samples import FILLED
-from beambert.trainers.run_report.finished_run import Run, read_run
 from beambert.trainers.run_report.published_scores import IN_PERCENT
-from beambert.trainers.run_report.run_facts import findings_of
+from beambert.trainers.run_report.run_facts import Run, findings_of, read_run
 from beambert.trainers.run_report.run_warnings import score_warnings, warnings_of
 from beambert.trainers.run_report.task_sections import input_warnings, metric_label, sections
 
@@ -315,12 +314,12 @@ def _parameters(run: Run) -> str | None:
     """Return the number of parameters, including the head; None if the head is unknown."""
     task, num_labels = run.model.get("task"), run.model.get("num_labels")
     if not run.model and run.task is None:
-        task = PRETRAINING
-    if not isinstance(task, str) or not isinstance(num_labels, int | None):
+        task = PRETRAINING.name
+    if task not in ALL_HEADS or not isinstance(num_labels, int | None):
         return None
     try:
         config = BertConfig.from_json(json.dumps(run.config))
-        return f"{parameter_counts(config, task, num_labels).total:,} parameters"
+        return f"{parameter_counts(config, ALL_HEADS[task], num_labels).total:,} parameters"
     except ConfigError:
         return None
 

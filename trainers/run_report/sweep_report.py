@@ -26,7 +26,6 @@ class RunOutcome(NamedTuple):
         metrics: metrics of the evaluation; None if the run has not completed.
         problem: error of a failed run; None otherwise.
         warnings: warnings about its scores.
-        has_checkpoint: whether it has a checkpoint; among equals, such a run is the best one.
     """
 
     name: str
@@ -34,7 +33,6 @@ class RunOutcome(NamedTuple):
     metrics: Mapping[str, float] | None
     problem: str | None
     warnings: tuple[str, ...] = ()
-    has_checkpoint: bool = False
 
 
 class Summary(NamedTuple):
@@ -44,7 +42,7 @@ class Summary(NamedTuple):
         runs: number of runs with the metric.
         mean: mean of the metric.
         deviation: sample standard deviation (n - 1); None for a single run.
-        best: index of the best run among all runs; of equals, the first one with a checkpoint, else the first one.
+        best: index of the best run among all runs; of equals, the first one.
         best_value: metric of the best run.
     """
 
@@ -65,7 +63,7 @@ def summary(runs: Sequence[RunOutcome], metric: str) -> Summary | None:
     if not values:
         return None
     sign = -1.0 if lower_is_better(metric) else 1.0
-    best = max(values, key=lambda index: (sign * values[index], runs[index].has_checkpoint, -index))
+    best = max(values, key=lambda index: (sign * values[index], -index))
     mean, deviation = statistics.fmean(values.values()), _deviation(list(values.values()))
     return Summary(len(values), mean, deviation, best, values[best])
 

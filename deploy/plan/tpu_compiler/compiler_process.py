@@ -1,6 +1,7 @@
-"""Run the TPU compiler in a process of its own, so that its log output and aborts do not reach the user.
+"""The TPU slices that steps are compiled for, and the process of the TPU compiler.
 
-This file imports neither Keras nor JAX.
+The compiler runs in a process of its own, so that its log output and aborts do not reach the user. This file imports
+neither Keras nor JAX.
 """
 
 import dataclasses
@@ -10,11 +11,14 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from beambert.common.imports import is_installed
 from beambert.common.process import python_command, python_environment
 from beambert.common.typed_json import Count, JsonError, Positive, decode
+from beambert.deploy.tpu.accelerators import ALIASES, ANY_ENGINE, tpu_type
 from beambert.pipelines.errors import SubmitError
+from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.pretraining.options import PretrainOptions
 
 # Variables that start JAX on the CPU next to the TPU compiler.
@@ -30,6 +34,96 @@ _PACKAGES = ("libtpu", "jax", "keras")
 # A fatal error in the log of the compiler, which a stack trace follows.
 _FATAL = re.compile(r"F\d{4} [\d:.]+\s+\d+ (.*)")
 _COMMAND = python_command("-m", "beambert.deploy.plan.tpu_compiler.compile_step")
+
+
+class _Chip(NamedTuple):
+    """A chip in the words of the compiler.
+
+    Attributes:
+        name: prefix of its topologies.
+        devices: devices per chip, as JAX counts them.
+        flops_per_cycle: bfloat16 operations of a device's matrix units per cycle, from "System architecture" of its
+            page in cloud.google.com/tpu/docs: units x rows x columns x 2.
+        is_assumed: whether flops_per_cycle is an assumption.
+    """
+
+    name: str
+    devices: int
+    flops_per_cycle: int
+    is_assumed: bool = False
+
+
+# Without v4, whose topologies have two devices per chip where JAX has one, and the older v2 and v3.
+_CHIPS = {
+    "v5litepod": _Chip("v5e", 1, 4 * 128 * 128 * 2),
+    "v5p": _Chip("v5p", 1, 8 * 128 * 128 * 2),
+    # The documentation has two units of 256 x 256 per TensorCore. The compiler estimates fewer cycles for a product
+    # than these would take, so that each is assumed to count twice: 1.75 and 2.2 GHz at the documented peaks.
+    "v6e": _Chip("v6e", 1, 2 * 2 * 256 * 256 * 2, is_assumed=True),
+    "tpu7x": _Chip("tpu7x", 2, 2 * 2 * 256 * 256 * 2, is_assumed=True),
+}
+
+
+class CompilerTarget(NamedTuple):
+    """A TPU slice to compile for.
+
+    Attributes:
+        name: accelerator type, such as "v6e-16".
+        topology: its topology in the compiler's words, such as "v6e:4x4".
+        chips: number of chips.
+        devices: number of devices: chips, or their TensorCores where JAX counts these.
+        peak_flops: peak of a device in bfloat16, in FLOP/s.
+        flops_per_cycle: operations per cycle at the peak.
+        is_assumed: whether flops_per_cycle is an assumption.
+    """
+
+    name: str
+    topology: str
+    chips: int
+    devices: int
+    peak_flops: float
+    flops_per_cycle: int
+    is_assumed: bool
+
+    @property
+    def device(self) -> str:
+        """Return the noun for a device."""
+        return "chip" if self.devices == self.chips else "TensorCore"
+
+    @property
+    def clock(self) -> float:
+        """Return the clock frequency in Hz at which the matrix units reach the peak."""
+        return self.peak_flops / self.flops_per_cycle
+
+
+def target_of(name: str) -> CompilerTarget:
+    """Return the slice of `--compile`.
+
+    Args:
+        name: accelerator type, such as "v6e-16"; "v5e-16" is "v5litepod-16".
+
+    Raises:
+        SubmitError: the type does not exist, or steps cannot be compiled for it.
+    """
+    prefix, dash, size = name.rpartition("-")
+    tpu = tpu_type(f"{ALIASES.get(prefix, prefix)}{dash}{size}", ANY_ENGINE, "--compile")
+    generation = tpu.name.rpartition("-")[0]
+    chip = _CHIPS.get(generation)
+    peak = peak_flops(generation, "bfloat16")
+    if chip is None or peak is None:
+        raise SubmitError(
+            f"--compile {name}: steps for {generation} cannot be compiled without a TPU; use a type of "
+            f"{', '.join(_CHIPS)}, or omit --compile"
+        )
+    return CompilerTarget(
+        tpu.name,
+        f"{chip.name}:{tpu.topology}",
+        tpu.chips,
+        tpu.chips * chip.devices,
+        peak,
+        chip.flops_per_cycle,
+        chip.is_assumed,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,15 @@ This file imports neither Keras nor JAX.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from beambert.bert_model.config import BertConfig
-from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, CompilerTarget, StepRequest
+from beambert.pipelines.instances.options import PretrainingDataOptions
+from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.pretraining.options import PretrainOptions
 
 Compile = Callable[[StepRequest], CompiledStep]
 # Batches of multiples of 8 per micro-batch fill the tiles of the matrix units' memory.
@@ -52,15 +56,62 @@ class StepEstimate(NamedTuple):
         return self.request.features["input_ids"]
 
 
-def estimate_step(
-    request: StepRequest, compile_step: Compile, print_progress: Callable[[str], None], *, with_time: bool
-) -> StepEstimate:
+def estimate_steps(
+    target: CompilerTarget,
+    slices: int,
+    model: BertConfig,
+    training: PretrainOptions,
+    options: Sequence[PretrainingDataOptions],
+    batch_sizes: Sequence[int],
+    *,
+    with_time: bool,
+    compile_step: Compile,
+) -> list[StepEstimate]:
+    """Estimate the training step of each sequence length, with a line on stderr before each compilation.
+
+    Args:
+        target: the slice.
+        slices: number of slices that train together; the compiled program is that of one of them.
+        model: configuration of the model.
+        training: configuration of the pretraining run.
+        options: options of the examples of each sequence length.
+        batch_sizes: global batch size for each of them, a multiple of all devices times micro-batches.
+        with_time: whether to estimate cycles too.
+        compile_step: function that compiles a step (`compiler_process.compile_step`).
+
+    Raises:
+        SubmitError: the compiler failed.
+    """
+    return [
+        estimate_step(
+            StepRequest(
+                topology=target.topology,
+                bert_config=model.to_json(),
+                training=training,
+                features=features_of(examples),
+                examples=batch_size // (target.devices * slices),
+            ),
+            compile_step,
+            with_time=with_time,
+        )
+        for examples, batch_size in zip(options, batch_sizes, strict=True)
+    ]
+
+
+def features_of(options: PretrainingDataOptions) -> dict[str, int]:
+    """Return the number of values of each feature that the model gets for an example."""
+    # The input pipeline restores the features that shards omit: the masks of dynamic masking and of Parquet files.
+    complete = dataclasses.replace(options, masking="token", format="tfrecord", feature_names="bert", ragged=False)
+    lengths = feature_lengths(options.instances_per_row, options.max_seq_length, options.max_predictions_per_seq)
+    return {name: lengths[name] for name in complete.names_of_features()}
+
+
+def estimate_step(request: StepRequest, compile_step: Compile, *, with_time: bool) -> StepEstimate:
     """Estimate a training step.
 
     Args:
         request: the step, without cycles.
         compile_step: function that compiles a step (`compiler_process.compile_step`).
-        print_progress: function that prints a line before each compilation.
         with_time: whether to estimate cycles too.
 
     Raises:
@@ -69,7 +120,7 @@ def estimate_step(
     accumulation = request.training.gradient_accumulation_steps
 
     def compiled_with(examples: int) -> CompiledStep:
-        print_progress(f"Compiling {examples} examples per device for {request.topology}")
+        _print_progress(f"Compiling {examples} examples per device for {request.topology}")
         return compile_step(dataclasses.replace(request, examples=examples))
 
     step = compiled_with(request.examples)
@@ -80,7 +131,7 @@ def estimate_step(
             break
         tried[examples] = compiled_with(examples)
     largest, too_large = _bounds(tried)
-    cycles = _cycles(request, compile_step, print_progress) if with_time and step.fits else None
+    cycles = _cycles(request, compile_step) if with_time and step.fits else None
     return StepEstimate(request, step, largest, too_large, cycles)
 
 
@@ -142,17 +193,21 @@ def _predicted_batch(tried: Mapping[int, CompiledStep]) -> float:
     return predicted
 
 
-def _cycles(request: StepRequest, compile_step: Compile, print_progress: Callable[[str], None]) -> float | None:
+def _cycles(request: StepRequest, compile_step: Compile) -> float | None:
     """Return the estimated cycles of a step, for deep models extrapolated from models with two and three layers."""
     config = BertConfig.from_json(request.bert_config)
     layers = config.num_hidden_layers
     counts = _FEW_LAYERS if layers > max(_FEW_LAYERS) else (layers,)
     cycles = []
     for count in counts:
-        print_progress(f"Estimating cycles of {count} layers for {request.topology}; this takes a minute or more")
+        _print_progress(f"Estimating cycles of {count} layers for {request.topology}; this takes a minute or more")
         shallow = dataclasses.replace(config, num_hidden_layers=count)
         step = compile_step(dataclasses.replace(request, bert_config=shallow.to_json(), cycles=True))
         if step.cycles is None:
             return None
         cycles.append(step.cycles)
     return cycles[0] + (layers - counts[0]) * (cycles[-1] - cycles[0])
+
+
+def _print_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -66,9 +66,9 @@ def test_a_model_is_unchanged_when_written_again(name, recorded, tmp_path):
     with open_checkpoint(FIXTURES / name) as checkpoint:
         writer.write(checkpoint, tmp_path / "model", "huggingface", vocabulary(), WordRules())
         before = {key: tensor.read() for key, tensor in checkpoint.tensors.items()}
-        described = (checkpoint.config, checkpoint.task, checkpoint.num_labels, checkpoint.labels)
+        described = (checkpoint.config, checkpoint.head, checkpoint.num_labels, checkpoint.labels)
     with open_checkpoint(tmp_path / "model") as again:
-        assert (again.config, again.task, again.num_labels, again.labels) == described
+        assert (again.config, again.head, again.num_labels, again.labels) == described
         assert again.word_rules.do_lower_case is True
         for key, value in before.items():
             np.testing.assert_array_equal(again.tensors[key].read(), value)
@@ -105,7 +105,7 @@ def test_the_class_depends_on_the_stored_heads(tmp_path, left_out, expected):
         kept = (
             [name for name in checkpoint.tensors if not name.startswith(left_out)] if left_out else checkpoint.tensors
         )
-        assert hugging_face_config.architecture("pretraining", kept) == expected
+        assert hugging_face_config.architecture(checkpoint.head, kept) == expected
 
 
 def test_other_spellings_are_read(release):

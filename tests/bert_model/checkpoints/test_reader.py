@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beambert.bert_model import heads
 from beambert.bert_model.checkpoints import native, tensor_bundle, tf1, writer
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS
 from beambert.common.word_rules import WordRules
 from tests.converted_models import CONFIG, PIECES, assert_same_bytes, stored_values, write_release, zipped
 
-HEADS = [("pretraining", None), *((task, 3 if labels is None else labels) for task, labels in TASKS.items())]
+HEADS = [("pretraining", None), *((name, head.fixed_labels or 3) for name, head in heads.HEADS.items())]
 VOCABULARY = "".join(f"{piece}\n" for piece in PIECES).encode()
 
 
@@ -31,7 +31,7 @@ def test_tf1_to_native_to_tf1_keeps_every_byte(tmp_path, task, num_labels, slots
     convert(tmp_path / "a", tmp_path / "b", "native", task, keep_optimizer=True)
     # The native model records its task.
     again = convert(tmp_path / "b", tmp_path / "c", "tf1", keep_optimizer=True)
-    assert (again.kind, again.task) == ("native", task)
+    assert (again.kind, again.head.name) == ("native", task)
     assert_same_bytes(stored_values(tmp_path / "c" / "bert_model.ckpt"), values)
     # TensorFlow wrote the same values to identical files.
     for name in ("bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index", "bert_config.json", "vocab.txt"):
@@ -82,7 +82,7 @@ def test_the_optimizer_is_dropped_unless_kept(tmp_path):
     assert not (tmp_path / "d").exists()
 
 
-@pytest.mark.parametrize(("task", "num_labels"), [head for head in HEADS if head[0] != FEATURE_BASED])
+@pytest.mark.parametrize(("task", "num_labels"), [head for head in HEADS if head[0] != "token_classification_bilstm"])
 def test_tf1_to_hugging_face_and_back(tmp_path, task, num_labels):
     values = write_release(tmp_path / "a", task, num_labels)
     convert(tmp_path / "a", tmp_path / "b", "huggingface", task)
@@ -93,7 +93,7 @@ def test_tf1_to_hugging_face_and_back(tmp_path, task, num_labels):
 
 
 def test_hugging_face_has_no_bilstm(tmp_path):
-    write_release(tmp_path / "a", FEATURE_BASED, 3)
+    write_release(tmp_path / "a", "token_classification_bilstm", 3)
     with pytest.raises(CheckpointError, match="transformers has no class for token_classification_bilstm"):
         convert(tmp_path / "a", tmp_path / "b", "huggingface")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -112,9 +112,9 @@ def test_the_head_determines_the_task(tmp_path):
     ):
         write_release(tmp_path / str(number), task, num_labels)
         with open_checkpoint(tmp_path / str(number)) as checkpoint:
-            assert (checkpoint.task, checkpoint.num_labels) == seen
+            assert (checkpoint.head.name, checkpoint.num_labels) == seen
         with open_checkpoint(tmp_path / str(number), task) as checkpoint:
-            assert checkpoint.task == task
+            assert checkpoint.head.name == task
             assert checkpoint.missing == checkpoint.ignored == ()
     with open_checkpoint(tmp_path / "0", "span") as checkpoint:
         assert checkpoint.missing == ("cls/squad/output_weights", "cls/squad/output_bias")

@@ -1,10 +1,14 @@
-from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.pretraining import BertForPretraining
+from beambert.bert_model.variable_names import variables_by_tf1_name
 
 
 def test_names_and_shapes_of_the_released_checkpoint():
-    names = {name.tf1: (name.hugging_face, name.shape) for name in variable_names(BertConfig.preset("base", 30522))}
+    names = {
+        name.tf1: (name.hugging_face, name.shape)
+        for name in PRETRAINING.variable_names(BertConfig.preset("base", 30522))
+    }
     assert len(names) == 206
     expected = {
         "bert/embeddings/word_embeddings": ("bert.embeddings.word_embeddings.weight", (30522, 768)),
@@ -46,6 +50,8 @@ def test_the_table_names_every_variable_of_a_model_once():
     )
     model = BertForPretraining(config)
     variables = variables_by_tf1_name(model)
-    assert [tuple(variable.shape) for variable in variables.values()] == [name.shape for name in variable_names(config)]
+    assert [tuple(variable.shape) for variable in variables.values()] == [
+        name.shape for name in PRETRAINING.variable_names(config)
+    ]
     assert {id(variable) for variable in variables.values()} == {id(variable) for variable in model.variables}
     assert len(variables) == len(model.variables)

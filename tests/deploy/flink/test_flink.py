@@ -12,11 +12,11 @@ import pytest
 
 from beambert import cli
 from beambert.deploy.flink import command as flink
-from beambert.deploy.flink.downloads import JOB_SERVER_JARS, fetch_jar, maven_path, published_job_server
 from beambert.deploy.flink.job_monitor import monitored_jobs, print_states
-from beambert.deploy.flink.job_server import command_line, job_server
+from beambert.deploy.flink.job_server import command_line, fetch_jar, job_server, maven_path, published_job_server
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, error_line
+from tests.deploy.flink.local_cluster import JOB_SERVER_JARS
 
 
 class StandIn:

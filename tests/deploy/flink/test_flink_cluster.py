@@ -19,12 +19,11 @@ import pyarrow.parquet
 import pytest
 
 from beambert import cli
-from beambert.deploy.flink.downloads import fetch_job_server
 from beambert.deploy.flink.job_server import find_java, free_port, job_server
-from beambert.deploy.flink.local_cluster import LocalCluster
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.flink_rest import FlinkCluster
 from tests.conftest import without_progress
+from tests.deploy.flink.local_cluster import LocalCluster, fetch_job_server
 from tests.every_output import tree_of
 from tests.test_examples import run as run_example
 

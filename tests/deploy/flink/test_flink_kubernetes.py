@@ -10,9 +10,9 @@ import yaml
 from beambert import cli
 from beambert.common.command_line.command import Command
 from beambert.deploy.flink import command as flink
-from beambert.deploy.flink.downloads import FLINK_VERSION
 from beambert.deploy.flink.worker_pool import DEFAULT_PORT
 from tests.conftest import ROOT
+from tests.deploy.flink.local_cluster import FLINK_VERSION
 
 FOLDER = ROOT / "deploy/kubernetes/flink"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))

@@ -1,12 +1,12 @@
-"""Test the directory of `python -m beambert.deploy.flink.local_cluster`, without a cluster."""
+"""Test the directory of `python -m tests.deploy.flink.local_cluster`, without a cluster."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from beambert.deploy.flink import local_cluster
 from beambert.pipelines.errors import SubmitError
+from tests.deploy.flink import local_cluster
 
 STATE = {"java": "java", "jars": "jars", "rest_port": 1, "pool_port": 2, "processes": {}}
 

@@ -11,14 +11,11 @@ from beambert import cli
 from beambert.bert_model.config import BertConfig
 from beambert.common.typed_json import decode
 from beambert.deploy.plan import command
-from beambert.deploy.plan.compilation import compile_steps, features_of
-from beambert.deploy.plan.compilation_lines import compilation_lines
+from beambert.deploy.plan.estimate_lines import as_json, as_text, compilation_lines
 from beambert.deploy.plan.plan_warnings import compilation_warnings
-from beambert.deploy.plan.table import as_json, as_text
 from beambert.deploy.plan.tpu_compiler import compiler_process
-from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
-from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
-from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate
+from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest, target_of
+from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate, estimate_steps, features_of
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.trainers.data.pipeline import train_batches
 from beambert.trainers.optimization.schedule import Stage
@@ -46,7 +43,7 @@ def estimates(per_chip: int, precision: str = "bfloat16") -> list[StepEstimate]:
     training = PretrainOptions(data=(), output="", precision=precision)
     options = [PretrainingDataOptions(max_seq_length=128, max_predictions_per_seq=20)]
     target = target_of("v5litepod-16")
-    return compile_steps(
+    return estimate_steps(
         target, 1, BASE, training, options, [16 * per_chip], with_time=True, compile_step=recorded_step
     )
 
@@ -75,15 +72,15 @@ def test_the_lines_of_base_on_v5e():
     """Compare with docs/benchmarks/tpu-compile.md: its table and time are from other programs of the same compiler."""
     target = target_of("v5litepod-16")
     lines = compilation_lines(estimates(128), target, 1, BASE)
-    values = json.loads(as_json(lines, []))["TPU compiler"]
+    values = json.loads(as_json({"TPU compiler": lines}, []))["TPU compiler"]
     assert values["examples per device"] == 128
     assert values["required memory"] / 2**30 == pytest.approx(1.23 + 4.46, abs=0.1)
     assert values["available memory"] / 2**30 == 15.75
     assert values["exchanged bytes"] / 2**20 == pytest.approx(420, abs=1)
     assert values["largest batch per device"] == 560
-    assert values["step seconds"] == pytest.approx(0.083, rel=0.05)
+    assert values["step time"] == pytest.approx(0.083, rel=0.05)
     assert values["estimated utilization"] == pytest.approx(0.55, rel=0.05)
-    text = as_text(lines, [])
+    text = as_text({"TPU compiler": lines}, [])
     assert re.search(r"^  examples per device +128 +2,048 sequences / 16 chips$", text, re.MULTILINE)
     assert f"--train_batch_size {16 * values['largest batch per device']};" in text
     assert "ranks programs and does not promise a speed" in text
@@ -97,7 +94,7 @@ def test_several_lengths_have_lines_of_their_own():
     names = [line.name for line in compilation_lines([estimate, longer], target_of("v5e-16"), 2, BASE)]
     assert "128: required memory" in names
     assert "512: required memory" in names
-    assert "512: step seconds" not in names
+    assert "512: step time" not in names
 
 
 def test_a_step_that_fits_has_no_warning():
@@ -140,7 +137,7 @@ def test_the_command_prints_the_section_and_its_progress(capsys, monkeypatch):
     output = capsys.readouterr()
     content = json.loads(output.out)
     assert content["TPU compiler"]["examples per device"] == 128
-    # Hours and cost are those of the compiled slice.
+    # Hours are those of the compiled slice.
     assert content["Training"]["hours"] * 3600 * 0.45 * 16 * 197e12 == pytest.approx(content["Training"]["operations"])
     lines = output.err.splitlines()
     assert lines[0] == "Compiling 128 examples per device for v5e:4x4"

@@ -9,8 +9,13 @@ from beambert import cli
 from beambert.bert_model.config import BertConfig
 from beambert.common.imports import is_installed
 from beambert.deploy.plan.tpu_compiler import compiler_process
-from beambert.deploy.plan.tpu_compiler.compiler_process import ENVIRONMENT, CompiledStep, StepRequest, compile_step
-from beambert.deploy.plan.tpu_compiler.compiler_target import target_of
+from beambert.deploy.plan.tpu_compiler.compiler_process import (
+    ENVIRONMENT,
+    CompiledStep,
+    StepRequest,
+    compile_step,
+    target_of,
+)
 from beambert.pipelines.errors import SubmitError
 from beambert.trainers.pretraining.options import PretrainOptions
 

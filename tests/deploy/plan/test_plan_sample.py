@@ -119,11 +119,11 @@ def test_sixty_megabytes_of_wikipedia(shared_data, capsys, monkeypatch):
     flags = ["--input", f"{shared_data}/wiki-extracted/*.bz2", "--dupe_factor", "5", "--json"]
     assert cli.main(["plan", *flags]) == 0
     found = json.loads(capsys.readouterr().out)
-    text, data = found["The text"], found["The data"]
+    text, data = found["Input"], found["Data"]
     assert text["bytes"] == pytest.approx(61_168_879, rel=0.02)
     assert text["words"] == pytest.approx(9_752_661, rel=0.02)
     assert text["documents"] == pytest.approx(3_956, rel=0.15)
-    assert text["pieces"] * 0.98 == pytest.approx(12_315_021, rel=0.03)
+    assert text["tokens"] * 0.98 == pytest.approx(12_315_021, rel=0.03)
     assert data["instances"] == pytest.approx(663_623 / 5, rel=0.03)
     assert data["shard bytes"] == pytest.approx(667_433_767, rel=0.03)
     assert data["shards"] == 81

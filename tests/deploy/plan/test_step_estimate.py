@@ -71,7 +71,7 @@ def steep(rows: float) -> float:
 def test_the_largest_batch_is_found_with_few_compilations(memory, accumulation, rows):
     compiler = Compiler(memory)
     step = request(rows * accumulation, accumulation=accumulation)
-    estimate = estimate_step(step, compiler, lambda line: None, with_time=False)
+    estimate = estimate_step(step, compiler, with_time=False)
     true = max(count for count in range(8, 4096, 8) if 2 * GIB + memory(count) <= 16 * GIB)
     assert true * accumulation * 0.8 < estimate.largest <= true * accumulation
     assert estimate.too_large > true * accumulation
@@ -82,7 +82,7 @@ def test_the_largest_batch_is_found_with_few_compilations(memory, accumulation, 
 
 def test_a_step_of_linear_memory_needs_at_most_four_compilations():
     compiler = Compiler(linear)
-    estimate = estimate_step(request(128), compiler, lambda line: None, with_time=False)
+    estimate = estimate_step(request(128), compiler, with_time=False)
     # 14 GiB / 30 MB are 501 examples.
     assert estimate.largest in range(464, 502, 8)
     assert len(compiler.requests) <= 4
@@ -90,14 +90,14 @@ def test_a_step_of_linear_memory_needs_at_most_four_compilations():
 
 def test_a_model_larger_than_the_memory_has_no_batch():
     compiler = Compiler(lambda rows: 15 * GIB + rows)
-    estimate = estimate_step(request(64), compiler, lambda line: None, with_time=True)
+    estimate = estimate_step(request(64), compiler, with_time=True)
     assert (estimate.largest, estimate.cycles) == (0, None)
     assert min(each.examples for each in compiler.requests) == 8
 
 
 def test_the_search_has_an_upper_limit():
     compiler = Compiler(lambda rows: rows)
-    estimate = estimate_step(request(8), compiler, lambda line: None, with_time=False)
+    estimate = estimate_step(request(8), compiler, with_time=False)
     assert (estimate.largest, estimate.too_large) == (4096, None)
 
 
@@ -110,17 +110,16 @@ def test_a_known_largest_batch_ends_the_search():
 
 
 @pytest.mark.parametrize(("layers", "compiled"), [(1, [1]), (2, [2]), (3, [3]), (4, [2, 3]), (24, [2, 3])])
-def test_cycles_are_extrapolated_from_two_and_three_layers(layers, compiled):
+def test_cycles_are_extrapolated_from_two_and_three_layers(capsys, layers, compiled):
     compiler = Compiler(linear)
-    lines: list[str] = []
-    estimate = estimate_step(request(480, layers=layers), compiler, lines.append, with_time=True)
+    estimate = estimate_step(request(480, layers=layers), compiler, with_time=True)
     assert estimate.cycles == pytest.approx(1e6 * (7 + 10 * layers))
     counts = [json.loads(each.bert_config)["num_hidden_layers"] for each in compiler.requests if each.cycles]
     assert counts == compiled
-    assert len(lines) == len(compiler.requests)
+    assert len(capsys.readouterr().err.splitlines()) == len(compiler.requests)
 
 
 def test_a_step_that_does_not_fit_has_no_cycles():
-    estimate = estimate_step(request(1024), Compiler(linear), lambda line: None, with_time=True)
+    estimate = estimate_step(request(1024), Compiler(linear), with_time=True)
     assert estimate.cycles is None
     assert estimate.largest

@@ -12,9 +12,5 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture
-def cloud_with_data(tmp_path, wheel):
-    """The service, with a dataset in its bucket."""
-    cloud = Cloud(tmp_path, wheel)
-    (cloud.bucket("gs://bucket/data")).mkdir(parents=True)
-    (cloud.bucket("gs://bucket/data") / "dataset.json").write_text("{}")
-    return cloud
+def empty_cloud(tmp_path, wheel):
+    return Cloud(tmp_path, wheel)

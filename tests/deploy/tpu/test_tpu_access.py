@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from beambert.deploy.tpu.access import require_ssh_key
+from beambert.deploy.tpu.service import require_ssh_key
 from tests.deploy.tpu.tpu_cloud import NAME, PRETRAIN, Cloud, until
 
 LOGGED_OUT = """You do not currently have an active account selected.

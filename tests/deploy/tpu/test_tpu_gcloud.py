@@ -13,8 +13,7 @@ import threading
 
 import pytest
 
-from beambert.deploy.tpu.access import require_access
-from beambert.deploy.tpu.service import Tpu
+from beambert.deploy.tpu.service import Tpu, require_access
 from beambert.pipelines.errors import SubmitError
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("gcloud"), reason="gcloud is not installed")]

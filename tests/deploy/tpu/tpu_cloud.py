@@ -19,6 +19,13 @@ from beambert import cli
 
 STAND_IN = Path(__file__).with_name("tpu_stand_in.py")
 NAME = "mine"
+# Start of programs that run in place of beambert: the directory of their output in the bucket.
+OUTPUT = """
+import json, os, pathlib, re, signal, sys, time
+url = sys.argv[sys.argv.index("--output") + 1]
+output = pathlib.Path(os.environ["TPU_STAND_IN"]) / "buckets" / url.removeprefix("gs://")
+output.mkdir(parents=True, exist_ok=True)
+"""
 PRETRAIN = ("pretrain", "--data", "gs://bucket/data", "--output", "gs://bucket/run", "--num_train_steps", "5")
 
 
@@ -64,7 +71,7 @@ class Cloud:
     def plan(self, **what: Any) -> None:
         """Set failures, delays and states by name.
 
-        refuse, refuse_list, refuse_delete, describe_error, storage_fails: error messages, as gcloud words them.
+        refuse, refuse_list, refuse_delete, describe_error: error messages, as gcloud words them.
             refuse_delete and others may be lists, with one answer per call.
         create_seconds, delete_seconds, start_seconds: durations.
         states: for each request in turn, the states it goes through.
@@ -96,7 +103,7 @@ class Cloud:
     def argv(self, *flags: str, command: tuple[str, ...]) -> list[str]:
         """Return the command line of `beambert submit tpu`, with short polling intervals."""
         own = ["--project=p", "--zone=us-west4-a", "--accelerator_type=v5litepod-8", f"--name={NAME}"]
-        own += ["--poll_seconds=0.2", "--sync_seconds=0.3", f"--wheel={self._wheel}", *flags]
+        own += ["--poll_seconds=0.2", f"--wheel={self._wheel}", *flags]
         return [sys.executable, "-m", "beambert", "submit", "tpu", *own, *command]
 
     def submit(self, *flags: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@
     machines/NODE/        the machine of a node: a directory in which the commands sent over ssh are run;
                           machines/NODE/w-N/ if the node has several workers
     nodes/NODE            the state of a node whose machines were taken away
-    buckets/BUCKET/...    Cloud Storage
+    buckets/BUCKET/...    Cloud Storage, to which logs are copied, and the output of programs in place of beambert
     script.json           failures, delays and states by name; see `Cloud.plan` in tpu_cloud.py
     calls.jsonl           every call, as a list of words
 
@@ -279,11 +279,11 @@ def environment(node: str, worker: int | None) -> dict[str, str]:
         "GCE_METADATA_HOST": f"{os.environ.get('TPU_METADATA', '')}/{worker or 0}",
         "OMP_NUM_THREADS": "1",
         "LANG": "C.UTF-8",
-        # The cache in which the tests keep compiled programs.
+        # The cache in which the tests keep compiled programs, and the emulator of Cloud Storage.
         **{
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("JAX_COMPILATION_", "JAX_PERSISTENT_"))
+            if name.startswith(("JAX_COMPILATION_", "JAX_PERSISTENT_", "STORAGE_", "GOOGLE_", "NO_GCE_CHECK"))
         },
     }
 
@@ -316,71 +316,13 @@ def take_away(node: str, worker: int | None = None) -> None:
         time.sleep(0.05)
 
 
-def local(place: str) -> Path:
-    return STATE / "buckets" / place[len("gs://") :] if place.startswith("gs://") else Path(place)
-
-
 def storage(verb: str, words: list[str]) -> int:
-    failure = script("storage_fails")
-    if failure:
-        return error(f"storage.{verb}", failure)
-    flags = [word for word in words if word.startswith("--")]
-    places = [word for word in words if not word.startswith("--")]
-    if verb == "ls" and places[0].endswith("/**"):
-        folder = local(places[0][:-3])
-        names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-        print(*(f"{places[0][:-3]}/{name}" for name in names), sep="\n")
-        return 0 if names else error("storage.ls", "One or more URLs matched no objects.")
-    if verb == "rm":
-        assert not flags
-        missing = [place for place in places if not local(place).is_file()]
-        for place in places:
-            local(place).unlink(missing_ok=True)
-        if missing:
-            return error("storage.rm", f"The following URLs matched no objects or files:\n{missing}")
-        return 0
-    if verb == "ls":
-        folder = local(places[0])
-        found = sorted(folder.iterdir()) if folder.is_dir() else []
-        print(*found, sep="\n")
-        return 0 if found else error("storage.ls", "One or more URLs matched no objects.")
-    source, target = map(local, places)
-    if verb == "cp" and not flags:
-        # A single file is copied to the given name.
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
-        return 0
-    if verb == "cp":
-        assert flags == ["--recursive"]
-        assert places[1].endswith("/")
-        if not source.exists():
-            return error("storage.cp", f"The following URLs matched no objects or files:\n{places[0]}")
-        # A bucket has no directories, only names with a common prefix, so `--recursive` also accepts a file.
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, target / source.name)
-        return 0
-    assert verb == "rsync"
-    assert flags == ["--recursive"]
-    return rsync(source, target, places)
-
-
-def rsync(source: Path, target: Path, places: list[str]) -> int:
-    if not source.is_dir():
-        return error("storage.rsync", f"Did not find existing container at: {places[0]}")
-    wanted = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
-    there = {path.relative_to(target) for path in target.rglob("*") if path.is_file()} if target.exists() else set()
-    # gcloud guarantees no order, so this one is arbitrary.
-    for name in sorted(wanted, key=lambda name: str(name)[::-1]):
-        old, new = target / name, source / name
-        same = name in there and (old.stat().st_size, int(old.stat().st_mtime)) == (
-            new.stat().st_size,
-            int(new.stat().st_mtime),
-        )
-        if not same:
-            old.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = old.with_name(f"{old.name}.partial-{os.getpid()}")
-            shutil.copy2(new, unfinished)
-            unfinished.replace(old)
+    """Copy a single file to a URL."""
+    assert verb == "cp"
+    source, url = words
+    target = STATE / "buckets" / url.removeprefix("gs://")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
     return 0
 
 

@@ -9,7 +9,7 @@ Keys of a case:
     dynamic: whether masks are dynamic.
     checkpointing: activation checkpointing.
     padded: whether the vocabulary is padded.
-    head, multi_label: for fine-tuning.
+    head: for fine-tuning.
     shard_optimizer_state: true or false. With either, the result has `slot_bytes`, the memory of the slots on a device.
     unsharded_steps: number of first steps without sharded optimizer state; the others resume from their checkpoint.
     steps_made: number of steps that are made; all of them by default.
@@ -27,6 +27,7 @@ import numpy as np
 
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import HEADS
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.backend import Distribution, active_backend
 from beambert.trainers.backends.startup import start_backend
@@ -35,7 +36,7 @@ from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from beambert.trainers.data.example_order import stateless_hash
 from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import features_of as features_of_rows
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
@@ -47,8 +48,8 @@ from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, r
 def features_of(case: dict, count: int) -> dict[str, np.ndarray]:
     """Return examples with one to four masked tokens, so that the parts of a batch have different weights."""
     if head := case.get("head"):
-        rows = random_rows(head.removesuffix("_bilstm"), count, case.get("multi_label", False), seed=3)
-        return features_of_rows(rows, head, np.arange(count), FINETUNING_CONFIG.max_position_embeddings)
+        rows = random_rows(head, count, seed=3)
+        return features_of_rows(rows, HEADS[head], np.arange(count), FINETUNING_CONFIG.max_position_embeddings)
     features = random_features(np.random.default_rng(3), count, instances=2 if case.get("packed") else 1)
     features = {
         name: values if values.dtype == np.float32 else values.astype(np.int32) for name, values in features.items()
@@ -69,10 +70,8 @@ def objective_of(case: dict) -> Objective:
     if head := case.get("head"):
         longest = FINETUNING_CONFIG.max_position_embeddings
         config = BertConfig(FINETUNING_CONFIG.vocab_size, **shape, max_position_embeddings=longest, **rates)
-        has_labels = head in ("classification", "token_classification", "token_classification_bilstm")
-        model = BertForTask(config, head, LABELS if has_labels else None)
-        frozen = "bert/" if head == "token_classification_bilstm" else None
-        task = finetuning_objective(model, multi_label=case.get("multi_label", False), frozen_prefix=frozen)
+        model = BertForTask(config, head, HEADS[head].fixed_labels or LABELS)
+        task = finetuning_objective(model)
     else:
         # With a padded vocabulary, devices have rows of tokens, rows of both kinds, and rows of padding.
         vocab_size = 50 if case.get("padded") else len(VOCABULARY)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from beambert.trainers.buckets import file_copies, objects
+from beambert.trainers.buckets import cache, objects
 from beambert.trainers.buckets.objects import ChangedError
 from beambert.trainers.errors import StorageError
 from tests.deploy.dataflow.gcp_stand_in import BUCKET
@@ -74,11 +74,11 @@ def test_a_file_is_the_same_after_an_upload_and_a_download(cloud, tmp_path, size
     assert cloud.contents("round")[str(size)] == content
     assert written == objects.object_at(url)
     copy = tmp_path / "deep/er/b"
-    file_copies.copy_object(written, copy)
+    cache.copy_object(written, copy)
     assert copy.read_bytes() == content
-    assert file_copies.is_current(written, copy)
+    assert cache.is_current(written, copy)
     copy.write_bytes(content)
-    assert not file_copies.is_current(written, copy)
+    assert not cache.is_current(written, copy)
 
 
 def test_a_wrong_checksum_is_an_error_and_leaves_no_file(put, tmp_path):

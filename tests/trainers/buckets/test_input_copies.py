@@ -7,7 +7,7 @@ import pytest
 
 from beambert.pipelines import dataset
 from beambert.trainers.buckets import cache as bucket_cache
-from beambert.trainers.buckets import dataset_copies, file_copies, input_copies
+from beambert.trainers.buckets import dataset_copies, input_copies
 from beambert.trainers.data.pipeline import train_batches
 from beambert.trainers.data.shard_reader import check_sizes, verify
 from beambert.trainers.errors import StorageError
@@ -163,7 +163,7 @@ def test_a_shard_that_another_process_removes_is_copied_again(in_bucket, monkeyp
     directory, manifest = in_bucket
     shard = manifest.shards[0]
     dataset_copies.shard_path(directory, shard.name)
-    is_current, removed = file_copies.is_current, []
+    is_current, removed = bucket_cache.is_current, []
 
     def removing(found, path):
         current = is_current(found, path)
@@ -172,20 +172,20 @@ def test_a_shard_that_another_process_removes_is_copied_again(in_bucket, monkeyp
             path.unlink()
         return current
 
-    monkeypatch.setattr(file_copies, "is_current", removing)
+    monkeypatch.setattr(bucket_cache, "is_current", removing)
     assert dataset_copies.shard_path(directory, shard.name).stat().st_size == shard.bytes
     assert removed
 
 
 def test_a_shard_that_other_processes_always_remove_is_a_one_line_error(in_bucket, monkeypatch):
     directory, manifest = in_bucket
-    copy_object = file_copies.copy_object
+    copy_object = bucket_cache.copy_object
 
     def removed(found, path):
         copy_object(found, path)
         path.unlink()
 
-    monkeypatch.setattr(file_copies, "copy_object", removed)
+    monkeypatch.setattr(bucket_cache, "copy_object", removed)
     with pytest.raises(StorageError, match=r"other processes remove .* while it is copied; give .* BEAMBERT_CACHE_GB"):
         dataset_copies.shard_path(directory, manifest.shards[0].name)
 

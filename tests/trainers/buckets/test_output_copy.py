@@ -4,11 +4,12 @@ import os
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from beambert.pipelines.errors import OutputError
-from beambert.pipelines.io.output_directory import lock_content
+from beambert.pipelines.io.output_directory import LOCK_NAME, lock_content
 from beambert.trainers.buckets import cache as bucket_cache
 from beambert.trainers.buckets import objects, output_copy, output_lock
 from beambert.trainers.buckets.objects import ChangedError
@@ -383,3 +384,53 @@ def test_local_changes_are_kept_after_an_output_within_this_one_began(cloud, run
     OutputCopy(f"{url}/x", path / "x").download(lambda _: None)
     start()
     assert (path / "a").read_text() == "12"
+
+
+def test_an_upload_has_whole_checkpoints_and_nothing_half_written(cloud, run):
+    url, path, start = run
+    copy = start()
+    checkpoint(path, 10)
+    checkpoint(path / "seed-2", 7)
+    # A checkpoint being removed, a checkpoint being written, a file being written, and the lock.
+    write(path, checkpoints__model_DOT_ckpt="", run_DOT_json="{}")
+    (path / "checkpoints/model.ckpt-5.data-00000-of-00001").touch()
+    checkpoint(path / "checkpoints/.unfinished", 20)
+    for name in (".run.json.unfinished", "model.unfinished", LOCK_NAME):
+        (path / name).touch()
+    copy.upload()
+    parts = ("data-00000-of-00001", "state.json", "index")
+    assert names(cloud, url) == {
+        *(f"checkpoints/model.ckpt-10.{part}" for part in parts),
+        *(f"seed-2/checkpoints/model.ckpt-7.{part}" for part in parts),
+        *("checkpoints/model.ckpt", "run.json"),
+    }
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_linked_is_left_out(cloud, run, monkeypatch):
+    url, path, start = run
+    copy = start()
+    checkpoint(path, 5)
+    checkpoint(path, 6)
+    link = Path.hardlink_to
+
+    def link_and_remove(new, part):
+        link(new, part)
+        if part.name == "model.ckpt-5.index":
+            for removed in part.parent.glob("model.ckpt-5.*"):
+                removed.unlink()
+
+    monkeypatch.setattr(Path, "hardlink_to", link_and_remove)
+    copy.upload()
+    parts = ("data-00000-of-00001", "state.json", "index")
+    assert names(cloud, url) == {f"checkpoints/model.ckpt-6.{part}" for part in parts}
+
+
+def test_a_file_that_changes_again_at_the_same_time_and_size_is_uploaded_again(cloud, run):
+    url, path, start = run
+    copy = start()
+    for text in ("1", "2"):
+        write(path, best_DOT_json=text)
+        now = time.time()
+        os.utime(path / "best.json", (now, int(now)))
+        copy.upload()
+        assert cloud.contents(url.removeprefix(f"gs://{BUCKET}/")) == {"best.json": text.encode()}

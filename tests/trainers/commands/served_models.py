@@ -38,7 +38,7 @@ def write_models(folder: Path) -> None:
     for task, labels in TASKS.items():
         write_model(folder / task, task, labels, config=CONFIG)
     # With two layers, its texts differ in the number of labels.
-    write_model(folder / MULTI_LABEL, "classification", LABELS, multi_label=True)
+    write_model(folder / MULTI_LABEL, MULTI_LABEL, LABELS)
 
 
 class ServedModels:

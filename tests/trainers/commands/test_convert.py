@@ -10,9 +10,10 @@ from beambert import cli
 from beambert.bert_model.checkpoints import safetensors, writer
 from beambert.bert_model.checkpoints.reader import open_checkpoint
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import PRETRAINING
 from beambert.bert_model.pretraining import BertForPretraining
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.errors import OutputError
 from beambert.trainers.checkpoints.initial_checkpoint import load_weights
@@ -256,7 +257,7 @@ def test_a_partial_load_names_every_weight(tmp_path, options, capsys, release):
     lines = (tmp_path / "output" / "init_checkpoint.txt").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 23 + 7 + 2
     assert "initialized cls/seq_relationship/output_bias" in lines
-    names = {name.tf1 for name in variable_names(config)} & values.keys()
+    names = {name.tf1 for name in PRETRAINING.variable_names(config)} & values.keys()
     trained = stored_values(tmp_path / "output" / "checkpoints" / "model.ckpt-1")
     assert_same_bytes({name: trained[name] for name in names}, {name: values[name] for name in names})
     with pytest.raises(TrainingError, match="has no masked-LM head"):

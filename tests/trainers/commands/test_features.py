@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert import cli
-from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.trainers.commands import features
 from beambert.trainers.commands.features import FeatureExtractor
 from beambert.trainers.errors import TrainingError

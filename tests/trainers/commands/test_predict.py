@@ -20,8 +20,8 @@ from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.commands import predict
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL
-from beambert.trainers.inference import spans
+from beambert.trainers.finetuning.tasks.squad_answers import ONLY_NULL
+from beambert.trainers.inference import predictor as prediction
 from beambert.trainers.inference.model_loading import load_model
 from beambert.trainers.inference.predictor import Predictor, best_windows, window_starts
 from tests.conftest import ROOT
@@ -117,7 +117,7 @@ def test_choices(predictor):
 
 
 def test_answers_and_their_places(predictor, served, monkeypatch):
-    monkeypatch.setattr(spans, "DOC_STRIDE", STRIDE)
+    monkeypatch.setattr(prediction, "DOC_STRIDE", STRIDE)
     questions, contexts = zip(*QUESTIONS, strict=True)
     # test_export.py compares these answers with those of a loop.
     wanted = served.ask("span", "serving_default", question=list(questions), context=list(contexts))
@@ -157,7 +157,7 @@ def test_the_answers_are_those_of_finetune(models, predictor, tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
     output = tmp_path / "output"
     flags = ["--predict_file", tmp_path / "dev.json", "--init_checkpoint", models / "span", "--output", output]
-    flags += ["--max_seq_length", LENGTH, "--max_query_length", spans.max_query_length(LENGTH), "--do_predict"]
+    flags += ["--max_seq_length", LENGTH, "--max_query_length", prediction.max_query_length(LENGTH), "--do_predict"]
     flags += ["--version_2_with_negative", "--null_score_diff_threshold", "1e9"]
     assert cli.main(["finetune", "squad", *map(str, flags)]) == 0
     written = json.loads((output / "predictions.json").read_text(encoding="utf-8"))

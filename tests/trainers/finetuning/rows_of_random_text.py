@@ -3,6 +3,7 @@
 import numpy as np
 
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import HEADS
 from beambert.trainers.finetuning.finetuning_task import Rows
 
 LABELS = 3
@@ -15,19 +16,10 @@ CONFIG = BertConfig(
     intermediate_size=32,
     max_position_embeddings=24,
 )
-# Head and whether a row may have several labels.
-HEADS = (
-    ("classification", False),
-    ("classification", True),
-    ("regression", False),
-    ("multiple_choice", False),
-    ("span", False),
-    ("token_classification", False),
-)
 
 
-def random_rows(head: str, count: int = 10, multi_label: bool = False, seed: int = 0) -> Rows:
-    """Return random rows of 4 to 24 tokens; for multiple choice, each choice has this length."""
+def random_rows(head: str, count: int = 10, seed: int = 0) -> Rows:
+    """Return random rows of 4 to 24 tokens for the head of a name; each choice has this length."""
     generator = np.random.default_rng(seed)
     choices = CHOICES if head == "multiple_choice" else 1
     lengths = generator.integers(4, 25, count * choices)
@@ -35,14 +27,14 @@ def random_rows(head: str, count: int = 10, multi_label: bool = False, seed: int
     total = int(splits[-1])
     if head == "regression":
         targets = {"label_values": generator.normal(size=count).astype(np.float32)}
-    elif multi_label:
+    elif head == "multi_label":
         targets = {"label_values": generator.integers(0, 2, (count, LABELS)).astype(np.float32)}
     elif head == "span":
         targets = {
             name: (generator.integers(0, 1 << 30, count) % lengths).astype(np.int32)
             for name in ("start_positions", "end_positions")
         }
-    elif head == "token_classification":
+    elif HEADS[head].labels_positions:
         labels = generator.integers(0, LABELS, total)
         targets = {"label_ids": np.where(generator.random(total) < 0.4, -1, labels).astype(np.int32)}
     else:

@@ -12,7 +12,7 @@ import pytest
 
 from beambert import cli
 from beambert.trainers.commands.finetune import add_arguments, configure
-from beambert.trainers.finetuning import run_comparison, sweep
+from beambert.trainers.finetuning import run_comparison
 
 EPOCH = ("--max_seq_length", "48", "--train_batch_size", "8", "--num_train_epochs", "1")
 
@@ -103,51 +103,6 @@ def test_files_of_the_user_in_place_of_a_run_are_refused(rte, initial, tmp_path,
     before = tree(output)
     assert seeds(rte, initial, output) == 1
     assert tree(output) == before
-
-
-def test_tune_removes_only_the_checkpoints_of_its_own_grid(rte, initial, tmp_path, capsys):
-    output = tmp_path / "output"
-
-    def tune(*flags):
-        argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
-        return cli.main([*argv, "--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", *flags])
-
-    def kept():
-        return {path.parent.name for path in output.glob("*/checkpoints")}
-
-    assert tune("--learning_rates", "1e-3,1e-4", "--keep_runs") == 0
-    both = {"batch8-lr0.001-epochs1", "batch8-lr0.0001-epochs1"}
-    assert kept() == both
-    assert tune("--learning_rates", "1e-3,1e-4") == 0
-    assert kept() == both
-    # Another grid keeps them too, and files other than checkpoints are never removed.
-    assert tune("--learning_rates", "1e-3,2e-3,3e-3") == 0
-    assert kept() >= both
-    assert len(kept()) <= 4
-    assert "Best         " in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_tune_keeps_the_checkpoints_of_a_tie_in_any_order_of_the_grid(rte, initial, tmp_path, monkeypatch, capsys):
-    output = tmp_path / "output"
-
-    def tune(rates):
-        argv = ["tune", "rte", "--data_dir", str(rte), "--init_checkpoint", str(initial), "--output", str(output)]
-        argv += ["--max_seq_length", "48", "--train_batch_sizes", "8", "--epochs", "1", "--warmup_proportion", "0"]
-        return cli.main([*argv, "--learning_rates", rates])
-
-    run_once = sweep.run_once
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "run_once", lambda config: 130 if config.learning_rate > 1 else run_once(config))
-        # Rates so small that both runs have the same score.
-        assert tune("1e-12,2e-12,1e30") == 130
-    for rates in ("1e30,2e-12,1e-12", "2e-12,1e-12,1e30"):
-        assert tune(rates) == 0
-        captured = capsys.readouterr()
-        assert f"Best         {output}/batch8-lr1e-12-epochs1\n" in captured.out
-        assert "were removed" not in captured.err
-        assert {path.parents[1].name for path in output.glob("*/checkpoints/*.index")} == {"batch8-lr1e-12-epochs1"}
-    assert captured.out.count("(batch8-lr1e-12-epochs1)") == 1
 
 
 def test_a_stopped_run_resumes_with_the_same_files_under_another_path(output, rte, initial, tmp_path, capsys):

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beambert.bert_model.heads import HEADS
 from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.finetuning.batches import (
     EpochOrder,
-    Grouping,
     Width,
     evaluation_batches,
     evaluation_order,
@@ -18,8 +18,9 @@ from beambert.trainers.finetuning.batches import (
     train_batches,
 )
 from beambert.trainers.optimization.schedule import Stage
-from tests.trainers.finetuning.rows_of_random_text import CHOICES, HEADS, random_rows
+from tests.trainers.finetuning.rows_of_random_text import CHOICES, random_rows
 
+HEAD = HEADS["classification"]
 DYNAMIC, FIXED = Width(24, False, 8), Width(24, True)
 
 
@@ -38,10 +39,10 @@ def test_epochs_and_seeds_have_other_orders():
     assert len(orders) == 25
 
 
-@pytest.mark.parametrize(("head", "multi_label"), HEADS)
-def test_features_are_the_rows_padded(head, multi_label):
-    rows = random_rows(head, multi_label=multi_label)
-    features = features_of(rows, head, np.array([3, 0, 7]), 26)
+@pytest.mark.parametrize("head", HEADS)
+def test_features_are_the_rows_padded(head):
+    rows = random_rows(head)
+    features = features_of(rows, HEADS[head], np.array([3, 0, 7]), 26)
     for place, row in enumerate([3, 0, 7]):
         for choice in range(rows.choices):
             start, end = rows.row_splits[row * rows.choices + choice : row * rows.choices + choice + 2]
@@ -50,10 +51,10 @@ def test_features_are_the_rows_padded(head, multi_label):
             assert features["input_ids"][at].tolist() == [*rows.ids[start:end], *padding]
             assert features["segment_ids"][at].tolist() == [*rows.segment_ids[start:end], *padding]
             assert features["input_mask"][at].tolist() == [1] * (end - start) + padding
-            if head == "token_classification":
+            if HEADS[head].labels_positions:
                 nothing = [-1] * len(padding)
                 assert features["label_ids"][at].tolist() == [*rows.targets["label_ids"][start:end], *nothing]
-        if head != "token_classification":
+        if not HEADS[head].labels_positions:
             for name, values in rows.targets.items():
                 assert np.array_equal(features[name][place], values[row])
     assert len(features) == 3 + len(rows.targets)
@@ -71,7 +72,7 @@ def test_a_batch_is_as_wide_as_its_longest_row_needs():
     for grouped in (False, True):
         widths = [
             batch["input_ids"].shape[1]
-            for batch in train_batches(rows, "classification", 0, stage, 0, InputShard(), DYNAMIC, grouped=grouped)
+            for batch in train_batches(rows, HEAD, 0, stage, 0, InputShard(), DYNAMIC, grouped=grouped)
         ]
         order = order_of(rows, 0, 4, DYNAMIC, grouped=grouped)
         longest = [lengths[order.rows(4 * step, 4)].max() for step in range(10)]
@@ -87,13 +88,13 @@ def test_a_batch_is_as_wide_as_its_longest_row_needs():
     st.integers(1, 7),
 )
 def test_grouped_epochs_have_every_row_once_in_batches_of_similar_widths(widths, seed, batch_size, size):
-    grouping = Grouping(batch_size, np.array(widths))
+    grouping = np.array(widths), batch_size
     count = len(widths)
-    order = EpochOrder(count, seed, grouping)
+    order = EpochOrder(count, seed, *grouping)
     straight = order.rows(0, 4 * count)
     for first in range(0, 4 * count - size, size):
         # Reading can start at any position, as after a restart.
-        assert EpochOrder(count, seed, grouping).rows(first, size).tolist() == straight[first : first + size].tolist()
+        assert EpochOrder(count, seed, *grouping).rows(first, size).tolist() == straight[first : first + size].tolist()
     for epoch in range(4):
         rows = straight[epoch * count : (epoch + 1) * count]
         assert sorted(rows) == list(range(count))
@@ -109,7 +110,7 @@ def test_grouped_epochs_have_every_row_once_in_batches_of_similar_widths(widths,
 
 def test_grouped_batches_are_shuffled_and_differ_by_epoch():
     widths = np.repeat([8, 16, 24], 40)
-    order = EpochOrder(120, 7, Grouping(8, widths))
+    order = EpochOrder(120, 7, widths, 8)
     epochs = [order.rows(120 * epoch, 120).reshape(15, 8) for epoch in range(6)]
     of_batches = [tuple(widths[epoch[:, 0]]) for epoch in epochs]
     assert len(set(of_batches)) == 6
@@ -131,7 +132,7 @@ def test_replicas_share_a_step_and_reading_can_start_anywhere(width, grouped):
     stage = Stage(0, 4, 0, 6, 0)
 
     def read(step, share):
-        return list(train_batches(rows, "classification", 3, stage, step, share, width, grouped=grouped))
+        return list(train_batches(rows, HEADS["classification"], 3, stage, step, share, width, grouped=grouped))
 
     whole = read(0, InputShard())
     assert len(whole) == 6
@@ -143,7 +144,7 @@ def test_replicas_share_a_step_and_reading_can_start_anywhere(width, grouped):
             assert np.array_equal(np.concatenate(halves), values)
             assert np.array_equal(both[2 * step][name], halves[0])
             assert np.array_equal(both[2 * step + 1][name], halves[1])
-    batches = train_batches(rows, "classification", 3, stage, 0, InputShard(4, 1, 3), width, grouped=grouped)
+    batches = train_batches(rows, HEADS["classification"], 3, stage, 0, InputShard(4, 1, 3), width, grouped=grouped)
     straight = list(batches)
     assert len(straight) == batches.count == 18
     for index in range(19):
@@ -157,7 +158,7 @@ def test_replicas_share_a_step_and_reading_can_start_anywhere(width, grouped):
 @pytest.mark.parametrize(("count", "batch_size"), [(10, 4), (3, 8), (8, 8)])
 def test_evaluation_has_every_row_once_the_longest_first_and_full_batches(count, batch_size):
     rows = random_rows("multiple_choice", count)
-    batches = list(evaluation_batches(rows, "multiple_choice", batch_size, InputShard(), DYNAMIC))
+    batches = list(evaluation_batches(rows, HEADS["multiple_choice"], batch_size, InputShard(), DYNAMIC))
     assert all(batch["input_ids"].shape[:2] == (batch_size, CHOICES) for batch in batches)
     assert all("label_ids" not in batch for batch in batches)
     order = evaluation_order(rows)

@@ -14,7 +14,7 @@ LABELS = ("news", "sport", "weather")
 
 @pytest.fixture
 def model(tmp_path):
-    return write_model(tmp_path / "model", "classification", LABELS, multi_label=True)
+    return write_model(tmp_path / "model", "multi_label", LABELS)
 
 
 def convert(source, destination, kind):
@@ -31,14 +31,20 @@ def test_conversion_preserves_multi_label_except_to_tf1(model, tmp_path, capsys)
     capsys.readouterr()
     convert(model, tmp_path / "tf1", "tf1")
     assert "a TF1 checkpoint cannot record that the task is multi-label" in capsys.readouterr().err
-    for name, expected in (("model", True), ("hf", True), ("back", True), ("tf1", False)):
+    for name, head in (
+        ("model", "multi_label"),
+        ("hf", "multi_label"),
+        ("back", "multi_label"),
+        ("tf1", "classification"),
+    ):
         with open_checkpoint(tmp_path / name) as checkpoint:
-            assert checkpoint.multi_label is expected
-            assert checkpoint.task == "classification"
+            assert checkpoint.head.name == head
+    with open_checkpoint(tmp_path / "tf1", "multi_label") as checkpoint:
+        assert checkpoint.head.name == "multi_label"
 
 
 def test_multi_label_model_with_one_label_is_not_regression(tmp_path):
-    write_model(tmp_path / "model", "classification", ("spam",), multi_label=True)
+    write_model(tmp_path / "model", "multi_label", ("spam",))
     convert(tmp_path / "model", tmp_path / "hf", "huggingface")
     with open_checkpoint(tmp_path / "hf") as checkpoint:
-        assert (checkpoint.task, checkpoint.multi_label, checkpoint.labels) == ("classification", True, ("spam",))
+        assert (checkpoint.head.name, checkpoint.labels) == ("multi_label", ("spam",))

@@ -9,7 +9,6 @@ from beambert import cli
 from beambert.bert_model.checkpoints import native
 from beambert.trainers.commands import predict as predict_command
 from beambert.trainers.finetuning.finetuning_task import Rows
-from beambert.trainers.finetuning.text_pairs import pairs_in
 from tests.trainers.finetuning.conftest import ONE_LAYER
 from tests.trainers.random_models import write_model
 
@@ -109,4 +108,4 @@ def test_fine_tuning_records_text_pairs(finetune, tmp_path, capsys):
 def test_pairs_are_seen_in_rows(segments, expected):
     values = np.array([value for row in segments for value in row], np.int32)
     splits = np.cumsum([0, *map(len, segments)])
-    assert pairs_in(Rows(values, values, splits, {})) is expected
+    assert Rows(values, values, splits, {}).are_pairs() is expected

@@ -17,7 +17,7 @@ FIXTURE = Path(__file__).parents[2] / "fixtures" / "finetuning.json"
     # Labeled tokens are distributed unevenly over micro-batches.
     with_slow(
         [*((name, optimizer, 1) for name, optimizer in RECORDED), ("token_classification", "bert_adam", 2)],
-        # Heads that differ from the others only in the loss, which test_finetuning_objectives.py tests; the optimizer
+        # Heads that differ from the others only in the loss, which test_finetuning_objective.py tests; the optimizer
         # that tests/trainers/optimization compares; a step of one micro-batch.
         [
             *((name, "bert_adam", 1) for name in ("multi_label", "multiple_choice", "regression")),

@@ -4,9 +4,10 @@ import io
 import numpy as np
 import pytest
 
+from beambert.bert_model.heads import HEADS
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.finetuning.class_weights import class_weights_of
+from beambert.trainers.finetuning.finetuning_task import parse_class_weights
 from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
 from tests.trainers.finetuning.rows_of_random_text import random_rows
 from tests.trainers.random_models import VOCABULARY
@@ -18,7 +19,7 @@ FLAGS, COMPRESSION = 8, 10
 class CountedTask:
     """A task that counts how often its rows are encoded."""
 
-    name, labels, multi_label = "counted", ("a", "b", "c"), False
+    name, labels, head = "counted", ("a", "b", "c"), HEADS["classification"]
 
     def __init__(self, digest="1"):
         self.digest, self.made = digest, 0
@@ -98,10 +99,10 @@ def test_fingerprint_covers_all_training_data():
 def test_class_weights():
     task, rows = CountedTask(), random_rows("classification", 100)
     counts = [int((rows.targets["label_ids"] == label).sum()) for label in range(3)]
-    balanced = class_weights_of("balanced", task, rows)
+    balanced = parse_class_weights("balanced", task, rows)
     assert balanced == pytest.approx([100 / (3 * count) for count in counts])
     assert sum(weight * count for weight, count in zip(balanced, counts, strict=True)) == pytest.approx(100)
-    assert class_weights_of("b=2.5,c=0", task, rows) == (1.0, 2.5, 0.0)
+    assert parse_class_weights("b=2.5,c=0", task, rows) == (1.0, 2.5, 0.0)
     for text, said in (
         ("d=1", "unknown label 'd'"),
         ("a", "'a' is not LABEL=WEIGHT"),
@@ -109,7 +110,7 @@ def test_class_weights():
         ("=1", "''"),
     ):
         with pytest.raises(TrainingError, match=said):
-            class_weights_of(text, task, rows)
+            parse_class_weights(text, task, rows)
     task.labels = None
     with pytest.raises(TrainingError, match="requires a task with one label per example"):
-        class_weights_of("balanced", task, rows)
+        parse_class_weights("balanced", task, rows)

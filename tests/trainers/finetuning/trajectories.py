@@ -13,14 +13,15 @@ import numpy as np
 
 from beambert.bert_model.checkpoints import native, tf1
 from beambert.bert_model.checkpoints.stored_tensors import StoredTensor
-from beambert.bert_model.checkpoints.variable_names import variable_names, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.heads import HEADS
+from beambert.bert_model.variable_names import variables_by_tf1_name
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.backends.tensorflow.train_step import Trainer
 from beambert.trainers.data.pipeline import Batches, InputShard
-from beambert.trainers.finetuning.batches import Width, features_of, train_batches
-from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
+from beambert.trainers.finetuning.batches import Width, features_of, row_lengths, train_batches
+from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.finetuning.finetuning_task import Rows
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.options import TrainingOptions
@@ -33,28 +34,27 @@ ANSWERED = 12
 
 
 class Case(NamedTuple):
-    """A head, and whether a row may have several labels."""
+    """A head."""
 
     head: str
-    multi_label: bool = False
 
     @property
     def num_labels(self) -> int | None:
         """Return the number of classes; None where the head determines it."""
-        return LABELS if self.head in ("classification", "token_classification") else None
+        return LABELS if HEADS[self.head].fixed_labels is None else None
 
     def rows(self) -> Rows:
         """Return training rows of 4 to 24 tokens; epochs end within a step."""
-        return random_rows(self.head, ROWS, self.multi_label)
+        return random_rows(self.head, ROWS)
 
     def answered(self) -> Rows:
         """Return rows that are not trained on, whose logits are compared at the end."""
-        return random_rows(self.head, ANSWERED, self.multi_label, seed=1)
+        return random_rows(self.head, ANSWERED, seed=1)
 
 
 CASES = {
     "classification": Case("classification"),
-    "multi_label": Case("classification", multi_label=True),
+    "multi_label": Case("multi_label"),
     "regression": Case("regression"),
     "multiple_choice": Case("multiple_choice"),
     "span": Case("span"),
@@ -114,7 +114,7 @@ class Trajectory(NamedTuple):
 
     Attributes:
         losses: loss of every step, before the weights change.
-        logits: logits of every row after the last step, as in `finetuning_task.Logits`.
+        logits: logits of every row after the last step, as in `FinetuningHead.rows_of_batch`.
     """
 
     losses: list[float]
@@ -140,7 +140,7 @@ class Trajectory(NamedTuple):
         """Return the most likely labels of each row or token, or the most likely start and end; [] for regression."""
         if case.head == "regression":
             return []
-        if case.multi_label:
+        if case.head == "multi_label":
             return [np.flatnonzero(row > 0).tolist() for row in self.logits]
         return [np.atleast_1d(np.asarray(row).argmax(axis=-1)).tolist() for row in self.logits]
 
@@ -152,7 +152,7 @@ def weights(config: BertConfig, head: str, num_labels: int | None) -> dict[str, 
     """
     stream = np.random.RandomState(20)
     values = {}
-    for name in variable_names(config, head, num_labels):
+    for name in HEADS[head].variable_names(config, num_labels):
         value = stream.uniform(-0.25, 0.25, name.shape)
         values[name.tf1] = (value + name.tf1.endswith("gamma")).astype(np.float32)
     return values
@@ -182,12 +182,11 @@ def write_weights(
     tensors = {name: StoredTensor(value.shape, "float32", lambda value=value: value) for name, value in values.items()}
     tf1.write(directory / native.CHECKPOINT_NAME, tensors)
     record = native.ModelRecord(
-        task=case.head,
+        **HEADS[case.head].recorded,
         num_labels=num_labels,
         labels=tuple(labels) if labels else None,
         do_lower_case=True,
         causal_attention=False,
-        multi_label=case.multi_label,
     )
     if vocabulary is None:
         more = config.vocab_size - len(SPECIAL_TOKENS)
@@ -226,13 +225,13 @@ def our_trajectory(
     values = weights(config, case.head, num_labels)
     for name, variable in variables_by_tf1_name(model).items():
         variable.assign(values[name])
-    task = finetuning_objective(model, multi_label=case.multi_label, class_weights=class_weights)
+    task = finetuning_objective(model, class_weights=class_weights)
     trainer = Trainer(task, course.settings(gradient_accumulation_steps=gradient_accumulation_steps))
     stage = Stage(0, course.batch_size, 0, course.steps, 0)
-    width = Width(config.max_position_embeddings, case.head == "span")
+    width = Width(config.max_position_embeddings, model.head.loss_reads_padding)
 
     def batches(share: InputShard) -> Batches:
-        return train_batches(rows, case.head, course.seed, stage, 0, share, width)
+        return train_batches(rows, model.head, course.seed, stage, 0, share, width)
 
     losses = []
     with trainer.make_steps(batches) as run:
@@ -241,15 +240,10 @@ def our_trajectory(
             assert results.first_nonfinite == -1
             top, bottom = results.sums["loss"]
             losses.append(top / bottom)
-    return Trajectory(losses, _logits(model, case.head, answered))
+    return Trajectory(losses, _logits(model, answered))
 
 
-def _logits(model: BertForTask, head: str, rows: Rows) -> list[np.ndarray]:
-    lengths = np.diff(rows.row_splits)
-    features = features_of(dataclasses.replace(rows, targets={}), head, np.arange(len(rows)), int(lengths.max()))
-    logits = model(features)
-    if head == "span":
-        return [both[:, :length] for both, length in zip(np.stack(logits, axis=1), lengths, strict=True)]
-    if head == "token_classification":
-        return [scores[:length] for scores, length in zip(np.asarray(logits), lengths, strict=True)]
-    return list(np.asarray(logits))
+def _logits(model: BertForTask, rows: Rows) -> list[np.ndarray]:
+    lengths = row_lengths(rows)
+    features = features_of(dataclasses.replace(rows, targets={}), model.head, np.arange(len(rows)), int(lengths.max()))
+    return list(model.head.rows_of_batch(np.asarray(model(features)), lengths.tolist()))

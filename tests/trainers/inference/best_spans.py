@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.inference.spans import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
+from beambert.trainers.inference.predictor import DOC_STRIDE, MAX_ANSWER_LENGTH, max_query_length
 
 
 class Span(NamedTuple):

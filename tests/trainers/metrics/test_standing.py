@@ -2,8 +2,8 @@
 
 import pytest
 
+from beambert.trainers.metrics.baseline_record import in_order, passed_at, standing
 from beambert.trainers.metrics.ngram_baselines import Level
-from beambert.trainers.metrics.standing import in_order, passed_at, standing
 
 LEVELS = {"bigram": Level(4.8, 0.24), "unigram": Level(7.0, 0.05), "unchanged": Level(6.4, 0.14)}
 

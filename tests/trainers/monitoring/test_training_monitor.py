@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from beambert.trainers.metrics.baseline_record import LevelFields
-from beambert.trainers.metrics.standing import MEANINGS
+from beambert.trainers.metrics.baseline_record import MEANINGS, LevelFields
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS, MetricsLog
 from beambert.trainers.monitoring.tensorboard import EventLog

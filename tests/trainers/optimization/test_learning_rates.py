@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.optimization.optimizers import learning_rate_at
 from beambert.trainers.options import LearningRateSchedule
 from tests.trainers.optimization.optimizer_steps import LR_SCHEDULES, rates_of
 
@@ -17,7 +17,7 @@ def schedule_of(peak, num_train_steps, num_warmup_steps, **options):
 
 def rates(steps, *numbers, **options):
     schedule = schedule_of(*numbers, **options)
-    return [float(learning_rate_at(tf.constant(step, tf.int64), schedule)) for step in steps]
+    return [float(schedule.rate_at(tf.constant(step, tf.float32), ops)) for step in steps]
 
 
 def plain_rate(step, peak, steps, warmup, name, fraction=0.2, least=0.0):
@@ -129,7 +129,7 @@ def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
         {"lr_schedule": "wsd", "lr_decay_fraction": 0.3},
     ],
 )
-def test_the_rate_of_reports_is_that_of_training(warmup, options):
+def test_the_formulas_in_numpy_are_those_of_training(warmup, options):
     schedule = schedule_of(0.3, 20, warmup, **options)
     expected = rates(range(23), 0.3, 20, warmup, **options)
     assert [schedule.rate_at(step) for step in range(23)] == pytest.approx(expected, abs=1e-7)

@@ -1,14 +1,14 @@
 import pytest
 
-from beambert.bert_model.checkpoints.variable_names import variable_names
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.heads import HEADS, PRETRAINING
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.optimizers import is_decayed, rate_factors
 from beambert.trainers.options import OptimizerOptions
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16)
-NAMES = [name.tf1 for name in variable_names(CONFIG)]
-CLASSIFIER_NAMES = [name.tf1 for name in variable_names(CONFIG, "classification", 2)]
+NAMES = [name.tf1 for name in PRETRAINING.variable_names(CONFIG)]
+CLASSIFIER_NAMES = [name.tf1 for name in HEADS["classification"].variable_names(CONFIG, 2)]
 
 
 def test_which_variables_decay():
@@ -19,7 +19,7 @@ def test_which_variables_decay():
 
 
 def test_every_matrix_of_a_model_decays_and_no_vector():
-    for name in variable_names(CONFIG):
+    for name in PRETRAINING.variable_names(CONFIG):
         assert is_decayed(name.tf1) == (len(name.shape) == 2), name.tf1
 
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from beambert.bert_model.config import BertConfig
 from beambert.trainers.commands import pretrain
 from beambert.trainers.metrics.diagnosis import findings_of_run, is_on_plateau
-from beambert.trainers.run_report.finished_run import Run, read_run
-from beambert.trainers.run_report.run_facts import facts_of
+from beambert.trainers.run_report.run_facts import Run, facts_of, read_run
 
 # With these flags, a model learns a toy language and most of the real texts.
 GOOD = ("--optimizer", "adamw", "--learning_rate", "3e-3", "--train_batch_size", "64", "--no_next_sentence")

@@ -7,8 +7,8 @@ import tensorflow as tf
 from beambert import cli
 from beambert.bert_model.checkpoints import native
 from beambert.trainers.commands.features import FeatureExtractor
-from beambert.trainers.inference import signatures
 from beambert.trainers.inference.model_loading import load_model
+from beambert.trainers.inference.signatures import forward_function
 from tests.trainers.random_models import write_model
 
 IDS = np.array([[2, 7, 8, 9, 3]], np.int32)
@@ -21,14 +21,14 @@ def inputs(ids):
 
 
 @pytest.mark.parametrize(
-    ("forward_of", "causal_attention"),
-    [(signatures.forward_function, True), (signatures.plain_forward, True), (signatures.plain_forward, False)],
+    ("all_positions", "causal_attention"),
+    [(False, True), (True, True), (True, False)],
 )
-def test_exports_use_the_attention_of_the_model(tmp_path, forward_of, causal_attention):
+def test_exports_use_the_attention_of_the_model(tmp_path, all_positions, causal_attention):
     """Change a later token: the outputs at earlier positions stay equal if and only if attention is causal."""
     opened = load_model(write_model(tmp_path / "model", causal_attention=causal_attention))
-    hidden = forward_of(opened)(inputs(IDS))[0].numpy()  # [1, 5, H]
-    changed = forward_of(opened)(inputs(CHANGED))[0].numpy()
+    forward = forward_function(opened, all_positions=all_positions)
+    hidden, changed = (forward(inputs(ids))[0].numpy() for ids in (IDS, CHANGED))  # [1, 5, H]
     assert np.array_equal(hidden[:, :3], changed[:, :3]) == causal_attention
     assert not np.array_equal(hidden[:, 3:], changed[:, 3:])
 
@@ -36,7 +36,8 @@ def test_exports_use_the_attention_of_the_model(tmp_path, forward_of, causal_att
         write_model(tmp_path / "classifier", "classification", ("a", "b"), causal_attention=causal_attention)
     )
     # With causal attention, [CLS] at the first position attends only to itself.
-    logits, changed = (np.asarray(forward_of(opened)(inputs(ids))) for ids in (IDS, CHANGED))
+    forward = forward_function(opened, all_positions=all_positions)
+    logits, changed = (np.asarray(forward(inputs(ids))) for ids in (IDS, CHANGED))
     assert np.array_equal(logits, changed) == causal_attention
 
 

@@ -10,7 +10,7 @@ from beambert import cli
 from beambert.bert_model.checkpoints.native import ModelRecord
 from beambert.trainers.checkpoints.checkpoint_manager import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
 from beambert.trainers.commands import pretrain
-from beambert.trainers.finetuning import run_outcomes
+from beambert.trainers.finetuning import sweep
 from beambert.trainers.metrics.baseline_record import BaselineRecord
 from beambert.trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
 from beambert.trainers.metrics.task_metrics import CLASS_METRICS, MULTI_LABEL_METRICS, REGRESSION_METRICS
@@ -84,7 +84,7 @@ def test_best_json():
 
 
 def test_runs_json():
-    assert documented(RUN_FORMAT, "## `runs.json`") == set(run_outcomes.OutcomeFields.__annotations__)
+    assert documented(RUN_FORMAT, "## `runs.json`") == set(sweep.OutcomeFields.__annotations__)
 
 
 def test_checkpoint_state():

@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-from beambert.common import run_snapshot
 from beambert.pipelines.errors import OutputError
 from beambert.pipelines.io.output_directory import LOCK_NAME
 from beambert.trainers.errors import TrainingError
@@ -116,12 +115,3 @@ def test_a_tf_config_that_cannot_be_read_leaves_the_lock_in_place(tf_config, tmp
         pytest.raises(OutputError, match=f"in use by process {os.getpid()} on"),
     ):
         run_lock(tmp_path, config("multi_worker", backend="tensorflow")).__enter__()
-
-
-def test_the_lock_of_a_run_is_not_copied_to_a_bucket(tmp_path):
-    assert run_snapshot._OUTPUT_LOCK == LOCK_NAME
-    output = tmp_path / "out"
-    with run_lock(output, config("tpu")):
-        (output / "run.json").write_text("{}")
-        for copy in run_snapshot.snapshot(output, tmp_path / "copies"):
-            assert [path.name for path in copy.rglob("*")] == ["run.json"]

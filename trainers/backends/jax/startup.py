@@ -10,7 +10,7 @@ from beambert.trainers.options import ProcessGroup
 
 # Time to connect to the coordinator, and time without a sign of life after which a process counts as lost. JAX then
 # aborts the other processes, with a line that another task died.
-_CONNECT_SECONDS = 120
+_CONNECT_SECONDS = 300
 _HEARTBEAT_SECONDS = 30
 LOST_PROCESS = (
     "another process that trains with this one ended or cannot be reached; check its log and start all processes "

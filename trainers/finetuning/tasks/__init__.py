@@ -1,4 +1,32 @@
 """Fine-tuning tasks: each reads its files, and converts logits to scores and predictions.
 
-This package imports neither TensorFlow nor Keras.
+The module of a task has `open_task(config, wanted, labels)`, which reads and validates the files and returns a
+`FinetuningTask`, and `DEFAULT_MAX_SEQ_LENGTH`. The flags of a task are in `beambert.trainers.finetuning.options`. This
+package imports neither TensorFlow nor Keras.
 """
+
+import importlib
+from types import ModuleType
+
+_GLUE = "beambert.trainers.finetuning.tasks.glue"
+TASKS = {
+    "cola": _GLUE,
+    "sst2": _GLUE,
+    "mrpc": _GLUE,
+    "stsb": _GLUE,
+    "qqp": _GLUE,
+    "mnli": _GLUE,
+    "qnli": _GLUE,
+    "rte": _GLUE,
+    "wnli": _GLUE,
+    "xnli": _GLUE,
+    "squad": "beambert.trainers.finetuning.tasks.squad",
+    "swag": "beambert.trainers.finetuning.tasks.multiple_choice",
+    "ner": "beambert.trainers.finetuning.tasks.ner",
+    "csv": "beambert.trainers.finetuning.tasks.tabular",
+}
+
+
+def module_of(task: str) -> ModuleType:
+    """Return the module that reads a task's files."""
+    return importlib.import_module(TASKS[task])

@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.finetuning.tasks.text import glue
-from beambert.trainers.finetuning.tasks.text.text_task import TextTask
+from beambert.trainers.finetuning.tasks import glue
+from beambert.trainers.finetuning.tasks.text_task import TextTask
 from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 _MNLI_TEXTS = (

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.spans.squad_files import Answer, Question, SquadFile
+from beambert.trainers.finetuning.tasks.squad_files import Answer, Question, SquadFile
 
 
 def arguments(**given):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.tagging import conll
-from beambert.trainers.finetuning.tasks.tagging.conll import Layout, read, with_predictions
+from beambert.trainers.finetuning.tasks import conll
+from beambert.trainers.finetuning.tasks.conll import read, with_predictions
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
 
 
@@ -14,7 +14,7 @@ def write(directory, content, name="train.txt"):
 
 
 def test_layout_of_conll_2003(tmp_path):
-    file = read(write(tmp_path, text()), Layout())
+    file = read(write(tmp_path, text()))
     documents = sentences()
     every = [words for document in documents for words in document]
     assert len(file) == len(every) == 34
@@ -42,7 +42,7 @@ def test_layout_of_conll_2003(tmp_path):
     ],
 )
 def test_equivalent_files_are_read_the_same_way(tmp_path, content):
-    file = read(write(tmp_path, content), Layout(comment_prefix="# "))
+    file = read(write(tmp_path, content), comment_prefix="# ")
     assert file.words == ("EU", "says", "no")
     assert file.tags == ("B-ORG", "O", "O")
     assert file.sentence_splits.tolist() == [0, 2, 3]
@@ -50,25 +50,25 @@ def test_equivalent_files_are_read_the_same_way(tmp_path, content):
 
 def test_only_spaces_and_tabs_separate_columns_and_only_carriage_returns_and_line_feeds_end_lines(tmp_path):
     words = ("a\u00a0b", "c\u2028d", "e\u200bf", "\u3000", "g\x0bh", "\x85")
-    file = read(write(tmp_path, "".join(f"{word} O\n" for word in words)), Layout())
+    file = read(write(tmp_path, "".join(f"{word} O\n" for word in words)))
     assert file.words == words
     assert file.line_numbers.tolist() == [1, 2, 3, 4, 5, 6]
     # Between tabs, a word may contain spaces or be empty.
-    file = read(write(tmp_path, "New York\tB-LOC\n\tO\n"), Layout())
+    file = read(write(tmp_path, "New York\tB-LOC\n\tO\n"))
     assert (file.words, file.separator) == (("New York", ""), "\t")
     # Where not every line has a tab, tabs are treated like spaces.
-    assert read(write(tmp_path, "a\tx O\nb x B-LOC\n"), Layout()).tags == ("O", "B-LOC")
+    assert read(write(tmp_path, "a\tx O\nb x B-LOC\n")).tags == ("O", "B-LOC")
 
 
 def test_columns_and_comments_of_other_kinds(tmp_path):
     # GermEval 2014 has a number before the word, and an inner tag after the outer tag.
     german = "#\thttp://example.org [2010]\n1\tAm\tO\tO\n2\tRhein\tB-LOC\tO\n"
-    file = read(write(tmp_path, german), Layout(1, 2, "#"))
+    file = read(write(tmp_path, german), word_column=1, tag_column=2, comment_prefix="#")
     assert (file.words, file.tags) == (("Am", "Rhein"), ("O", "B-LOC"))
-    assert read(write(tmp_path, german), Layout(-3, -2, "#")).tags == file.tags
+    assert read(write(tmp_path, german), word_column=-3, tag_column=-2, comment_prefix="#").tags == file.tags
     # In CoNLL-2003 a number sign is a word; in CoNLL-U it starts a comment.
-    assert read(write(tmp_path, "# NN O\n1 CD O\n"), Layout()).words == ("#", "1")
-    assert read(write(tmp_path, "# id = 1\nEU B-ORG\n", "train.conllu"), Layout()).words == ("EU",)
+    assert read(write(tmp_path, "# NN O\n1 CD O\n")).words == ("#", "1")
+    assert read(write(tmp_path, "# id = 1\nEU B-ORG\n", "train.conllu")).words == ("EU",)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_columns_and_comments_of_other_kinds(tmp_path):
 )
 def test_files_that_cannot_be_used(tmp_path, content, message):
     with pytest.raises(TaskDataError) as caught:
-        read(write(tmp_path, content), Layout())
+        read(write(tmp_path, content))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -96,16 +96,16 @@ def test_files_that_cannot_be_used(tmp_path, content, message):
 def test_columns_that_are_not_there(tmp_path):
     path = write(tmp_path, "EU NN O\n")
     with pytest.raises(TaskDataError, match="line 1: 3 columns, fewer than --word_column requires"):
-        read(path, Layout(word_column=3))
+        read(path, word_column=3)
     with pytest.raises(TaskDataError, match="line 1: 3 columns and no tag"):
-        read(path, Layout(tag_column=-4))
+        read(path, tag_column=-4)
     with pytest.raises(TaskDataError, match="cannot be read"):
-        read(tmp_path / "none.txt", Layout())
+        read(tmp_path / "none.txt")
 
 
 @pytest.mark.parametrize("content", ["EU\nsays\n", "EU _\nsays _\n", "EU\t\nsays\t\n", "EU - ?\nsays - ?\n"])
 def test_a_file_without_tags(tmp_path, content):
-    file = read(write(tmp_path, content), Layout(), tags_needed=False)
+    file = read(write(tmp_path, content), tags_needed=False)
     assert (file.words, file.tags) == (("EU", "says"), None)
     assert [line.split()[-1] for line in with_predictions(file, ["B-ORG", "O"]).split("\n")[:2]] == ["B-ORG", "O"]
 
@@ -122,7 +122,7 @@ def test_file_of_a_split_is_found(tmp_path):
 
 
 def test_predictions_are_an_additional_column(tmp_path):
-    file = read(write(tmp_path, text()), Layout())
+    file = read(write(tmp_path, text()))
     tags = [f"B-{number}" for number in range(len(file.words))]
     written = with_predictions(file, tags)
     # The output is the input with one more column, for words and document marks.
@@ -132,14 +132,14 @@ def test_predictions_are_an_additional_column(tmp_path):
     assert {row[1] for row in rows if row[0][:5] == "-DOCS"} == {"O"}
     # Every row has the same number of columns; the last two are for comparison.
     content = "#\tcomment\n-DOCSTART-\n1\tEU\tB-ORG\tO\n2\tsays\tO\tO\n"
-    file = read(write(tmp_path, content), Layout(1, 2, "#"))
+    file = read(write(tmp_path, content), word_column=1, tag_column=2, comment_prefix="#")
     assert with_predictions(file, ["O", "B-LOC"]) == (
         "-DOCSTART-\tO\tO\tO\tO\tO\n\n1\tEU\tB-ORG\tO\tB-ORG\tO\n2\tsays\tO\tO\tO\tB-LOC\n\n"
     )
 
 
 def test_the_first_sentences(tmp_path):
-    file = read(write(tmp_path, text()), Layout())
+    file = read(write(tmp_path, text()))
     part = file.first(7)
     assert len(part) == 7
     assert part.document_splits().tolist() == [0, 6, 7]

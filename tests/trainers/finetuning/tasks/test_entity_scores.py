@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.trainers.finetuning.tasks.tagging.entity_scores import entity_scores
-from beambert.trainers.finetuning.tasks.tagging.tag_schemes import entities_of
+from beambert.trainers.finetuning.tasks.tag_schemes import entities_of, entity_scores
 
 # Recorded from seqeval 1.2.2, whose default mode equals conlleval.
 TRUE = [

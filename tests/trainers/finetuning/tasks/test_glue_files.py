@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile
+from beambert.trainers.finetuning.tasks.glue import TsvFile
 
 
 @pytest.fixture(scope="module")

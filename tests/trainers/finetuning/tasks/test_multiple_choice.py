@@ -14,7 +14,7 @@ from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.text import multiple_choice
+from beambert.trainers.finetuning.tasks import multiple_choice
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from beambert.common.tokenizer_files import AddedToken
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.finetuning.tasks.spans import squad_answers
-from beambert.trainers.finetuning.tasks.spans.squad_answers import ONLY_NULL, find_answers, write_answers
-from beambert.trainers.finetuning.tasks.spans.squad_files import read_squad
-from beambert.trainers.finetuning.tasks.spans.squad_scores import scores_of_1_1
-from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
+from beambert.trainers.finetuning.tasks import squad_answers
+from beambert.trainers.finetuning.tasks.squad_answers import ONLY_NULL, find_answers, write_answers
+from beambert.trainers.finetuning.tasks.squad_files import read_squad
+from beambert.trainers.finetuning.tasks.squad_scores import scores_of_1_1
+from beambert.trainers.finetuning.tasks.squad_windows import window_rows
 from tests.trainers.finetuning.tasks.squad_examples import plain, squad_file
 from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, answers_of, windows_of
 from tests.trainers.finetuning.tasks.test_squad_windows import SMALL, files

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.spans.squad_files import Answer, read_squad
+from beambert.trainers.finetuning.tasks.squad_files import Answer, read_squad
 from tests.trainers.finetuning.tasks.squad_examples import write_squad
 
 CONTEXT = "green tea and rain"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.trainers.finetuning.tasks.spans.squad_scores import (
+from beambert.trainers.finetuning.tasks.squad_scores import (
     applied_threshold,
     exact_match,
     f1_score,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.spans.squad_files import read_squad
-from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
+from beambert.trainers.finetuning.tasks.squad_files import read_squad
+from beambert.trainers.finetuning.tasks.squad_windows import window_rows
 from tests.trainers.finetuning.tasks.squad_examples import plain, squad_file
 from tests.trainers.finetuning.tasks.squad_reference import PlainTokenizer, windows_of
 

@@ -17,7 +17,7 @@ from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.text import tabular
+from beambert.trainers.finetuning.tasks import tabular
 from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -101,8 +101,7 @@ def test_every_kind_of_label_in_every_format(tmp_path, suffix, problem, pair):
     task = tabular.open_task(options(tmp_path, *flags), (TRAIN, DEV, TEST), None)
     assert (task.name, task.labels, task.splits) == ("csv", classes, (TRAIN, DEV, TEST))
     assert (task.eval_splits, task.predict_splits) == ((DEV,), (TEST,))
-    assert task.multi_label == (problem == "multi_label")
-    assert task.head == ("regression" if problem == "regression" else "classification")
+    assert task.head.name == ("classification" if problem == "numbers" else problem)
     assert [example.text for example in task.examples[DEV]] == TEXTS
     assert [example.text_pair for example in task.examples[DEV]] == [text[::-1] if pair else None for text in TEXTS]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.trainers.finetuning.tasks.tagging.tag_schemes import (
+from beambert.trainers.finetuning.tasks.tag_schemes import (
     SCHEMES,
     Entities,
     detect,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.tagging.tagging_rows import FIRST_TOKENS, tagging_rows, word_labels
+from beambert.trainers.finetuning.tasks.ner import FIRST_TOKENS, tagging_rows, word_labels
 
 LETTERS = "abcdefgh"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "abc")), False)

@@ -8,12 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from beambert.bert_model.heads import HEADS
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks import submission
-from beambert.trainers.finetuning.tasks.text.text_example import TextExample
-from beambert.trainers.finetuning.tasks.text.text_task import TextTask
-from beambert.trainers.metrics.task_metrics import sigmoid, softmax
+from beambert.trainers.finetuning.tasks.text_task import (
+    ClassTask,
+    LabelSetTask,
+    NumberTask,
+    TextExample,
+)
 from tests.trainers.finetuning.tasks import glue_layouts
 from tests.trainers.finetuning.tasks.glue_layouts import open_glue, write_task
 
@@ -22,16 +25,15 @@ TOKENIZER = Tokenizer(glue_layouts.VOCABULARY)
 TWO_CLASSES = np.array([[-1, 1], [2, -2], [0, 1], [-3, 3], [1, 0]], np.float32)
 
 
-def small_task(labels, examples, **options):
+def small_task(labels, examples, kind=None, **options):
+    kind = kind or (NumberTask if labels is None else ClassTask)
     defaults = {
         "name": "csv",
-        "head": "regression" if labels is None else "classification",
         "labels": labels,
         "metric_names": ("pearson", "spearman") if labels is None else ("accuracy",),
-        "best_metric": "eval_accuracy",
         "splits": {"dev": examples, "test": examples},
     }
-    return TextTask(**{**defaults, **options})
+    return kind(**{**defaults, **options})
 
 
 def emotions():
@@ -42,7 +44,7 @@ def emotions():
         TextExample("one\ttwo\r\n", label=(), where="row 3"),
     ]
     metric_names = ("micro_f1", "macro_f1", "subset_accuracy")
-    return small_task(("awe", "fear", "joy"), examples, multi_label=True, metric_names=metric_names)
+    return small_task(("awe", "fear", "joy"), examples, LabelSetTask, metric_names=metric_names)
 
 
 EMOTION_LOGITS = np.array([[2, -1, 3], [-1, -2, 4], [-5, -5, -5]], np.float32)
@@ -126,8 +128,11 @@ def test_scores_for_the_server_lie_between_0_and_5(tmp_path):
     assert read_lines(tmp_path / "test_results.tsv") == ["-0.5", "0.1", "2.5", "5.1", "5.0"]
 
 
-def test_examples_without_index_are_numbered_from_0():
-    assert submission.glue_submission(["", ""], ["1", "0"]) == b"index\tprediction\n0\t1\n1\t0\n"
+def test_examples_without_index_are_numbered_from_0(tmp_path):
+    examples = [TextExample("a", label="0"), TextExample("b", label="1")]
+    task = small_task(("0", "1"), examples, submission_files={"test": "X.tsv"})
+    task.write_predictions("test", task.rows("test", TOKENIZER, 16), TWO_CLASSES[:2], tmp_path)
+    assert (tmp_path / "X.tsv").read_bytes() == b"index\tprediction\n0\t1\n1\t0\n"
 
 
 def test_readable_predictions(tmp_path):
@@ -216,7 +221,7 @@ def test_missing_and_unknown_labels_are_refused():
     with pytest.raises(TaskDataError, match=r"^dev\.csv, row 2: label is missing, "):
         small_task(("no", "yes"), [known, unknown])
     with pytest.raises(TaskDataError, match=r"^dev\.csv, row 3: label 'rage' is not one of awe, joy: "):
-        small_task(("awe", "joy"), [TextExample("a", label=("awe", "rage"), where="dev.csv, row 3")], multi_label=True)
+        small_task(("awe", "joy"), [TextExample("a", label=("awe", "rage"), where="dev.csv, row 3")], LabelSetTask)
     with pytest.raises(TaskDataError, match=r"not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(200 in all\): "):
         small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
 
@@ -264,14 +269,14 @@ def test_fingerprint_depends_on_the_inputs_of_rows():
         fingerprint(example, example),
         fingerprint(example, labels=("yes", "no")),
         fingerprint(example, skipped={"dev": 1}),
-        fingerprint(TextExample("a", "b", ("yes",)), multi_label=True),
+        fingerprint(TextExample("a", "b", ("yes",)), kind=LabelSetTask),
     ]
     assert len({same, *others}) == 9
 
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(-(2.0**100), 2.0**100, width=32)))
 def test_probabilities_of_any_logits(logits):
-    softmaxed, sigmoided = softmax(logits), sigmoid(logits)
+    softmaxed, sigmoided = (HEADS[name].probabilities(logits) for name in ("classification", "multi_label"))
     np.testing.assert_allclose(softmaxed.sum(axis=1), 1)
     for row, probabilities in zip(logits.astype(np.float64), softmaxed, strict=True):
         np.testing.assert_allclose(

@@ -1,1 +1,0 @@
-"""Tag words with entities: CoNLL column files, tag schemes, rows and entity scores."""
