@@ -171,7 +171,7 @@ NOT_OF_FINETUNE = {
     # Printed only for a run without a task.
     "training/run_manifest.py": {"--batch_ramp"},
 }
-ONLY_OTHERS = ("commands", "config", "evaluation", "inference", "pretraining")
+ONLY_OTHERS = ("commands", "evaluation", "inference", "pretraining")
 
 
 def test_messages_of_finetune_name_flags_of_finetune():
@@ -245,7 +245,7 @@ def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, fl
     code, out, err = run(capsys, "submit", "tpu", *flag, *TPU, *PRETRAIN)
     assert code == 0, err
     assert "queued-resources create tune " in out
-    assert "beambert pretrain --data places/b/data" in out
+    assert "beambert pretrain --data gs://b/data" in out
 
 
 def test_values_named_like_commands_are_values_for_every_destination():

@@ -4,8 +4,6 @@ Only templates with a rule show text; all others (infoboxes, citations, navigati
 rules cover the templates in the prose of real dumps, mainly of the English edition. Most rules are patterns, in
 `templates.toml`. The others are functions from the parameters to the displayed text. Parameters are numbered as in
 MediaWiki: {"1": ..., "lc": ...}.
-
-`benchmarks/wikipedia.py --templates` lists the templates without a rule.
 """
 
 import functools
