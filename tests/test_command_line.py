@@ -245,7 +245,7 @@ def test_a_flag_of_submit_may_have_the_name_of_a_command_as_its_value(capsys, fl
     code, out, err = run(capsys, "submit", "tpu", *flag, *TPU, *PRETRAIN)
     assert code == 0, err
     assert "queued-resources create tune " in out
-    assert "beambert pretrain --data places/b/data" in out
+    assert "beambert pretrain --data gs://b/data" in out
 
 
 def test_values_named_like_commands_are_values_for_every_destination():
