@@ -1,21 +1,25 @@
-"""Run `beambert extend-vocab`."""
+"""Run `beambert extend-vocab`, which counts the words of input files without cleaning or deduplication."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from beambert.adaptation.extension_config import ExtendVocabConfig
 from beambert.adaptation.new_vocabulary import NewVocabulary, choose_words, replaced, with_added_tokens, with_words
-from beambert.adaptation.text_words import TextWords, count_text_words, find_files
+from beambert.adaptation.options import ExtendVocabOptions
 from beambert.bert_model.checkpoints import native, reader, writer
 from beambert.bert_model.checkpoints.embedding_rows import with_vocabulary
 from beambert.bert_model.config import BertConfig
 from beambert.common.formatting import counted
 from beambert.common.tokenizer_files import AddedToken
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.commands.input_files import check_inputs
+from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.io.output_directory import lock_destination
-from beambert.pipelines.sources.readers import Input
+from beambert.pipelines.sources.files import match_files
+from beambert.pipelines.sources.readers import Input, read_file
+from beambert.tokenizer.learner import count_words, most_frequent
 from beambert.tokenizer.new_words import NewWord, compare_tokenization
 from beambert.tokenizer.vocabulary import Vocabulary, VocabularyError, rules_beside
 from beambert.tokenizer.wordpiece import coverage
@@ -29,11 +33,82 @@ from beambert.trainers.commands.convert import KIND_WORDS, print_source, vocabul
 from beambert.trainers.inference import model_loading
 from beambert.trainers.monitoring.training_progress import print_status, warn
 
-NEW_TOKENS_FILE_NAME = "new_tokens.tsv"
+# Distinct words kept, about 150 bytes each. With more than twice as many, the least frequent ones are dropped.
+MAX_WORDS = 2_000_000
 _SHOWN_WORDS = 8
+NEW_TOKENS_FILE_NAME = "new_tokens.tsv"
 
 
-def run(config: ExtendVocabConfig) -> int:
+@dataclasses.dataclass(frozen=True)
+class TextWords:
+    """The words of input files.
+
+    Attributes:
+        files: number of files.
+        counts: occurrences of each word.
+        dropped: running words that were dropped to limit the memory.
+    """
+
+    files: int
+    counts: dict[str, int]
+    dropped: int
+
+    @property
+    def running(self) -> int:
+        """Return the number of running words, without dropped ones."""
+        return sum(self.counts.values())
+
+
+def find_files(patterns: Sequence[str], options: ReadOptions, field_flags: list[str]) -> list[Input]:
+    """Return the files that patterns match, sorted by path, after a check of their first bytes.
+
+    Args:
+        patterns: values of --input.
+        options: options of reading.
+        field_flags: the field flags of the command line, each with its value.
+
+    Raises:
+        SourceError: a pattern matches no file, a file is not text, or a field flag has no effect.
+    """
+    files = match_files(list(patterns))
+    inputs = [Input(file.path, file.size_in_bytes, file.last_updated_in_seconds, file.path, 1.0) for file in files]
+    check_inputs(inputs, options, field_flags)
+    return inputs
+
+
+def count_text_words(inputs: Sequence[Input], options: ReadOptions, rules: WordRules) -> TextWords:
+    """Count the words of all documents.
+
+    Args:
+        inputs: the files, from `find_files`.
+        options: options of reading.
+        rules: rules that split text into words.
+
+    Raises:
+        SourceError: a file cannot be read, or the files have no words.
+    """
+    counts: Counter[str] = Counter()
+    dropped = 0
+    for file in inputs:
+        counts.update(count_words(_paragraphs(file.path, options), rules))
+        if len(counts) > 2 * MAX_WORDS:
+            kept = most_frequent(counts, MAX_WORDS)
+            dropped += counts.total() - sum(kept.values())
+            counts = Counter(kept)
+    if not counts:
+        raise SourceError(
+            f"--input has no words in {len(inputs):,} files; give files with text, or set the correct --input_format"
+        )
+    return TextWords(len(inputs), dict(counts), dropped)
+
+
+def _paragraphs(path: str, options: ReadOptions) -> Iterator[str]:
+    for document in read_file(path, options):
+        if not document.rejected:
+            yield from document.paragraphs
+
+
+def run(config: ExtendVocabOptions) -> int:
     """Write a model with another vocabulary and print a summary.
 
     Raises:
@@ -47,11 +122,10 @@ def run(config: ExtendVocabConfig) -> int:
         model_options = {**config.model_options, "added_tokens": None}
         model_loading.check_model(Path(config.model), may_lack_rows=True, **model_options)
         replacement = _load_replacement(config.replace) if config.replace else None
-        options = ReadOptions(config.input_format, config.encoding, config.text_field or ReadOptions.text_field)
-        inputs = find_files(config.input, options, config.field_flags) if config.input else []
+        inputs = find_files(config.input, config.read, list(config.field_flags)) if config.input else []
         bert_config = BertConfig.load(config.bert_config_file) if config.bert_config_file else None
         with reader.open_checkpoint(Path(config.model), config.task, bert_config) as checkpoint:
-            return _extend(config, destination, checkpoint, replacement, inputs, options)
+            return _extend(config, destination, checkpoint, replacement, inputs)
 
 
 def _load_replacement(path: str) -> Vocabulary:
@@ -63,12 +137,11 @@ def _load_replacement(path: str) -> Vocabulary:
 
 
 def _extend(
-    config: ExtendVocabConfig,
+    config: ExtendVocabOptions,
     destination: Path,
     checkpoint: reader.Checkpoint,
     replacement: Vocabulary | None,
     inputs: Sequence[Input],
-    options: ReadOptions,
 ) -> int:
     """Write the model while --output is locked."""
     whole = vocabulary_of(checkpoint, config.vocab_file, may_lack_rows=True)
@@ -87,7 +160,7 @@ def _extend(
         print_status(f"Note      {rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
 
     words: list[NewWord] = []
-    text = count_text_words(inputs, options, rules) if inputs else None
+    text = count_text_words(inputs, config.read, rules) if inputs else None
     if text:
         _print_text(text, inputs, former)
     if replacement is not None:

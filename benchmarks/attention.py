@@ -1,4 +1,4 @@
-"""Measure self-attention with dropout on a GPU: the kernel of `bert_model/jax_attention.py` and plain attention.
+"""Measure self-attention with dropout on a GPU: the kernel (`bert_model/ops/jax/flash_attention.py`) and plain code.
 
     PYTHONPATH=. python benchmarks/attention.py
     PYTHONPATH=. python benchmarks/attention.py --lengths 512 --block 128 --warps 8
@@ -53,21 +53,16 @@ def main() -> None:
     os.environ["KERAS_BACKEND"] = "jax"
     import jax
     import jax.numpy as jnp
-    import keras
 
-    from beambert.bert_model import jax_attention
-    from beambert.bert_model.attention import SelfAttention
-    from beambert.bert_model.config import BertConfig
+    from beambert.bert_model.ops import jax as jax_ops
+    from beambert.bert_model.ops.jax import flash_attention
 
-    jax_attention._BLOCK = options.block or jax_attention._BLOCK
-    jax_attention._WARPS = options.warps or jax_attention._WARPS
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    config = BertConfig(
-        vocab_size=100, hidden_size=_HEADS * _SIZE, num_attention_heads=_HEADS, attention_probs_dropout_prob=_RATE
-    )
-    plain = SelfAttention(config, fused_attention=False)._mix
-    kernel = functools.partial(jax_attention.attention, rate=_RATE, interpret=options.interpret)
-    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}; blocks of {jax_attention._BLOCK}\n")
+    flash_attention._BLOCK = options.block or flash_attention._BLOCK
+    flash_attention._WARPS = options.warps or flash_attention._WARPS
+    jax_ops.has_attention_kernel = lambda: False
+    plain = functools.partial(jax_ops.attention, rate=_RATE)
+    kernel = functools.partial(flash_attention.attention, rate=_RATE, interpret=options.interpret)
+    print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}; blocks of {flash_attention._BLOCK}\n")
     print("| positions | attention | forward, ms | forward and backward, ms |\n|---|---|---|---|")
     generator = np.random.default_rng(0)
     for length in options.lengths:

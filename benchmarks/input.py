@@ -23,9 +23,8 @@ import tensorflow as tf  # noqa: E402  (TensorFlow has to be started first)
 
 from beambert.pipelines.dataset import Dataset, load  # noqa: E402
 from beambert.trainers.backends.tensorflow.input import dataset_of  # noqa: E402
-from beambert.trainers.data.batches import Batches  # noqa: E402
 from beambert.trainers.data.parsing import feature_lengths  # noqa: E402
-from beambert.trainers.data.pipeline import train_batches  # noqa: E402
+from beambert.trainers.data.pipeline import Batches, train_batches  # noqa: E402
 from beambert.trainers.optimization.schedule import Stage  # noqa: E402
 
 BATCH_SIZES = (32, 256)

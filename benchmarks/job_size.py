@@ -8,8 +8,7 @@ import time
 
 from apache_beam import Pipeline
 
-from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusReader, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.documents import choose_num_partitions

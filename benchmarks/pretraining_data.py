@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader
 from beambert.pipelines.examples import pretraining_examples, shards, statistics
 from beambert.pipelines.examples.shards import write_shards
 from beambert.pipelines.examples.work_items import WorkItem

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 
 from beambert.bert_model.config import PRESETS, BertConfig
-from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token
-from beambert.bert_model.vocabulary_padding import with_padding
+from beambert.bert_model.size import skipped_training_flops_per_token, training_flops_per_token, with_padding
 from beambert.trainers.backends.jax.startup import start_jax
 from beambert.trainers.monitoring.throughput import peak_flops
 from benchmarks.random_rows import packed_features, random_features, random_weights
@@ -71,9 +70,9 @@ def measure(config: BertConfig, features: dict[str, np.ndarray], precision: str,
     import keras
 
     from beambert.bert_model.pretraining import BertForPretraining
-    from beambert.trainers.backends.backend import TrainConfig
     from beambert.trainers.backends.jax.distribution import Distribution
     from beambert.trainers.backends.jax.train_step import Trainer
+    from beambert.trainers.options import TrainingOptions
     from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
     keras.config.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
@@ -81,7 +80,9 @@ def measure(config: BertConfig, features: dict[str, np.ndarray], precision: str,
     for name, value in random_weights(config).items():
         task.variables[name].assign(with_padding(name, value, task.variables[name].shape))
     distribution = Distribution()
-    trainer = Trainer(task, TrainConfig(10**6, 1000, 1e-4, seed=1), distribution)
+    trainer = Trainer(
+        task, TrainingOptions(num_train_steps=10**6, num_warmup_steps=1000, learning_rate=1e-4, seed=1), distribution
+    )
     batch = distribution.global_arrays(features)
     state = trainer.state()
     step = trainer.compiled_step().lower(state, [], np.int32(0), batch).compile()

@@ -67,13 +67,16 @@ def our_step(size: str, precision: str, xla: bool = False) -> Step:
 
     from beambert.bert_model.config import BertConfig
     from beambert.bert_model.pretraining import BertForPretraining
-    from beambert.trainers.backends.backend import TrainConfig, active_backend
-    from beambert.trainers.data.batches import Batches
+    from beambert.trainers.backends.backend import active_backend
+    from beambert.trainers.data.pipeline import Batches
+    from beambert.trainers.options import TrainingOptions
     from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
-    config = TrainConfig(num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla=xla)
+    config = TrainingOptions(
+        num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla="on" if xla else "off"
+    )
     backend = active_backend()
     trainer = backend.make_trainer(pretraining_task(model), config, backend.open_distribution("auto"))
     features = random_features(*ROWS)

@@ -10,7 +10,7 @@ from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
     from beambert.bert_model.config import BertConfig, ConfigError
-    from beambert.bert_model.encoder import BertEncoder, EncoderOutput
+    from beambert.bert_model.encoder import BertEncoder, Packing
     from beambert.bert_model.finetuning_models import BertForTask
     from beambert.bert_model.pretraining import BertForPretraining
 else:
@@ -20,7 +20,7 @@ else:
             "BertConfig": "beambert.bert_model.config",
             "ConfigError": "beambert.bert_model.config",
             "BertEncoder": "beambert.bert_model.encoder",
-            "EncoderOutput": "beambert.bert_model.encoder",
+            "Packing": "beambert.bert_model.encoder",
             "BertForTask": "beambert.bert_model.finetuning_models",
             "BertForPretraining": "beambert.bert_model.pretraining",
         },
@@ -32,5 +32,5 @@ __all__ = [
     "BertForPretraining",
     "BertForTask",
     "ConfigError",
-    "EncoderOutput",
+    "Packing",
 ]

@@ -13,16 +13,14 @@ from keras import ops
 
 from beambert.bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_LAYERS, feature_size
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import dropout, fold_in
 from beambert.bert_model.encoder import BertEncoder
-from beambert.bert_model.parameters import initializer_seed
+from beambert.bert_model.layers import initializer_seed
+from beambert.bert_model.ops import dropout, fold_in
 
 Tensor = Any
 
 
-def frozen_features(
-    encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor, *, causal_attention: bool = False
-) -> Tensor:
+def frozen_features(encoder: BertEncoder, input_ids: Tensor, input_mask: Tensor, segment_ids: Tensor) -> Tensor:
     """Return the concatenated hidden states of the last four layers, lowest layer first.
 
     The encoder has neither dropout nor gradients.
@@ -30,13 +28,11 @@ def frozen_features(
     Args:
         encoder: the encoder; with fewer than four layers, all of them are used.
         input_ids, input_mask, segment_ids: int [B, S].
-        causal_attention: as in the encoder.
 
     Returns:
         float32 [B, S, 4 H].
     """
-    output = encoder(input_ids, input_mask, segment_ids, causal_attention=causal_attention, all_hidden=True)
-    layers = output.all_hidden[1:][-FEATURE_LAYERS:]
+    layers = list(encoder.hidden_states(input_ids, input_mask, segment_ids))[1:][-FEATURE_LAYERS:]
     return ops.stop_gradient(ops.concatenate(layers, axis=-1))
 
 

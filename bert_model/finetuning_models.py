@@ -12,10 +12,10 @@ from keras import ops
 
 from beambert.bert_model.checkpoints.variable_names import BILSTM_LAYERS, FEATURE_BASED, label_count
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import fold_in
 from beambert.bert_model.encoder import BertEncoder
 from beambert.bert_model.feature_based import FeatureBasedLayers, frozen_features
 from beambert.bert_model.heads import LinearHead
+from beambert.bert_model.ops import fold_in
 
 Tensor = Any
 Features = dict[str, Tensor]
@@ -38,7 +38,6 @@ class BertForTask(keras.layers.Layer):
         task: a task of the list.
         num_labels: number of labels, n; None where the task has a fixed number.
         causal_attention: as in the encoder.
-        fused_attention: as in `SelfAttention`.
 
     Raises:
         ConfigError: the task is unknown, or num_labels is not valid for it.
@@ -56,7 +55,6 @@ class BertForTask(keras.layers.Layer):
         num_labels: int | None = None,
         *,
         causal_attention: bool = False,
-        fused_attention: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,7 +62,7 @@ class BertForTask(keras.layers.Layer):
         self.task = task
         self.num_labels = label_count(task, num_labels)
         self.causal_attention = causal_attention
-        self.encoder = BertEncoder(config, fused_attention=fused_attention, name="bert")
+        self.encoder = BertEncoder(config, causal_attention=causal_attention, name="bert")
         # As in the released code, which has no dropout before the span head.
         rate = 0.0 if task == "span" else config.hidden_dropout_prob
         self.bilstm = FeatureBasedLayers(config, name="bilstm") if task == FEATURE_BASED else None
@@ -95,16 +93,14 @@ class BertForTask(keras.layers.Layer):
                 seed = ops.reshape(seeds, (batch * choices, 2))
         head_seed = fold_in(seed, self.encoder.dropout_sites)
         if self.bilstm is not None:
-            frozen = frozen_features(self.encoder, *inputs, causal_attention=self.causal_attention)  # [B, S, 4 H]
+            frozen = frozen_features(self.encoder, *inputs)  # [B, S, 4 H]
             hidden = self.bilstm(frozen, inputs[1], head_seed)  # [B, S, 2 H]
             return self.head(hidden, fold_in(head_seed, BILSTM_LAYERS))  # [B, S, n]
         if self.task in ("span", "token_classification"):
-            hidden, _ = self.encoder(*inputs, seed, causal_attention=self.causal_attention)  # [B, S, H]
+            hidden, _ = self.encoder(*inputs, seed)  # [B, S, H]
             logits = self.head(hidden, head_seed)  # [B, S, n]
             return (logits[:, :, 0], logits[:, :, 1]) if self.task == "span" else logits
-        _, pooled = self.encoder(
-            *inputs, seed, causal_attention=self.causal_attention, output_range=0
-        )  # [B or B * C, H]
+        pooled = self.encoder.pooled_output(inputs[0], inputs[1], inputs[2], seed)  # [B or B * C, H]
         logits = self.head(pooled, head_seed)  # [B or B * C, n]
         if self.task == "multiple_choice":
             return ops.reshape(logits, (batch, choices))

@@ -1,63 +1,18 @@
-"""The heads of the encoder: masked-LM head, linear head of all other tasks, and text embeddings.
+"""The heads of the encoder: linear head of all tasks except the masked-LM head, and text embeddings.
 
-Letters in shapes: B examples, S positions, P masked positions, H hidden size, V rows of the vocabulary, n labels.
+Letters in shapes: B examples, S positions, H hidden size, n labels.
 """
 
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import dropout
-from beambert.bert_model.layers import activation
-from beambert.bert_model.parameters import dense, layer_norm, truncated_normal
+from beambert.bert_model.layers import truncated_normal
+from beambert.bert_model.ops import dropout
 
 Tensor = Any
-
-# Logit of vocabulary padding: softmax probability 0, but finite, so that its product with 0 is 0.
-PADDED_LOGIT = -1e9
-
-
-class MaskedLanguageModelHead(keras.layers.Layer):
-    """The masked-LM head (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
-
-    The output matrix is tied to the word embeddings.
-
-    Args:
-        config: configuration of the model.
-        vocabulary_rows: rows of the word embeddings; rows from vocab_size on are never predicted.
-    """
-
-    def __init__(self, config: BertConfig, vocabulary_rows: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.activation = activation(config)
-        self.transform = dense(config.hidden_size, config.hidden_size, config, "transform")
-        self.norm = layer_norm(config)
-        self.output_bias = self.add_weight((vocabulary_rows,), "zeros", "float32", name="output_bias", autocast=False)
-        padding = np.arange(vocabulary_rows) >= config.vocab_size  # [V]
-        self.padding_bias = np.where(padding, PADDED_LOGIT, 0.0).astype(np.float32) if padding.any() else None
-        self.built = True
-
-    def call(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """Return the logits over the vocabulary.
-
-        Args:
-            hidden: float [B, P, H], hidden states of the masked positions.
-            word_embeddings: float [V, H].
-
-        Returns:
-            float32 [B, P, V], logits.
-        """
-        batch, predictions, size = ops.shape(hidden)
-        hidden = ops.reshape(hidden, (batch * predictions, size))  # [B * P, H]
-        hidden = self.norm(self.activation(self.transform(hidden)))  # [B * P, H]
-        matrix = ops.cast(word_embeddings, self.compute_dtype)  # [V, H]
-        logits = ops.matmul(ops.cast(hidden, matrix.dtype), ops.transpose(matrix))  # [B * P, V]
-        bias = self.output_bias if self.padding_bias is None else self.output_bias + self.padding_bias  # [V]
-        logits = ops.cast(logits, "float32") + bias
-        return ops.reshape(logits, (batch, predictions, self.output_bias.shape[0]))  # [B, P, V]
 
 
 class LinearHead(keras.layers.Layer):

@@ -1,22 +1,28 @@
 """BERT for pretraining: the encoder with both heads, and the two losses.
 
-Letters in shapes: B examples, S positions, P masked positions, K instances of a packed row, V rows of the vocabulary.
+Letters in shapes: B examples, S positions, P masked positions, K instances of a packed row, H hidden size, V rows of
+the vocabulary.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.encoder import BertEncoder
-from beambert.bert_model.heads import LinearHead, MaskedLanguageModelHead
-from beambert.bert_model.vocabulary_padding import padded_size
+from beambert.bert_model.encoder import BertEncoder, Packing
+from beambert.bert_model.heads import LinearHead
+from beambert.bert_model.layers import Dense, LayerNormalization, activation
+from beambert.bert_model.ops import cross_entropy
+from beambert.bert_model.size import padded_size
 
 Tensor = Any
 Features = dict[str, Tensor]
+
+# Logit of vocabulary padding: softmax probability 0, but finite, so that its product with 0 is 0.
+PADDED_LOGIT = -1e9
 
 
 class PretrainingLogits(NamedTuple):
@@ -41,6 +47,46 @@ class PretrainingLosses(NamedTuple):
     next_sentence_per_example: Tensor | None
 
 
+class MaskedLanguageModelHead(keras.layers.Layer):
+    """The masked-LM head (paper, section 3.1, task 1; `get_masked_lm_output` of the released run_pretraining.py).
+
+    The output matrix is tied to the word embeddings.
+
+    Args:
+        config: configuration of the model.
+        vocabulary_rows: rows of the word embeddings; rows from vocab_size on are never predicted.
+    """
+
+    def __init__(self, config: BertConfig, vocabulary_rows: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activation(config)
+        self.transform = Dense(config, config.hidden_size, config.hidden_size, name="transform")
+        self.norm = LayerNormalization(config, name="LayerNorm")
+        self.output_bias = self.add_weight((vocabulary_rows,), "zeros", "float32", name="output_bias", autocast=False)
+        padding = np.arange(vocabulary_rows) >= config.vocab_size  # [V]
+        self.padding_bias = np.where(padding, PADDED_LOGIT, 0.0).astype(np.float32) if padding.any() else None
+        self.built = True
+
+    def call(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
+        """Return the logits over the vocabulary.
+
+        Args:
+            hidden: float [B, P, H], hidden states of the masked positions.
+            word_embeddings: float [V, H].
+
+        Returns:
+            float32 [B, P, V], logits.
+        """
+        batch, predictions, size = ops.shape(hidden)
+        hidden = ops.reshape(hidden, (batch * predictions, size))  # [B * P, H]
+        hidden = self.norm(self.activation(self.transform(hidden)))  # [B * P, H]
+        matrix = ops.cast(word_embeddings, self.compute_dtype)  # [V, H]
+        logits = ops.matmul(ops.cast(hidden, matrix.dtype), ops.transpose(matrix))  # [B * P, V]
+        bias = self.output_bias if self.padding_bias is None else self.output_bias + self.padding_bias  # [V]
+        logits = ops.cast(logits, "float32") + bias
+        return ops.reshape(logits, (batch, predictions, self.output_bias.shape[0]))  # [B, P, V]
+
+
 class BertForPretraining(keras.layers.Layer):
     """The encoder with masked-LM head and next-sentence head.
 
@@ -49,9 +95,8 @@ class BertForPretraining(keras.layers.Layer):
     Args:
         config: configuration of the model.
         pad_vocabulary: whether to pad word embeddings and output bias to a multiple of 128 rows, which are never
-            predicted; `vocabulary_padding.py` removes them in checkpoints.
+            predicted; checkpoints do not have them (`size.py`).
         causal_attention: as in the encoder.
-        fused_attention: as in `SelfAttention`.
 
     Call `keras.utils.set_random_seed` before for reproducible initial weights.
 
@@ -70,14 +115,13 @@ class BertForPretraining(keras.layers.Layer):
         *,
         pad_vocabulary: bool = False,
         causal_attention: bool = False,
-        fused_attention: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.config = config
         self.causal_attention = causal_attention
         rows = padded_size(config.vocab_size) if pad_vocabulary else config.vocab_size
-        self.encoder = BertEncoder(config, vocabulary_rows=rows, fused_attention=fused_attention, name="bert")
+        self.encoder = BertEncoder(config, vocabulary_rows=rows, causal_attention=causal_attention, name="bert")
         self.masked_lm = MaskedLanguageModelHead(config, rows, name="masked_lm")
         self.next_sentence = LinearHead(config, 2, name="next_sentence")
         self.built = True
@@ -95,15 +139,14 @@ class BertForPretraining(keras.layers.Layer):
         Returns:
             The logits of both heads.
         """
+        packing = None
+        if "sequence_ids" in features:
+            packing = Packing(features["sequence_ids"], features.get("next_sentence_positions"))
         hidden, pooled = self.encoder(
-            features["input_ids"],
-            features["input_mask"],
-            features["segment_ids"],
+            *(features[name] for name in ("input_ids", "input_mask", "segment_ids")),
             seed,
-            sequence_ids=features.get("sequence_ids"),
-            pooled_positions=features.get("next_sentence_positions"),
+            packing=packing,
             output_positions=features["masked_lm_positions"],
-            causal_attention=self.causal_attention,
         )  # [B, P, H], [B, H] or [B, K, H]
         return PretrainingLogits(
             masked_lm=self.masked_lm(hidden, self.encoder.embeddings.word_embeddings),  # [B, P, V]
@@ -141,38 +184,3 @@ def pretraining_losses(logits: PretrainingLogits, features: Features) -> Pretrai
     else:
         next_sentence = ops.mean(per_example)
     return PretrainingLosses(masked_lm + next_sentence, masked_lm, next_sentence, per_position, per_example)
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return -log softmax(logits)[label], in nats.
-
-    Args:
-        logits: float32 [..., C].
-        labels: int [...], in [0, C).
-
-    Returns:
-        float32 [...].
-    """
-    labels = ops.cast(labels, "int32")
-    if keras.backend.backend() == "jax":
-        from beambert.bert_model import jax_gradients
-
-        return jax_gradients.cross_entropy(logits, labels)
-
-    # With a custom gradient: automatic differentiation of log-sum-exp takes twice as long on a CPU, and the library's
-    # sparse form, whose deterministic gradient scatters into the logits, three times.
-    @ops.custom_gradient
-    def with_gradient(logits: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        probabilities = ops.softmax(logits, axis=-1)  # [..., C]
-        # The maximum probability is exp(0) / sum(exp(logits - maximum)), at least 1 / C.
-        log_sum = -ops.log(ops.max(probabilities, axis=-1))  # [...], of exp(logits - maximum)
-        of_label = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]  # [...]
-
-        def gradient(upstream: Tensor) -> Tensor:
-            one_hot = ops.one_hot(labels, logits.shape[-1], dtype=logits.dtype)  # [..., C]
-            return (probabilities - one_hot) * ops.expand_dims(upstream, -1)
-
-        # The logits are subtracted first, so that large logits do not cancel the sum.
-        return (ops.max(logits, axis=-1) - of_label) + log_sum, gradient
-
-    return with_gradient(logits)

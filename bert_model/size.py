@@ -1,13 +1,20 @@
-"""Compute parameter counts and FLOPs of a model from its configuration.
+"""Compute the sizes of a model from its configuration: parameters, FLOPs, and rows of a padded vocabulary.
 
-This file imports neither Keras nor TensorFlow.
+On accelerators, running models pad the vocabulary to a multiple of 128 rows, for the matrix units. Checkpoints and
+exports have vocab_size rows: `without_padding` removes the others, and `with_padding` adds them. This file imports
+neither Keras nor TensorFlow.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from beambert.bert_model.checkpoints.variable_names import PRETRAINING, variable_names
+import numpy as np
+
+from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TOKEN_VARIABLES, variable_names
 from beambert.bert_model.config import BertConfig
+
+ROW_MULTIPLE = 128
 
 
 class ParameterCounts(NamedTuple):
@@ -98,3 +105,43 @@ def skipped_training_flops_per_token(config: BertConfig, sequence_length: int, p
     hidden, intermediate = config.hidden_size, config.intermediate_size
     of_position = 4 * hidden**2 + 4 * hidden * intermediate + 4 * sequence_length * hidden
     return 3 * (1 - (1 + predictions_per_sequence) / sequence_length) * of_position
+
+
+def padded_size(vocab_size: int) -> int:
+    """Return the smallest multiple of 128 that is at least `vocab_size`."""
+    return -(-vocab_size // ROW_MULTIPLE) * ROW_MULTIPLE
+
+
+def is_padded(tf1_name: str) -> bool:
+    """Return whether a variable, or its optimizer slot `<variable>/<slot>`, has one row per token."""
+    return tf1_name in TOKEN_VARIABLES or tf1_name.rpartition("/")[0] in TOKEN_VARIABLES
+
+
+def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:
+    """Return a value without vocabulary padding, as in checkpoints.
+
+    Args:
+        tf1_name: TF1 name of the variable or slot.
+        value: array or tensor of a running model.
+        vocab_size: number of tokens; None for no padding.
+
+    Returns:
+        The first vocab_size rows of a variable with one row per token; other values unchanged.
+    """
+    return value[:vocab_size] if is_padded(tf1_name) else value
+
+
+def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return a value with vocabulary padding, as in a running model.
+
+    Args:
+        tf1_name: TF1 name of the variable or slot.
+        value: value from a checkpoint.
+        shape: shape of the variable in the model.
+
+    Returns:
+        A variable with one row per token, padded with zeros to the rows of `shape`; other values unchanged.
+    """
+    if not is_padded(tf1_name) or len(value) == shape[0]:
+        return value
+    return np.concatenate([value, np.zeros((shape[0] - len(value), *value.shape[1:]), value.dtype)])

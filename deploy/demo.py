@@ -8,14 +8,17 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from beambert.common.command_line.flags import FlagConfig, positive_int
+from beambert.common.command_line import options
+from beambert.common.command_line.options import Flag, PositiveInt
 from beambert.common.command_line.path_flags import LOCAL_OUTPUT_DIRECTORY
 from beambert.common.formatting import format_duration
 from beambert.common.process import python_command, python_environment
 from beambert.common.signals import handled_signals
 from beambert.common.terminal import MAX_COLUMNS
 from beambert.pipelines.io.output_directory import lock_directory
+from beambert.trainers.errors import TrainingError
 
 DESCRIPTION = """Build data, pretrain a tiny BERT and fill masked words, in a few minutes and without a download.
 
@@ -46,39 +49,35 @@ at home in Python, lost in France."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoConfig(FlagConfig):
-    """Options of `beambert demo`; the help of each flag describes its field."""
+class DemoOptions:
+    """The options of `beambert demo`.
 
-    output: str = "beambert-demo"
-    num_train_steps: int = 2000
+    Attributes:
+        output: Output directory of data and model.
+        num_train_steps: Number of training steps; lower it for a shorter demo.
+
+    Raises:
+        TrainingError: a value is out of range.
+    """
+
+    output: Annotated[str, Flag("output", type=LOCAL_OUTPUT_DIRECTORY, metavar="DIR")] = "beambert-demo"
+    num_train_steps: Annotated[PositiveInt, Flag("training")] = 2000
+
+    def __post_init__(self) -> None:
+        options.check(self, TrainingError)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `beambert demo`."""
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output",
-        default=DemoConfig.output,
-        type=LOCAL_OUTPUT_DIRECTORY,
-        metavar="DIR",
-        help="Output directory of data and model",
-    )
-    group = parser.add_argument_group("training")
-    group.add_argument(
-        "--num_train_steps",
-        type=positive_int,
-        default=DemoConfig.num_train_steps,
-        metavar="N",
-        help="Number of training steps; lower it for a shorter demo",
-    )
+    """Add the flags."""
+    options.add_arguments(parser, DemoOptions)
 
 
-def configure(args: argparse.Namespace) -> DemoConfig:
-    """Return the configuration of parsed flags."""
-    return DemoConfig.from_args(args)
+def configure(args: argparse.Namespace) -> DemoOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(DemoOptions, args)
 
 
-def run(config: DemoConfig) -> int:
+def run(config: DemoOptions) -> int:
     """Run the commands in order and return 0, or the exit code of the first command that fails.
 
     Raises:

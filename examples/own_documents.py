@@ -14,16 +14,11 @@ from collections.abc import Iterator
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert.pipelines.transforms import (
-    CleanDocuments,
-    CreatePretrainingExamples,
-    Document,
-    LearnWordPieceVocabulary,
-    RejectDocuments,
-    RowsToDocuments,
-    SegmentSentences,
-    WriteShards,
-)
+from beambert.pipelines.documents import Document
+from beambert.pipelines.transforms.documents import CleanDocuments, RejectDocuments, SegmentSentences
+from beambert.pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.rows import RowsToDocuments
+from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 

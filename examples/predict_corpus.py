@@ -17,7 +17,8 @@ from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 from apache_beam.ml.inference.onnx_inference import OnnxModelHandlerNumpy
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert.pipelines.transforms import Document, ReadCorpus
+from beambert.pipelines.documents import Document
+from beambert.pipelines.transforms.corpora import ReadCorpus
 from beambert.tokenizer.tokenizer import Tokenizer
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")

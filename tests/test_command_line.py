@@ -167,7 +167,7 @@ NOT_OF_FINETUNE = {
         "--vocab_size",
     },
     "optimization/schedule.py": {"--batch_ramp", "--data", "--schedule"},
-    "training/process_agreement.py": {"--max_train_time", "--num_train_steps"},
+    "training/several_processes.py": {"--max_train_time", "--num_train_steps"},
     # Printed only for a run without a task.
     "training/run_manifest.py": {"--batch_ramp"},
 }

@@ -19,7 +19,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.finetuning import sweep
 from beambert.trainers.monitoring.training_monitor import MonitorState
 from beambert.trainers.training import run_manifest
@@ -46,7 +46,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "run/bert_config.json": lambda directory: BertConfig.load(directory / "bert_config.json"),
     "hugging_face/config.json": read_hugging_face,
     "hugging_face/tokenizer_config.json": read_tokenizer,
-    "run/checkpoints/best.json": best_checkpoint.best,
+    "run/checkpoints/best.json": checkpoint_manager.best,
     "run/checkpoints/model.ckpt-2.state.json": lambda directory: checkpoint_manager.state_of(
         checkpoint_manager.Checkpoint(2, directory / "model.ckpt-2"), MonitorState
     ),

@@ -19,10 +19,10 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io import atomic_files, output_directory
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
-from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning import sweep
 from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.training.run_manifest import RecordedOptions
 from tests.damaged_json import FILES, damages
 
 

@@ -1,5 +1,6 @@
 """Test that the pipelines in examples/ run as their first lines describe, and write the same as the commands."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -8,13 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 import yaml
 
 from beambert import cli
-from tests.conftest import ROOT
+from beambert.bert_model.config import BertConfig
+from tests.conftest import ROOT, with_slow
 from tests.every_output import corpus_rows, digests
 
 TEXTS = [
@@ -24,7 +27,7 @@ TEXTS = [
 ]
 
 
-def run(*command: object) -> None:
+def run(*command: object) -> str:
     result = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=ROOT,
@@ -34,6 +37,7 @@ def run(*command: object) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout
 
 
 @pytest.mark.slow
@@ -139,3 +143,58 @@ def test_the_provider_file_names_every_transform():
     for path in provider["transforms"].values():
         module, _, name = path.rpartition(".")
         assert issubclass(getattr(importlib.import_module(module), name), beam.PTransform)
+
+
+@pytest.mark.parametrize("backend", with_slow(["tensorflow", "jax"], ["jax"]))
+def test_the_minimal_pretraining_and_the_command_train_alike(built, tmp_path, backend):
+    """Test 20 steps from the same weights on the same batches, without dropout: losses and final weights."""
+    import jax
+
+    spec = importlib.util.spec_from_file_location("minimal_pretraining", ROOT / "examples/minimal_pretraining.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    tokenizer = example.Tokenizer.load(built)
+    vocab_size = len(tokenizer.vocabulary.tokens)
+    initial = example.initial_parameters(jax.random.key(0), 2, 128, vocab_size)
+    # Biases and gains are not those that training starts with, 0 and 1, so that their weight decay would be seen.
+    noise = np.random.default_rng(0)
+    initial |= {
+        name: value + noise.normal(0, 0.1, value.shape).astype("f")
+        for name, value in initial.items()
+        if value.ndim == 1
+    }
+    example.save(tmp_path / "initial", initial, tokenizer, built / "vocab.txt")
+    final, losses = example.train(initial, example.read_batches(built, 4, seed=7), 20, 1e-3, 5, None)
+
+    config = BertConfig.preset("tiny", vocab_size)
+    config = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    (tmp_path / "model.json").write_text(config.to_json())
+    paths = ["--data", built, "--init_checkpoint", tmp_path / "initial", "--model", tmp_path / "model.json"]
+    steps = ["--num_train_steps", 20, "--num_warmup_steps", 5, "--learning_rate", 1e-3, "--train_batch_size", 4]
+    flags = ["--output", tmp_path / "run", "--seed", 7, "--backend", backend, "--do_train"]
+    run("-m", "beambert", "pretrain", *paths, *steps, *flags)
+
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == len(losses) == 20
+    for line, of_step in zip(lines, losses, strict=True):
+        for name in ("masked_lm_loss", "next_sentence_loss"):
+            assert line[name] == pytest.approx(of_step[name], abs=1e-4), (line["step"], name)
+
+    assert cli.main(["convert", str(tmp_path / "run"), str(tmp_path / "converted"), "--to", "huggingface"]) == 0
+    converted = example.load(tmp_path / "converted")
+    assert converted.keys() == final.keys()
+    for name, value in converted.items():
+        # The gradient of the bias of the keys is 0: softmax ignores a term that all scores of a position share.
+        if not name.endswith("key.bias"):
+            difference = np.linalg.norm(value - final[name]) / np.linalg.norm(final[name] - initial[name])
+            assert difference < 1e-4, name
+
+
+@pytest.mark.slow
+def test_the_minimal_pretraining_learns_a_model_that_commands_read(built, tmp_path, capsys):
+    flags = ["--data", built, "--output", tmp_path / "model", "--steps", 200, "--batch_size", 8]
+    printed = run("examples/minimal_pretraining.py", *flags)
+    first, last = (float(loss) for loss in re.findall(r"masked_lm_loss ([\d.]+)", printed))
+    assert last < first - 0.1
+    assert cli.main(["fill-mask", str(tmp_path / "model"), "The [MASK] is a function."]) == 0
+    assert "%" in capsys.readouterr().out

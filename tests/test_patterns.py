@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from beambert.common.tokenizer_files import AddedToken
-from beambert.deploy.dataflow import flags as dataflow_flags
+from beambert.deploy.dataflow import options as dataflow_options
 from beambert.pipelines.cleaning import ngrams
 from beambert.pipelines.formats.wikipedia import dump
-from beambert.tokenizer.encoder import _Pattern
+from beambert.tokenizer.tokenizer import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
 
@@ -25,7 +25,7 @@ _LIMIT = 5.0
 BOUNDED = {
     "pipelines.cleaning.rules._BOILERPLATE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
     "pipelines.cleaning.rules._NOTICE": (200, "drop_boilerplate looks at shorter paragraphs alone"),
-    "pipelines.segmentation.sentence_boundaries._WORD_AND_PERIOD": (
+    "pipelines.segmentation.segmenters._WORD_AND_PERIOD": (
         12,
         "_ends_in_abbreviation cuts the text before",
     ),
@@ -35,21 +35,21 @@ METHOD = {r"-\d[-,\d]*$": "match"}  # argparse uses this method.
 # Method and examples of patterns that are built at run time. Those without examples have, in place of the method, the
 # kind of text, which is bounded.
 DYNAMIC: dict[str, tuple[str, Any]] = {
-    "deploy.dataflow.flags._matching.parse": (
+    "deploy.dataflow.options._matching.parse": (
         "fullmatch",
         lambda: [
             re.compile(dict(zip(made.__code__.co_freevars, made.__closure__, strict=True))["pattern"].cell_contents)
-            for made in vars(dataflow_flags).values()
+            for made in vars(dataflow_options).values()
             if getattr(made, "__qualname__", "") == "_matching.<locals>.parse"
         ],
     ),
     "deploy.dataflow.flags.require_cloud_paths": (
         "fullmatch",
-        lambda: [re.compile(dataflow_flags.CLOUD_PATH)],
+        lambda: [re.compile(dataflow_options.CLOUD_PATH)],
     ),
     "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.
-    "pipelines.segmentation.sentence_boundaries._pair_pattern": ("sub", list),
+    "pipelines.segmentation.segmenters._pair_pattern": ("sub", list),
     # Applied to paths, which have at most 4,096 characters.
     "pipelines.sources.files._expression": ("patterns of the user", list),
     "pipelines.cleaning.ngrams._other_signs": ("sub", lambda: [ngrams._other_signs()]),
@@ -61,12 +61,12 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
         "search",
         lambda: [re.compile(r"</ref\s*>", re.IGNORECASE)],
     ),
-    "tokenizer.encoder.__init__": (
+    "tokenizer.tokenizer.__init__": (
         "finditer",
         lambda: [_Pattern({token: AddedToken(token) for token in ("[MASK]", "a", "a b")})._pattern],
     ),
-    "trainers.training.optimizer_flags._lr_multiplier": ("names of variables", list),
-    "trainers.optimization.optimizer_options.rate_factors": ("names of variables", list),
+    "trainers.options._parse_lr_multiplier": ("names of variables", list),
+    "trainers.optimization.optimizers.rate_factors": ("names of variables", list),
     "trainers.monitoring.throughput.peak_flops": ("names of devices", list),
 }
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from beambert.common.imports import lazy_exports
 
 if TYPE_CHECKING:
-    from beambert.trainers.data.batches import Batches, InputShard
+    from beambert.trainers.data.pipeline import Batches, InputShard
     from beambert.trainers.errors import TaskDataError, TrainingError
     from beambert.trainers.finetuning.finetuning_task import FinetuningTask
     from beambert.trainers.inference.model_loading import InferenceModel, load_model
     from beambert.trainers.inference.predictor import Predictor
     from beambert.trainers.objective import Objective
-    from beambert.trainers.optimization.optimizer_options import OptimizerOptions
     from beambert.trainers.optimization.optimizers import Optimizer
-    from beambert.trainers.training.loop import LoopConfig, TrainData, train
+    from beambert.trainers.options import OptimizerOptions, TrainingOptions
+    from beambert.trainers.training.loop import TrainData, train
 else:
     __getattr__ = lazy_exports(
         __name__,
         {
-            "Batches": "beambert.trainers.data.batches",
-            "InputShard": "beambert.trainers.data.batches",
+            "Batches": "beambert.trainers.data.pipeline",
+            "InputShard": "beambert.trainers.data.pipeline",
             "TaskDataError": "beambert.trainers.errors",
             "TrainingError": "beambert.trainers.errors",
             "FinetuningTask": "beambert.trainers.finetuning.finetuning_task",
@@ -30,9 +30,9 @@ else:
             "load_model": "beambert.trainers.inference.model_loading",
             "Predictor": "beambert.trainers.inference.predictor",
             "Objective": "beambert.trainers.objective",
-            "OptimizerOptions": "beambert.trainers.optimization.optimizer_options",
+            "OptimizerOptions": "beambert.trainers.options",
             "Optimizer": "beambert.trainers.optimization.optimizers",
-            "LoopConfig": "beambert.trainers.training.loop",
+            "TrainingOptions": "beambert.trainers.options",
             "TrainData": "beambert.trainers.training.loop",
             "train": "beambert.trainers.training.loop",
         },
@@ -43,7 +43,6 @@ __all__ = [
     "FinetuningTask",
     "InferenceModel",
     "InputShard",
-    "LoopConfig",
     "Objective",
     "Optimizer",
     "OptimizerOptions",
@@ -51,6 +50,7 @@ __all__ = [
     "TaskDataError",
     "TrainData",
     "TrainingError",
+    "TrainingOptions",
     "load_model",
     "train",
 ]

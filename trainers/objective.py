@@ -50,28 +50,9 @@ def loss_of(sums: Sums, denominators: Mapping[str, Tensor]) -> Tensor:
     return sum(ops.divide_no_nan(sums[name][0], denominator) for name, denominator in denominators.items())
 
 
-def sums_of_step(
-    sums: Sums, loss: Tensor, gradient_norm: Tensor, learning_rate: Tensor, *, skip_nonfinite: bool, part: float
-) -> tuple[Sums, Tensor]:
-    """Return the metric sums of a step with loss, gradient_norm, learning_rate and not_finite, and its finiteness.
-
-    Args:
-        sums: a replica's part of the metric sums.
-        loss, gradient_norm, learning_rate: float32 scalars of the step, equal on all replicas.
-        skip_nonfinite: whether a non-finite step is skipped; its values would make every mean non-finite.
-        part: 1 / number of replicas, so that the sums over replicas are those of the step.
-    """
-    is_finite = ops.logical_and(ops.isfinite(loss), ops.isfinite(gradient_norm))
-    of_step = {"loss": loss, "gradient_norm": gradient_norm, "learning_rate": learning_rate}
-    one = ops.convert_to_tensor(part, "float32")
-    count = one
-    if skip_nonfinite:
-        sums = {name: (ops.where(is_finite, n, 0.0), ops.where(is_finite, d, 0.0)) for name, (n, d) in sums.items()}
-        of_step = {name: ops.where(is_finite, value, 0.0) for name, value in of_step.items()}
-        count = ops.where(is_finite, one, 0.0)
-    skipped = one * ops.cast(ops.logical_not(is_finite), "float32")
-    with_step = {name: (value * one, count) for name, value in of_step.items()}
-    return {**with_step, **sums, NOT_FINITE: (skipped, one)}, is_finite
+def to_host(sums: Mapping[str, tuple[Any, Any]]) -> Ratios:
+    """Return metric sums as Python floats."""
+    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
 
 
 def divided(batches: Iterable[Ratios]) -> dict[str, float]:

@@ -131,12 +131,6 @@ def write(
     return left_out
 
 
-def vocabulary_file(directory: Path) -> Path | None:
-    """Return the path of `vocab.txt`, else of `tokenizer.json`; None where both are missing."""
-    paths = (directory / name for name in ("vocab.txt", "tokenizer.json"))
-    return next((path for path in paths if path.is_file()), None)
-
-
 def _stored(directory: Path) -> dict[str, StoredTensor]:
     name = next((name for name in WEIGHTS_FILE_NAMES if (directory / name).is_file()), None)
     if name is None:

@@ -132,12 +132,6 @@ def config_of(directory: Path) -> BertConfig:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def vocabulary_file(directory: Path) -> Path | None:
-    """Return the path of the vocabulary; None where it is missing."""
-    path = directory / "assets" / "tokenizer" / "vocabulary.txt"
-    return path if path.is_file() else None
-
-
 def do_lower_case(directory: Path) -> bool | None:
     """Return whether text is lower-cased; None where `tokenizer.json` is missing.
 

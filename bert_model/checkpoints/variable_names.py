@@ -36,7 +36,7 @@ class VariableName(NamedTuple):
         ours: attribute path in a `BertForPretraining` or `BertForTask`; a number is an index of a list.
         tf1: name in TF1 checkpoints, and in checkpoints of beambert.
         hugging_face: name in the state dict of the task's class, where a `kernel` is transposed.
-        shape: shape in TF1 checkpoints, and in the model except for vocabulary padding (`vocabulary_padding.py`).
+        shape: shape in TF1 checkpoints, and in the model except for vocabulary padding (`bert_model/size.py`).
     """
 
     ours: str

@@ -1,12 +1,11 @@
-"""The flags of Dataflow: validation, and translation to Beam's flags. Does not import Beam, so `--help` is fast."""
+"""Validate the options of Dataflow, and translate them to Beam's flags. Does not import Beam, so `--help` is fast."""
 
-import argparse
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from beambert.deploy.dataflow.config import DataflowConfig
+from beambert.deploy.dataflow.options import CLOUD_PATH, DataflowOptions
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.io.output_file import check_output_file
 
@@ -32,40 +31,6 @@ FOR_EVERY_JOB = (
     "--experiments=shuffle_mode=service",
     # All pickled code is in modules of the package, so the main session is not needed.
     "--no_save_main_session",
-)
-
-
-def _matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Return the argument type of a flag whose value must match a pattern."""
-
-    def parse(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise argparse.ArgumentTypeError(f"{text!r} {complaint}")
-        return text
-
-    return parse
-
-
-project = _matching(
-    r"(?:[a-z][a-z0-9.-]*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]",
-    "is not a project ID: use 6 to 30 lower-case letters, digits and hyphens, such as my-project-123 (not the "
-    "project's name or number)",
-)
-region = _matching(r"[a-z]+-[a-z]+[0-9]+", "is not a region: use a name such as us-central1 (us-central1-a is a zone)")
-# A bucket and a path in it; https://cloud.google.com/storage/docs/buckets defines the names.
-CLOUD_PATH = r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](?:/.*)?"
-cloud_path = _matching(CLOUD_PATH, "is not of the form gs://BUCKET/FOLDER")
-job_name = _matching(
-    r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?",
-    "is not a job name: use at most 63 lower-case letters, digits and hyphens, starting with a letter",
-)
-label = _matching(
-    r"[a-z][a-z0-9_-]{0,62}=[a-z0-9_-]{0,63}",
-    "is not a label KEY=VALUE: use at most 63 lower-case letters, digits, hyphens and underscores each, a letter first",
-)
-service_account = _matching(
-    r"[^@\s]+@(?=[^@\s]+\.[^@\s])[^@\s]++",
-    "is not a service account: use an address such as NAME@PROJECT.iam.gserviceaccount.com",
 )
 
 
@@ -110,7 +75,7 @@ def job_name_of(output: str) -> str:
     return "-".join(filter(None, ("beambert", last, digest)))
 
 
-def beam_flags(config: DataflowConfig, command: "Command", machine_type: str) -> list[str]:
+def beam_flags(config: DataflowOptions, command: "Command", machine_type: str) -> list[str]:
     """Return all flags of Beam except those that install code on the workers.
 
     Args:

@@ -18,8 +18,7 @@ from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_run import CorpusConfig
 from beambert.pipelines.commands.pretraining_data_run import ExamplesJob, PretrainingDataConfig, examples_job
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusReader, CorpusShard, corpus_shard_name
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.errors import SourceError

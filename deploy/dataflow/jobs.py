@@ -14,7 +14,7 @@ from google.auth.exceptions import GoogleAuthError
 from beambert.common.formatting import counted
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph, workers
-from beambert.deploy.dataflow.config import DataflowConfig
+from beambert.deploy.dataflow.options import DataflowOptions
 from beambert.pipelines.commands.build import BuildConfig
 from beambert.pipelines.commands.corpus_run import CorpusConfig
 from beambert.pipelines.commands.pretraining_data_run import PretrainingDataConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beambert.common.command_line.command import Command
 
 
-def submit(config: DataflowConfig, command: "Command") -> int:
+def submit(config: DataflowOptions, command: "Command") -> int:
     """Run the command with its pipelines on Dataflow and return its exit code.
 
     Args:
@@ -43,7 +43,7 @@ def submit(config: DataflowConfig, command: "Command") -> int:
         return command.module.run(job, flags)
 
 
-def describe(config: DataflowConfig, command: "Command") -> int:
+def describe(config: DataflowOptions, command: "Command") -> int:
     """Print the jobs that `submit` would run; the input is listed but not read.
 
     Args:
@@ -66,7 +66,7 @@ def describe(config: DataflowConfig, command: "Command") -> int:
 
 
 @contextmanager
-def _prepared(config: DataflowConfig, command: "Command") -> Iterator[tuple[graph.DataConfig, list[str]]]:
+def _prepared(config: DataflowOptions, command: "Command") -> Iterator[tuple[graph.DataConfig, list[str]]]:
     """Yield the configuration and Beam's flags; convert errors of Google's libraries to SubmitError."""
     with tempfile.TemporaryDirectory(prefix="beambert-dataflow-") as folder:
         # File look-ups before the pipeline exists use the same project and credentials.
@@ -107,7 +107,7 @@ def _extras(job: graph.DataConfig) -> list[str]:
     return extras
 
 
-def _code_flags(config: DataflowConfig, extras: list[str], folder: Path) -> list[str]:
+def _code_flags(config: DataflowOptions, extras: list[str], folder: Path) -> list[str]:
     """Return the flags that install beambert on the workers; none where an image contains it."""
     if config.sdk_container_image:
         return []

@@ -15,7 +15,7 @@ from typing import Any
 
 from beambert.common.command_line.flags import WholeNumber, boolean
 from beambert.common.command_line.path_flags import path_type
-from beambert.deploy.dataflow.flags import CLOUD_PATH
+from beambert.deploy.dataflow.options import CLOUD_PATH
 from beambert.pipelines.commands import corpus, pretraining_data
 
 COMMANDS: dict[str, ModuleType] = {"corpus": corpus, "pretraining-data": pretraining_data}

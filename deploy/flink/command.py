@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from beambert.common.command_line.flags import FlagConfig, WholeNumber
+from msgspec import Meta
+
+from beambert.common.command_line import options
+from beambert.common.command_line.options import Flag
 from beambert.common.command_line.path_flags import LOCAL_PATH
 from beambert.common.formatting import counted
 from beambert.common.signals import interrupted_by_signals
@@ -58,21 +61,41 @@ _RESERVED = ("--runner", "--job_endpoint", "--environment_type", "--environment_
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlinkConfig(FlagConfig):
-    """Options of `beambert submit flink`; the help of each flag describes its field.
+class FlinkOptions:
+    """The options of `beambert submit flink`; None is an option without a fixed default that was not given.
 
-    None stands for an option without a fixed default that was not given.
+    Attributes:
+        flink_master: REST address of the JobManager, such as flink:8081.
+        parallelism: Parallelism of the job, in task slots (default: all slots of the cluster).
+        environment_type: Beam's SDK worker environment. EXTERNAL uses a worker pool; LOOPBACK runs workers in this
+            process, for a cluster on this machine; DOCKER and PROCESS start them on the TaskManagers, as in Beam's
+            documentation.
+        environment_config: Configuration of the environment: for EXTERNAL, host:port of the worker pool as each
+            TaskManager sees it (default: localhost:50000); for DOCKER, the image (default: Beam's); PROCESS requires
+            it, as JSON.
+        shared_paths: Allow local paths with a remote cluster: all workers mount them under the same path.
+        flink_version: Flink version of the job server to download (default: the version of the cluster).
+        job_server_jar: Beam's job server, as a jar or a directory of jars (default: downloaded to ~/.cache/beambert
+            from Maven Central, or from MAVEN_REPOSITORY_URL).
+        job_endpoint: Address of a running job server; no Java is needed then.
+        java: Java executable of the job server.
+
+    Raises:
+        SubmitError: a value is out of range.
     """
 
-    flink_master: str
-    parallelism: int | None = None
-    environment_type: str = "EXTERNAL"
-    environment_config: str | None = None
-    shared_paths: bool = False
-    flink_version: str | None = None
-    job_server_jar: str | None = None
-    job_endpoint: str | None = None
-    java: str = "java"
+    flink_master: Annotated[str, Flag("cluster", required=True, metavar="HOST:PORT")]
+    parallelism: Annotated[Annotated[int, Meta(ge=1, le=32_768)] | None, Flag("cluster")] = None
+    environment_type: Annotated[Literal["EXTERNAL", "DOCKER", "PROCESS", "LOOPBACK"], Flag("cluster")] = "EXTERNAL"
+    environment_config: Annotated[str | None, Flag("cluster", metavar="CONFIG")] = None
+    shared_paths: Annotated[bool, Flag("cluster")] = False
+    flink_version: Annotated[str | None, Flag("cluster", metavar="X.Y")] = None
+    job_server_jar: Annotated[str | None, Flag("cluster", type=LOCAL_PATH, metavar="PATH")] = None
+    job_endpoint: Annotated[str | None, Flag("cluster", metavar="HOST:PORT")] = None
+    java: Annotated[str, Flag("cluster", type=LOCAL_PATH, metavar="PATH")] = "java"
+
+    def __post_init__(self) -> None:
+        options.check(self, SubmitError)
 
     @property
     def worker_pool(self) -> str:
@@ -81,56 +104,8 @@ class FlinkConfig(FlagConfig):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `beambert submit flink`."""
-    group = parser.add_argument_group("cluster")
-    group.add_argument(
-        "--flink_master",
-        required=True,
-        metavar="HOST:PORT",
-        help="REST address of the JobManager, such as flink:8081",
-    )
-    group.add_argument(
-        "--parallelism",
-        type=WholeNumber(1, 32_768),
-        metavar="N",
-        help="Parallelism of the job, in task slots (default: all slots of the cluster)",
-    )
-    group.add_argument(
-        "--environment_type",
-        choices=("EXTERNAL", "DOCKER", "PROCESS", "LOOPBACK"),
-        default=FlinkConfig.environment_type,
-        help="Beam's SDK worker environment. EXTERNAL uses a worker pool; LOOPBACK runs workers in this process, for a "
-        "cluster on this machine; DOCKER and PROCESS start them on the TaskManagers, as in Beam's documentation",
-    )
-    group.add_argument(
-        "--environment_config",
-        metavar="CONFIG",
-        help="Configuration of the environment: for EXTERNAL, host:port of the worker pool as each TaskManager sees it "
-        f"(default: {_WORKER_POOL}); for DOCKER, the image (default: Beam's); PROCESS requires it, as JSON",
-    )
-    group.add_argument(
-        "--shared_paths",
-        action="store_true",
-        help="Allow local paths with a remote cluster: all workers mount them under the same path",
-    )
-    group.add_argument(
-        "--flink_version",
-        metavar="X.Y",
-        help="Flink version of the job server to download (default: the version of the cluster)",
-    )
-    group.add_argument(
-        "--job_server_jar",
-        type=LOCAL_PATH,
-        metavar="PATH",
-        help="Beam's job server, as a jar or a directory of jars (default: downloaded to ~/.cache/beambert from Maven "
-        "Central, or from MAVEN_REPOSITORY_URL)",
-    )
-    group.add_argument(
-        "--job_endpoint", metavar="HOST:PORT", help="Address of a running job server; no Java is needed then"
-    )
-    group.add_argument(
-        "--java", default=FlinkConfig.java, type=LOCAL_PATH, metavar="PATH", help="Java executable of the job server"
-    )
+    """Add the flags."""
+    options.add_arguments(parser, FlinkOptions)
 
 
 def job_name(output: str) -> str:
@@ -154,7 +129,7 @@ class ClusterProperties(NamedTuple):
     version: str
 
 
-def beam_flags(config: FlinkConfig, endpoint: str, properties: ClusterProperties, name: str) -> list[str]:
+def beam_flags(config: FlinkOptions, endpoint: str, properties: ClusterProperties, name: str) -> list[str]:
     """Return Beam's flags for the cluster.
 
     Args:
@@ -179,12 +154,12 @@ def beam_flags(config: FlinkConfig, endpoint: str, properties: ClusterProperties
     return flags
 
 
-def configure(args: argparse.Namespace) -> FlinkConfig:
-    """Return the configuration of parsed flags."""
-    return FlinkConfig.from_args(args)
+def configure(args: argparse.Namespace) -> FlinkOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(FlinkOptions, args)
 
 
-def run(config: FlinkConfig, command: "Command") -> int:
+def run(config: FlinkOptions, command: "Command") -> int:
     """Run a data command on the cluster and return its exit code.
 
     Args:
@@ -239,7 +214,7 @@ def failure(text: str) -> SubmitError | None:
     return SubmitError(f"the Flink job failed: {reason[:400]}")
 
 
-def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name: str) -> ClusterProperties:
+def _check(config: FlinkOptions, command: "Command", cluster: FlinkCluster, name: str) -> ClusterProperties:
     """Check for problems that would fail the job late or make it hang. Raise SubmitError."""
     overview = cluster.overview()
     slots = overview["slots-total"]
@@ -289,7 +264,7 @@ def _check(config: FlinkConfig, command: "Command", cluster: FlinkCluster, name:
 
 
 @contextmanager
-def _job_server(config: FlinkConfig, cluster: FlinkCluster, version: str, folder: Path) -> Iterator[str]:
+def _job_server(config: FlinkOptions, cluster: FlinkCluster, version: str, folder: Path) -> Iterator[str]:
     """Yield host:port of the job server."""
     if config.job_endpoint:
         if not listens(config.job_endpoint):

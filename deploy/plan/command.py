@@ -1,9 +1,6 @@
 """`beambert plan`: estimate the size, time and cost of a build and a pretraining run."""
 
-import argparse
-
 from beambert.bert_model.config import ConfigError, resolve
-from beambert.deploy.plan.config import PlanConfig
 from beambert.deploy.plan.data import plan_data, plan_dataflow
 from beambert.deploy.plan.estimate_lines import (
     Line,
@@ -16,7 +13,13 @@ from beambert.deploy.plan.estimate_lines import (
     text_lines,
     training_lines,
 )
-from beambert.deploy.plan.plan_flags import DEFAULT_ACCELERATOR, DEFAULT_UTILIZATION, add_arguments
+from beambert.deploy.plan.options import (
+    DEFAULT_ACCELERATOR,
+    DEFAULT_UTILIZATION,
+    PlanOptions,
+    add_arguments,
+    configure,
+)
 from beambert.deploy.plan.plan_warnings import compilation_warnings, warnings_of
 from beambert.deploy.plan.text_estimate import BYTES_A_WORD, Text, estimate_text
 from beambert.deploy.plan.tpu_compiler.compiler_process import compile_step, require_compiler
@@ -53,12 +56,7 @@ COMMON_FLAGS = (
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "make_plan", "run"]
 
 
-def configure(args: argparse.Namespace) -> PlanConfig:
-    """Return the configuration. Raise SubmitError, DatasetError or TrainingError for invalid flags."""
-    return PlanConfig.from_args(args)
-
-
-def run(config: PlanConfig) -> int:
+def run(config: PlanOptions) -> int:
     """Run the command.
 
     Raises:
@@ -69,10 +67,10 @@ def run(config: PlanConfig) -> int:
     return 0
 
 
-def make_plan(config: PlanConfig) -> tuple[dict[str, list[Line]], list[str]]:
+def make_plan(config: PlanOptions) -> tuple[dict[str, list[Line]], list[str]]:
     """Return the lines of the plan by section, and its warnings. Raise as `run` does."""
     pretraining = config.training
-    # Both are optional in PretrainConfig; the flags of this command have defaults.
+    # Both are optional in PretrainOptions; the flags of this command have defaults.
     assert pretraining.model is not None
     assert pretraining.num_train_steps is not None
     target = config.compiler_target
@@ -146,7 +144,7 @@ def _vocab_size(vocab_size: int | None, vocab_file: str | None) -> int:
     return vocab_size or DEFAULT_VOCAB_SIZE if vocab_file is None else len(Vocabulary.load(vocab_file))
 
 
-def _text(config: PlanConfig, vocab_size: int) -> Text:
+def _text(config: PlanOptions, vocab_size: int) -> Text:
     if config.input:
         from beambert.deploy.plan.text_sample import sample_text
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from beambert.deploy.plan.text_estimate import Text
 from beambert.pipelines.examples.example_encoder import ExampleEncoder
-from beambert.pipelines.instances.layout import pack
+from beambert.pipelines.instances.instances import pack
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.instances.sampling import sample_instances
 from beambert.pipelines.runner.memory import peak_memory

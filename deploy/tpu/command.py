@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beambert.common.command_line import options
 from beambert.common.formatting import counted
-from beambert.deploy.tpu import flags
 from beambert.deploy.tpu.accelerators import GKE, TpuType, tpu_type
-from beambert.deploy.tpu.flags import TpuConfig
 from beambert.deploy.tpu.gcloud import print_line
 from beambert.deploy.tpu.gke import write_manifest
 from beambert.deploy.tpu.job import Job, build_wheel, job_content, job_of, python_of, training_config, write_package
+from beambert.deploy.tpu.options import TpuOptions
 from beambert.deploy.tpu.service import FOLDER, Tpu, require_access, require_ssh_key
 from beambert.deploy.tpu.session import SessionConfig, run_session
 from beambert.pipelines.errors import SubmitError
@@ -52,19 +52,22 @@ COMMON_FLAGS = (
 
 RUNS = ("pretrain", "finetune", "tune")
 
-add_arguments = flags.add_arguments
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    options.add_arguments(parser, TpuOptions)
 
 
-def configure(args: argparse.Namespace) -> TpuConfig:
-    """Return the configuration of parsed flags.
+def configure(args: argparse.Namespace) -> TpuOptions:
+    """Return the options of parsed flags.
 
     Raises:
         SubmitError: a flag is missing or does not apply to the engine.
     """
-    return TpuConfig.from_args(args)
+    return options.from_args(TpuOptions, args)
 
 
-def run(config: TpuConfig, command: "Command") -> int:
+def run(config: TpuOptions, command: "Command") -> int:
     """Run the command on a TPU, or write the manifest that does.
 
     Returns:
@@ -162,12 +165,12 @@ def _print_plan(tpu: Tpu, accelerator: TpuType, create: list[str], job: Job) -> 
     print_line(f"on {'the TPU VM' if hosts == 1 else 'every host'}: {shlex.join(['beambert', *job.argv])}")
 
 
-def _description(config: TpuConfig) -> str:
+def _description(config: TpuOptions) -> str:
     slices = f"{config.num_slices} slices of " if config.num_slices > 1 else ""
     return f"{slices}{config.accelerator_type}"
 
 
-def _hosts(config: TpuConfig) -> str:
+def _hosts(config: TpuOptions) -> str:
     if config.engine == GKE:
         return f"--engine {GKE}"
     return f"--num_slices {config.num_slices}" if config.num_slices > 1 else "several hosts"

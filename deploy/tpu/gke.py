@@ -17,8 +17,8 @@ from typing import Any
 
 from beambert.common.formatting import counted
 from beambert.deploy.tpu.accelerators import TpuType
-from beambert.deploy.tpu.flags import TpuConfig
 from beambert.deploy.tpu.job import Job
+from beambert.deploy.tpu.options import TpuOptions
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.io.output_file import OutputFile, check_output_file
 
@@ -42,7 +42,7 @@ _HEADER = """# Written by `beambert submit tpu --engine gke`: {hosts}, {chips} o
 """
 
 
-def write_manifest(config: TpuConfig, accelerator: TpuType, job: Job) -> int:
+def write_manifest(config: TpuOptions, accelerator: TpuType, job: Job) -> int:
     """Write or print the manifest and print the commands that apply it; return 0.
 
     Raises:
@@ -66,7 +66,7 @@ def write_manifest(config: TpuConfig, accelerator: TpuType, job: Job) -> int:
     return 0
 
 
-def manifest_text(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> str:
+def manifest_text(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> str:
     """Return the manifest as YAML."""
     header = _HEADER.format(
         hosts=counted(config.num_slices * accelerator.hosts, "host"),
@@ -76,7 +76,7 @@ def manifest_text(config: TpuConfig, accelerator: TpuType, job: Job, name: str) 
     return header + to_yaml(objects(config, accelerator, job, name))
 
 
-def objects(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> list[dict[str, Any]]:
+def objects(config: TpuOptions, accelerator: TpuType, job: Job, name: str) -> list[dict[str, Any]]:
     """Return the objects of the manifest: a service account unless one is given, and the JobSet.
 
     Raises:
@@ -138,12 +138,12 @@ def objects(config: TpuConfig, accelerator: TpuType, job: Job, name: str) -> lis
     return [service_account, job_set]
 
 
-def _metadata(config: TpuConfig, name: str) -> dict[str, Any]:
+def _metadata(config: TpuOptions, name: str) -> dict[str, Any]:
     namespace = {"namespace": config.namespace} if config.namespace else {}
     return {"name": name, **namespace, "labels": _LABELS}
 
 
-def _pod(config: TpuConfig, accelerator: TpuType, account: str, job: Job) -> dict[str, Any]:
+def _pod(config: TpuOptions, accelerator: TpuType, account: str, job: Job) -> dict[str, Any]:
     """Return the specification of the pods."""
     selector = {
         "cloud.google.com/gke-tpu-accelerator": accelerator.generation.gke_accelerator,
@@ -176,7 +176,7 @@ def _pod(config: TpuConfig, accelerator: TpuType, account: str, job: Job) -> dic
     return pod
 
 
-def _container(config: TpuConfig, accelerator: TpuType, job: Job) -> dict[str, Any]:
+def _container(config: TpuOptions, accelerator: TpuType, job: Job) -> dict[str, Any]:
     return {
         "name": "beambert",
         "image": config.image,

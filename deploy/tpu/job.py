@@ -14,9 +14,9 @@ from beambert.deploy.source_copy import SOURCE, copy_source
 from beambert.deploy.tpu import worker
 from beambert.pipelines.errors import SubmitError
 from beambert.trainers.buckets.objects import SCHEME, split_url
-from beambert.trainers.commands.tune import TuneConfig
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.commands.tune import TuneOptions
+from beambert.trainers.finetuning.options import FinetuneOptions
+from beambert.trainers.options import RunOptions
 
 if TYPE_CHECKING:
     from beambert.common.command_line.command import Command
@@ -48,7 +48,7 @@ class Job(NamedTuple):
     backend: str
 
 
-def training_config(command: "Command") -> RunConfig:
+def training_config(command: "Command") -> RunOptions:
     """Return the configuration of a training command.
 
     Raises:
@@ -59,9 +59,9 @@ def training_config(command: "Command") -> RunConfig:
         if _has_flag(command, flag):
             raise SubmitError(f"{flag} does not apply, since the command runs on the TPU VM: omit the flag")
     config = command.configure()
-    if isinstance(config, TuneConfig):
+    if isinstance(config, TuneOptions):
         config = config.finetuning
-    if isinstance(config, FinetuneConfig) and config.cache_dir:
+    if isinstance(config, FinetuneOptions) and config.cache_dir:
         raise SubmitError("--cache_dir would be deleted with the TPU VM: omit the flag; features are saved in --output")
     return config
 

@@ -12,7 +12,6 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from beambert.common.command_line.flags import flag_values
 from beambert.common.command_line.options import from_args
 from beambert.common.formatting import counted
 from beambert.common.terminal import print_summary_line, print_warnings
@@ -133,7 +132,12 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     size = args.vocab_size
     if size is None and not args.vocab_file:
         size = DEFAULT_VOCAB_SIZE
-    rules = word_rules(WordRuleFlags(**flag_values(WordRuleFlags, args)), args.vocab_file, args.language)
+    flags = WordRuleFlags(
+        do_lower_case=args.do_lower_case,
+        strip_accents=args.strip_accents,
+        tokenize_chinese_chars=args.tokenize_chinese_chars,
+    )
+    rules = word_rules(flags, args.vocab_file, args.language)
     vocab_file, compare_vocab = args.vocab_file or "", args.compare_vocab or ""
     for flag, path in (("--vocab_file", vocab_file), ("--compare_vocab", compare_vocab)):
         if path:

@@ -20,8 +20,7 @@ from beambert.common.progress import TextConsole
 from beambert.common.terminal import printable_lines
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus
-from beambert.pipelines.corpus.corpus_reader import CorpusReader, require_shards
+from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.examples import inspection

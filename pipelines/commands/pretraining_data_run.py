@@ -17,8 +17,7 @@ from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus
-from beambert.pipelines.corpus.corpus_reader import REMEDY, CorpusReader, require_shards
+from beambert.pipelines.corpus.corpus_manifest import REMEDY, Corpus, CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
 from beambert.pipelines.dataset_report.data_report import FILE_NAME as REPORT_FILE_NAME
 from beambert.pipelines.dataset_report.dataset_descriptions import FILE_NAMES as DESCRIPTION_FILE_NAMES

@@ -8,8 +8,8 @@ from typing import Any
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import CONTAMINATED, utf8_bytes
+from beambert.pipelines.corpus.blocks import REPEATED_PARAGRAPH, DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.corpus.deduplicate import REPEATED_PARAGRAPH, DeduplicationResult
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.documents import LICENSE, Document
 from beambert.tokenizer.lost_marks import MarkCounts

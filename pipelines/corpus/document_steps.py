@@ -12,10 +12,9 @@ from typing import Any
 
 from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
-from beambert.pipelines.cleaning.document_rules import rejection_reason
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
 from beambert.pipelines.cleaning.residual_markup import has_html
-from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.cleaning.rules import CleaningOptions, rejection_reason
 from beambert.pipelines.documents import Document, Removed, identity, require_segmented
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.segmentation.segmenters import paragraph_segmenter, truncate_sentences

@@ -12,8 +12,15 @@ import numpy as np
 
 from beambert.pipelines.dataset import SPLITS, PartitionOfSplit
 from beambert.pipelines.examples.statistics import Statistics
-from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
-from beambert.pipelines.instances.layout import RowPlan, Rows, lay_out, one_instance_per_row, pack
+from beambert.pipelines.instances.instances import (
+    Instances,
+    RowPlan,
+    Rows,
+    TokenizedDocuments,
+    lay_out,
+    one_instance_per_row,
+    pack,
+)
 from beambert.pipelines.instances.masking import Masked, MaskingVocabulary, mask_rows
 from beambert.pipelines.instances.noise import add_noise
 from beambert.pipelines.instances.options import PretrainingDataOptions

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader, CorpusShard
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.documents import Document
 from beambert.pipelines.examples import array_record_files

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beambert.pipelines.instances.instances import Instances, TokenizedDocuments
-from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.instances import Instances, Rows, TokenizedDocuments
 from beambert.pipelines.instances.masking import Masked
 from beambert.tokenizer.vocabulary import Vocabulary
 

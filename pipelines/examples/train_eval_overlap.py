@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader, CorpusShard
 
 # Minimum length of a sentence in characters; shorter ones repeat by chance.
 SENTENCE_CHARACTERS = 40

@@ -20,8 +20,8 @@ FORMATS = {
     "csv": "delimited_text",
     "tsv": "delimited_text",
     "gutenberg": "gutenberg",
-    "sentences": "line_runs",
-    "bookcorpus": "line_runs",
+    "sentences": "text",
+    "bookcorpus": "text",
     "language_reference": "language_reference",
     "text": "text",
 }

@@ -14,8 +14,7 @@ import functools
 
 import numpy as np
 
-from beambert.pipelines.instances.instances import ranges
-from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.instances import Rows, ranges
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.tokenizer.wordpiece import CONTINUATION

@@ -1,22 +1,308 @@
-"""Segment paragraphs into sentences."""
+"""Segment paragraphs into sentences.
+
+sentencex runs on a simplified copy of the text. It decides by the neighbors of a terminator, a list of abbreviations,
+and the quotes, brackets and list items around it. The last three cause missed boundaries: an unbalanced quote or
+bracket pairs with another one many sentences later, and a list item ends only where the next starts. The copy has the
+same length as the text, but only short pairs that contain a terminator. Boundaries of the copy are then mapped to the
+text. The copy is read in windows, because the time of sentencex is superlinear in the length.
+
+docs/design/text-processing.md has the figures.
+"""
 
 import functools
+import itertools
 import random
+import re
+import unicodedata
 from collections.abc import Callable, Iterator
 
 import sentencex
 
 from beambert.pipelines.cleaning.rules import fold_whitespace
-from beambert.pipelines.segmentation.sentence_boundaries import boundaries
+from beambert.pipelines.segmentation.boundary_repair import boundary_repair
+
+# Longer sentences are split. About 500 WordPiece tokens of English: the longest usual sequences hold most of it, and no
+# sentence of the gold text is longer.
+MAX_SENTENCE_CHARACTERS = 2_000
+_WINDOW_CHARACTERS = 2 * MAX_SENTENCE_CHARACTERS
+# A longer text in quotes or brackets is not a single sentence, or the marks do not belong together.
+_MAX_PAIR_CHARACTERS = 120
+
+# Languages in whose gold text sentences often start in lower case. In the others, they rarely do.
+_LOWER_CASE_BEGINS = frozenset(["en", "fr", "id", "it", "uk"])
+# sentencex compiles a regular expression at every terminator of these languages (0.5 to 8 MB/s). They are segmented as
+# another language with the same terminators and rules. Their own rules are then applied to possible abbreviations.
+_SLOW = {"ca": "uk", "da": "uk", "it": "uk"}
+_ABBREVIATION_CHARACTERS = 6
+
+_PAIRS = (
+    *('""', "''", "`'", "``", "«»", "»«", "‹›", "“”", "„“", "„”", "‘’", "‚‘", "‛‛", "‟‟"),
+    *("「」", "『』", "《》", "〈〉", "【】", "()", "（）", "[]", "{}", "<>"),
+)
+_MARKS = "".join(sorted({mark for pair in _PAIRS for mark in pair}))
+_CLOSING = "\"'`»«›”“’」』》〉】)）]}>"
+_CLOSING_AFTER_BLANK = "\"'»›”’」』》〉】)）]}"
+# Marks that both open and close a pair, depending on their neighbors.
+_SYMMETRIC = "\"'`"
+_TERMINATORS = ".!?…。！？։։:።၊။।۔؟"
+
+
+def _character_class(characters: str) -> str:
+    return "".join(map(re.escape, characters))
+
+
+def _lower_case_class() -> str:
+    """Return a character class of the lower-case letters of the Basic Multilingual Plane."""
+    codes = [code for code in range(0x10000) if unicodedata.category(chr(code)) == "Ll"]
+    starts = [code for code, before in zip(codes, [-1, *codes], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(codes, [*codes[1:], -1], strict=True) if code + 1 != after]
+    return "".join(f"\\u{start:04x}-\\u{end:04x}" for start, end in zip(starts, ends, strict=True))
+
+
+def _pair_pattern() -> re.Pattern[str]:
+    """Return a pattern that matches a mark, including the text up to its partner if that is near."""
+    alternatives = []
+    for opening, closing in ((re.escape(pair[0]), re.escape(pair[1])) for pair in _PAIRS):
+        inside = f"[^{opening}{closing}]{{1,{_MAX_PAIR_CHARACTERS}}}{closing}"
+        if opening in _SYMMETRIC:
+            # Only if the class excludes the apostrophe: two ways to match it would cause backtracking.
+            apostrophe = r"|(?<=\w)'(?=\w)" if "'" in (opening, closing) else ""
+            inside = (
+                rf"(?<!\w{opening})(?=\S)(?:[^{opening}{closing}]{apostrophe}){{1,{_MAX_PAIR_CHARACTERS}}}"
+                rf"(?<=\S){closing}(?!\w)"
+            )
+        elif opening in "»‚":
+            inside = rf"(?<![^ (]{opening})(?=\S){inside}"
+        alternatives.append(f"(?<={opening}){inside}")
+    return re.compile(f"[{_character_class(_MARKS)}](?:{'|'.join(alternatives)})?")
+
+
+_MARK = _character_class(_MARKS)
+_PAIR = _pair_pattern()
+_BLANK_MARKS = {ord(mark): " " for mark in _MARKS}
+_HOLDS_TERMINATOR = re.compile(f"[{_TERMINATORS}]")
+# Matches a run of terminators once and without backtracking, so that a million exclamation marks take linear time.
+_RUN = rf"[.!?…](?<![.!?…]{{2}})[.!?…]*+[{_MARK}]*+ "
+_BEFORE_DIGIT = rf"{_RUN}\d"
+_BEFORE_DIGIT_OR_LOWER_CASE = rf"{_RUN}(?:\d|[ {_MARK}–—-]*+(?=[{_lower_case_class()}]))"
+_CONTINUATION = {True: re.compile(_BEFORE_DIGIT), False: re.compile(_BEFORE_DIGIT_OR_LOWER_CASE)}
+_FULL_WIDTH_DECIMAL_POINT = re.compile(r"．(?<=\d．)(?=\d)")
+_DIGIT_AFTER_UNAMBIGUOUS = re.compile(rf"[。！？｡।۔։።။][{_MARK}]* ?\d")
+_BULLETS = "•◦▪▫■□●○⁃‣➤➢▶▸►"
+_BULLET = re.compile(f"[{_BULLETS}]")
+# A list item: a bullet, a number or letter with its closing mark, or both.
+_ITEM = re.compile(
+    rf"(?<!\S)(?:([{_BULLETS}]) ?)?(?:(\d{{1,3}})|([a-z]))(\.\)|[.)])(?= [^{_lower_case_class()}])"
+    rf"|(?<!\S)[{_BULLETS}](?= ?\w)"
+)
+# ASCII characters at which sentencex ends a sentence in some language, or which close the number of a list item.
+_MAY_END = re.compile("[.!?;:)]")
+_FIRST_ITEMS = (" 1) ", " 1.) ", " a) ", " a.) ")
+_CLOSINGS = re.compile(f"[{_character_class(_CLOSING)}]+")
+_CLOSING_ALONE = re.compile(f" [{_character_class(_CLOSING_AFTER_BLANK)}] ")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD_AND_PERIOD = re.compile(r"(?<!\S)\W*(\S+)\. ?\Z")
+
+
+def _mask_pair(match: re.Match[str]) -> str:
+    """Return the replacement of a mark or of a pair with its content, of the same length."""
+    masked = match[0]
+    if len(masked) == 1:
+        text, index = match.string, match.start()
+        if masked in "\"'’" and text[index - 1 : index].isalnum() and text[index + 1 : index + 2].isalnum():
+            # An apostrophe or a Hebrew abbreviation mark. sentencex handles ' and ’ inside a word correctly.
+            return "x" if masked == '"' else masked
+        return " "
+    inside = masked[1:-1]
+    if masked[0] == "[" and inside.isdecimal():
+        # A reference mark, which is part of the sentence before it.
+        return masked
+    bracket = masked[0] in "([{（"
+    inside = inside.translate(_BLANK_MARKS)
+    if _HOLDS_TERMINATOR.search(inside):
+        # Asymmetric marks: a mark whose partner is in another window must not pair with a third mark.
+        return f"({inside})" if bracket else f"“{inside}”"
+    return f"⟨{inside} " if bracket else f" {inside} "
+
+
+def _letter_for_digit(match: re.Match[str]) -> str:
+    """Return the match with its final digit replaced by a capital letter, which can start a sentence."""
+    return match[0][:-1] + "A"
+
+
+def _mend_continuation(match: re.Match[str]) -> str:
+    """End the sentence before a digit and continue it before lower case, where sentencex does the opposite.
+
+    A word of five letters or more before a period is not an abbreviation unless sentencex lists it.
+    """
+    matched, start = match[0], match.start()
+    word = match.string[max(0, start - 5) : start]
+    after_word = len(word) == 5 and word.isalpha()
+    if matched[-1].isdigit():
+        return matched[:-1] + "A" if after_word else matched
+    terminators = len(matched) - len(matched.lstrip(".!?…"))
+    if after_word and matched[:terminators] == ".":
+        return matched
+    return "," * terminators + matched[terminators:]
+
+
+def _readable(text: str, language: str) -> str:
+    """Return the simplified copy of the text for sentencex, which has the same length."""
+    text = _CONTINUATION[language in _LOWER_CASE_BEGINS].sub(_mend_continuation, text)
+    # An omission in a quotation acts as a word. Periods between quoted lines of verse do not end a sentence. Dutch
+    # newspapers open quotations with two commas.
+    text = text.replace("[...]", "Xxxxx").replace(". / ", ", / ").replace(",,", "  ")
+    if not text.isascii():
+        text = _DIGIT_AFTER_UNAMBIGUOUS.sub(_letter_for_digit, text)
+        text = _FULL_WIDTH_DECIMAL_POINT.sub(",", text)
+        text = _BULLET.sub(" ", text)
+    return _PAIR.sub(_mask_pair, text)
+
+
+def _boundary_in_text(text: str, copy: str, boundary: int) -> int:
+    """Return the boundary in the text for a boundary in the copy, in which marks around it are spaces.
+
+    It is the first space between the sentences, so that closing marks belong to the first sentence and opening marks to
+    the second. Without a space, as in Chinese, it follows the closing marks.
+    """
+    if text[boundary - 1] == " " and copy[boundary - 2] != " " != copy[boundary]:
+        return boundary - 1
+    start = end = boundary
+    while start and copy[start - 1] == " ":
+        start -= 1
+    while end < len(copy) and copy[end] == " ":
+        end += 1
+    blank = text.find(" ", start, end)
+    if blank < 0:
+        closing = _CLOSINGS.match(text, start, end)
+        return closing.end() if closing else start
+    alone = _CLOSING_ALONE.match(text, blank, end)
+    return alone.end() - 1 if alone else blank
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_abbreviation(word: str, language: str, before_number: bool) -> bool:
+    """Return whether sentencex continues the sentence after a word and a period."""
+    following = "1" if before_number else "Xx"
+    return sentencex.segment(language, f"Xx {word}. {following}")[-1] != following
+
+
+def _ends_in_abbreviation(text: str, end: int, language: str) -> bool:
+    """Return whether text[:end] ends in a short abbreviation."""
+    last_word = _WORD_AND_PERIOD.search(text[max(0, end - 2 * _ABBREVIATION_CHARACTERS) : end])
+    if not last_word or (len(last_word[1]) > _ABBREVIATION_CHARACTERS and "." not in last_word[1]):
+        return False
+    return _is_abbreviation(last_word[1], language, text[end : end + 1].isdigit())
+
+
+def _best_cut(text: str, start: int) -> int:
+    """Return where to split a long sentence: in its second half after punctuation, else at a space, else anywhere."""
+    half, end = start + MAX_SENTENCE_CHARACTERS // 2, start + MAX_SENTENCE_CHARACTERS
+    for characters in (",;:，；：、،؛–—", " "):
+        cut = max(text.rfind(character, half, end) for character in characters) + 1
+        if cut:
+            return cut
+    # Never between a letter and its accent.
+    return next((cut for cut in range(end, half, -1) if not unicodedata.combining(text[cut])), end)
+
+
+def _item_starts(text: str) -> list[int]:
+    """Return the start positions of list items, and 0.
+
+    Every bullet starts an item. A number or letter starts an item if it continues a count in the same style, unless it
+    follows a comma or similar. A count starts at the first word of the text, at "1)" or "a)", or at "1." after a
+    sentence terminator.
+    """
+    may_hold_list = (
+        _ITEM.match(text)
+        or ". 1. " in text
+        or (")" in text and any(map(text.__contains__, _FIRST_ITEMS)))
+        or (not text.isascii() and _BULLET.search(text))
+    )
+    if not may_hold_list:
+        return [0]
+    starts = {0}
+    lists: dict[tuple[str, bool], tuple[int, int]] = {}  # style -> (value, start) of the last item
+    for match in _ITEM.finditer(text):
+        bullet, number, letter, closing = match.groups()
+        start = match.start()
+        if bullet or not closing:
+            starts.add(start)
+            continue
+        style = (closing, bool(number))
+        value = int(number) if number else ord(letter) - ord("a") + 1
+        last, last_start = lists.get(style, (0, 0))
+        if last and value == last + 1:
+            # After a comma or similar, the list is inside a sentence.
+            starts.update(at for at in (last_start, start) if text[max(0, at - 2)] not in ",;:")
+            lists[style] = (value, start)
+        elif start == 0 or (value == 1 and (closing != "." or text[start - 2] in _TERMINATORS)):
+            lists[style] = (value, start)
+    return sorted(starts)
+
+
+def _item_boundaries(text: str, language: str, abbreviations: str) -> Iterator[int]:
+    """Yield the ends of the sentences of one list item, or of a text without lists."""
+    engine = _SLOW.get(language, language)
+    continues = boundary_repair(language, abbreviations).continues
+    copy = _readable(text, language)
+    marker = _ITEM.match(text)
+    if marker:
+        copy = "x" * marker.end() + copy[marker.end() :]
+    start = last = 0
+    while start < len(text):
+        window = copy[start : start + _WINDOW_CHARACTERS]
+        sentences = sentencex.segment(engine, window)
+        if start + len(window) < len(text):
+            # The last sentence may continue beyond the window: the next window starts with it.
+            sentences.pop()
+            if not sentences:
+                start = _best_cut(text, start)
+                yield start
+                last = start
+                continue
+        for sentence in sentences:
+            start += len(sentence)
+            if engine != language and start < len(text) and _ends_in_abbreviation(copy, start, language):
+                continue
+            boundary = len(text) if start == len(text) else _boundary_in_text(text, copy, start)
+            if boundary > last and (boundary == len(text) or not continues(text, last, boundary)):
+                yield boundary
+                last = boundary
+
+
+def boundaries(text: str, language: str, abbreviations: str = "") -> Iterator[int]:
+    """Yield the ends of a paragraph's sentences in ascending order, the last at the end of the text.
+
+    Args:
+        text: one paragraph, in which all whitespace is single spaces.
+        language: primary subtag of a language code; sentencex treats an unknown one as English.
+        abbreviations: more abbreviations, as of `BoundaryRepair`.
+    """
+    if not text.isascii():
+        text = _SURROGATE.sub("x", text)
+    elif len(text) <= MAX_SENTENCE_CHARACTERS and not _MAY_END.search(text, 0, len(text) - 1):
+        yield len(text)
+        return
+    starts = [*_item_starts(text), len(text)]
+    sentence_start = 0
+    for start, end in itertools.pairwise(starts):
+        for boundary in _item_boundaries(text[start:end], language, abbreviations):
+            while start + boundary - sentence_start > MAX_SENTENCE_CHARACTERS:
+                sentence_start = _best_cut(text, sentence_start)
+                yield sentence_start
+            sentence_start = start + boundary
+            yield sentence_start
+
 
 # Much longer than a paragraph of prose.
-_WINDOW_CHARACTERS = 1 << 15
+_UNMODIFIED_WINDOW_CHARACTERS = 1 << 15
 
 
 def split_sentences(text: str, language: str, abbreviations: str = "") -> list[str]:
     """Segment one paragraph into non-empty sentences with folded whitespace; all other text is preserved.
 
-    A sentence longer than `sentence_boundaries.MAX_SENTENCE_CHARACTERS` is split after punctuation, else at a space,
+    A sentence longer than `MAX_SENTENCE_CHARACTERS` is split after punctuation, else at a space,
     else at any character.
 
     Args:
@@ -52,8 +338,8 @@ def _segment(text: str, language: str) -> Iterator[str]:
     The time of sentencex is quadratic in the length of a text with unbalanced quotes or brackets.
     """
     start = 0
-    while len(text) - start > _WINDOW_CHARACTERS:
-        sentences = sentencex.segment(language, text[start : start + _WINDOW_CHARACTERS])
+    while len(text) - start > _UNMODIFIED_WINDOW_CHARACTERS:
+        sentences = sentencex.segment(language, text[start : start + _UNMODIFIED_WINDOW_CHARACTERS])
         # The last sentence may continue beyond the window: the next window starts with it.
         complete = sentences[:-1] or sentences
         yield from complete

@@ -17,10 +17,15 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import Corpus, CorpusShard, corpus_shard_name, sizes_of_corpus
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
+from beambert.pipelines.corpus.corpus_manifest import (
+    Corpus,
+    CorpusReader,
+    CorpusShard,
+    corpus_shard_name,
+    sizes_of_corpus,
+)
 from beambert.pipelines.corpus.counts import Loss, add_counts, count_documents, losses_of_files, reported_rules
-from beambert.pipelines.corpus.deduplicate import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
 from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document

@@ -4,7 +4,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader
 from beambert.pipelines.errors import OutputError, SourceError
 from beambert.pipelines.io.output_directory import listed
 from beambert.pipelines.runner.job_output import absolute, entries_in

@@ -20,7 +20,7 @@ from beambert.common.command_line.options import from_mapping
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import PartitionOfSplit, Shard
 from beambert.pipelines.errors import DatasetError

@@ -24,8 +24,16 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import deduplication
-from beambert.pipelines.corpus.blocks import BlockLocation, read_blocks, to_block, write_block_file
-from beambert.pipelines.corpus.deduplicate import DeduplicationResult, Duplicates, deduplicate, in_order
+from beambert.pipelines.corpus.blocks import (
+    BlockLocation,
+    DeduplicationResult,
+    Duplicates,
+    deduplicate,
+    in_order,
+    read_blocks,
+    to_block,
+    write_block_file,
+)
 from beambert.pipelines.corpus.options import CorpusOptions, Partition, partition_of_document
 from beambert.pipelines.documents import PARTITION_BYTES, Document, identified
 from beambert.pipelines.errors import SourceError

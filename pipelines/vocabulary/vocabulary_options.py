@@ -6,8 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from beambert.common.command_line.flags import vocabulary_size
-from beambert.common.command_line.options import Flag, check
+from beambert.common.command_line.options import Flag, VocabularySize, check, number_type
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.typed_json import Fraction, Positive
 from beambert.common.word_rules import STRIP_ACCENTS
@@ -50,7 +49,7 @@ class VocabularyOptions:
     """
 
     vocab_file: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
-    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=vocabulary_size)]
+    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=number_type(VocabularySize))]
     num_unused: Annotated[int, Meta(ge=0, le=1_000_000), Flag("vocabulary")] = 0
     alphabet_limit: Annotated[int, Meta(ge=1, le=1_114_112), Flag("vocabulary")] = 1000
     min_count: Annotated[Positive, Flag("vocabulary")] = 1

@@ -9,6 +9,7 @@ import os
 os.environ.update(KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
 
 import dataclasses
+import functools
 import sys
 from pathlib import Path
 
@@ -18,11 +19,13 @@ import keras
 import numpy as np
 
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import dropout
 from beambert.bert_model.encoder import BertEncoder
 from beambert.bert_model.finetuning_models import BertForTask
-from beambert.bert_model.jax_dropout import example_seeds
-from beambert.bert_model.parameters import layer_norm
+from beambert.bert_model.layers import LayerNormalization
+from beambert.bert_model.ops import dropout
+from beambert.bert_model.ops import jax as jax_ops
+from beambert.bert_model.ops.jax import flash_attention
+from beambert.bert_model.ops.jax.dropout import example_seeds
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model.every_output import every_output
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
@@ -38,7 +41,8 @@ FUSED_CONFIG = BertConfig(
 
 
 def outputs_and_gradients(fused: bool) -> dict[str, np.ndarray]:
-    encoder = BertEncoder(FUSED_CONFIG, fused_attention=fused)
+    jax_ops.has_attention_kernel = lambda: fused
+    encoder = BertEncoder(FUSED_CONFIG)
     generator = np.random.default_rng(0)
     for variable in encoder.trainable_variables:
         variable.assign(generator.normal(0, 0.3, variable.shape))
@@ -59,6 +63,7 @@ def outputs_and_gradients(fused: bool) -> dict[str, np.ndarray]:
 def fused_outputs() -> dict[str, np.ndarray]:
     """Return the results without the kernel, "<name>/False", and with it, "<name>/True"; change the dtype policy."""
     keras.config.set_dtype_policy("mixed_bfloat16")
+    flash_attention.attention = functools.partial(flash_attention.attention, interpret=True)
     return {
         f"{name}/{fused}": values for fused in (False, True) for name, values in outputs_and_gradients(fused).items()
     }
@@ -127,7 +132,7 @@ def dropout_and_gradient(dtype):
 def check_gradient_of_normalization():
     """Check that bfloat16 inputs of a float32 normalization, as in the masked-LM head, have bfloat16 gradients."""
     inputs = jnp.ones((2, SHALLOW.hidden_size), jnp.bfloat16)
-    outputs, backward = jax.vjp(layer_norm(SHALLOW), inputs)
+    outputs, backward = jax.vjp(LayerNormalization(SHALLOW), inputs)
     assert outputs.dtype == jnp.float32
     assert backward(outputs)[0].dtype == jnp.bfloat16
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from beambert.bert_model.attention import MASKED_SCORE, attention_bias
+from beambert.bert_model.encoder import MASKED_SCORE, attention_bias
 
 
 def test_a_mask_alone_has_one_row():

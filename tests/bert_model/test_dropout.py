@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import dropout, fold_in
+from beambert.bert_model.ops import dropout, fold_in
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model import reference
 

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from beambert.bert_model.config import BertConfig
+from beambert.bert_model.encoder import Packing
 from beambert.bert_model.heads import cls_embedding, mean_embedding
-from beambert.bert_model.layers import gelu
+from beambert.bert_model.ops import gelu
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
@@ -36,19 +37,16 @@ def assert_close(actual, wanted, tolerance=1e-5):
 def test_hidden_states_and_attention_maps_of_all_layers():
     encoder, weights = make_encoder()
     inputs = encoder_inputs((5, 16))
-    output = encoder(**inputs, all_hidden=True, attention_maps=True)
+    hidden, pooled = encoder(**inputs)
+    states, maps = list(encoder.hidden_states(**inputs)), encoder.attention_maps(**inputs)
     examples = expected(weights, inputs)
-    assert (len(output.all_hidden), len(output.attention_maps)) == (4, 3)
-    assert_close(output.hidden, [example.hidden for example in examples])
-    assert_close(output.pooled, [example.pooled for example in examples])
+    assert (len(states), len(maps)) == (4, 3)
+    assert_close(hidden, [example.hidden for example in examples])
+    assert_close(pooled, [example.pooled for example in examples])
     for layer in range(4):
-        assert_close(output.all_hidden[layer], [example.states[layer] for example in examples])
+        assert_close(states[layer], [example.states[layer] for example in examples])
     for layer in range(3):
-        assert_close(output.attention_maps[layer], [example.maps[layer] for example in examples])
-    only_hidden = encoder(**inputs, all_hidden=True)
-    assert only_hidden.attention_maps is None
-    assert_close(only_hidden.all_hidden[3], output.hidden)
-    assert encoder(**inputs, attention_maps=True).all_hidden is None
+        assert_close(maps[layer], [example.maps[layer] for example in examples])
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_erf", "relu"])
@@ -72,9 +70,9 @@ def test_gradient_of_gelu():
 
 
 def test_causal_attention():
-    encoder, weights = make_encoder()
+    encoder, weights = make_encoder(causal_attention=True)
     inputs = encoder_inputs((4, 16))
-    hidden, pooled = encoder(**inputs, causal_attention=True)
+    hidden, pooled = encoder(**inputs)
     examples = expected(weights, inputs, causal_attention=True)
     assert_close(hidden, [example.hidden for example in examples])
     assert_close(pooled, [example.pooled for example in examples])
@@ -82,80 +80,66 @@ def test_causal_attention():
 
 @pytest.mark.parametrize("causal_attention", [False, True])
 def test_the_instances_of_a_packed_row_are_encoded_as_if_alone(causal_attention):
-    encoder, weights = make_encoder()
+    encoder, weights = make_encoder(causal_attention=causal_attention)
     lengths = [7, 11, 4]
     # The row is longer than the model's number of positions; no instance is.
     row, instances = packed_inputs(lengths, row_length=26)
     positions = row.pop("next_sentence_positions")
-    output = encoder(**row, pooled_positions=positions, causal_attention=causal_attention, attention_maps=True)
-    assert output.pooled.shape == (1, 3, CONFIG.hidden_size)
+    packing = Packing(row.pop("sequence_ids"), positions)
+    hidden, pooled = encoder(**row, packing=packing)
+    maps = encoder.attention_maps(**row, packing=packing)
+    assert pooled.shape == (1, 3, CONFIG.hidden_size)
+    assert_close(encoder(**row, packing=packing._replace(cls_positions=None))[1], pooled[:, 0])
     for index, (start, instance) in enumerate(zip(positions[0], instances, strict=True)):
         alone = reference.encode(weights, 3, 4, **instance, causal_attention=causal_attention)
         end = start + lengths[index]
-        assert_close(output.hidden[0, start:end], alone.hidden)
-        assert_close(output.pooled[0, index], alone.pooled)
-        for attention_map, wanted in zip(output.attention_maps, alone.maps, strict=True):
+        assert_close(hidden[0, start:end], alone.hidden)
+        assert_close(pooled[0, index], alone.pooled)
+        for attention_map, wanted in zip(maps, alone.maps, strict=True):
             assert_close(attention_map[0, :, start:end, start:end], wanted)
             assert_close(keras.ops.sum(attention_map[0, :, start:end, start:end], axis=-1), 1.0)
-
-
-def test_given_positions():
-    encoder, weights = make_encoder()
-    inputs = encoder_inputs((2, 8))
-    shifted = np.tile(np.arange(8) + 3, (2, 1))
-    table = "bert/embeddings/position_embeddings"
-    moved = {**weights, table: weights[table][3:]}
-    assert_close(encoder(**inputs, position_ids=shifted)[0], [example.hidden for example in expected(moved, inputs)])
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("causal_attention", [False, True])
 def test_outputs_at_selected_positions_are_those_of_all_positions(packed, causal_attention):
-    encoder, _ = make_encoder()
-    options = {"causal_attention": causal_attention}
+    encoder, _ = make_encoder(causal_attention=causal_attention)
     if packed:
         inputs, _ = packed_inputs([7, 6, 4], row_length=20)
-        options["pooled_positions"] = inputs.pop("next_sentence_positions")
+        packing = Packing(inputs.pop("sequence_ids"), inputs.pop("next_sentence_positions"))
     else:
-        inputs = encoder_inputs((3, 16))
-    whole = encoder(**inputs, **options, all_hidden=True, attention_maps=True)
+        inputs, packing = encoder_inputs((3, 16)), None
+    hidden, pooled = encoder(**inputs, packing=packing)
     positions = np.array([[8, 0, 15, 8]] * len(inputs["input_ids"]))
-    some = encoder(**inputs, **options, output_positions=positions, all_hidden=True, attention_maps=True)
-    rows = np.arange(len(positions))[:, None]
-    assert_close(some.hidden, keras.ops.convert_to_numpy(whole.hidden)[rows, positions])
-    assert_close(some.pooled, whole.pooled)
-    assert_close(some.all_hidden[-1], some.hidden)
-    assert_close(some.all_hidden[-2], whole.all_hidden[-2])
-    maps = keras.ops.convert_to_numpy(whole.attention_maps[-1]).transpose(0, 2, 1, 3)[rows, positions]
-    assert_close(some.attention_maps[-1], maps.transpose(0, 2, 1, 3))
-    for count in (0, 1, 5):
-        hidden, pooled = encoder(**inputs, **options, output_range=count)
-        assert_close(hidden, whole.hidden[:, :count])
-        assert_close(pooled, whole.pooled)
-    with pytest.raises(ValueError, match="are mutually exclusive"):
-        encoder(**inputs, output_range=1, output_positions=positions)
+    for count in (0, 4):
+        some, same_pooled = encoder(**inputs, packing=packing, output_positions=positions[:, :count])
+        rows = np.arange(len(positions))[:, None]
+        assert_close(some, keras.ops.convert_to_numpy(hidden)[rows, positions[:, :count]])
+        assert_close(same_pooled, pooled)
+    if not packed:
+        assert_close(encoder.pooled_output(**inputs), pooled)
 
 
 def test_bfloat16_is_near_float32_and_keeps_softmax_and_normalisation_in_float32():
     encoder, _ = make_encoder()
     inputs = encoder_inputs((4, 16))
-    exact = encoder(**inputs, all_hidden=True)
+    exact = list(encoder.hidden_states(**inputs))
     before = keras.mixed_precision.dtype_policy()
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
     try:
         mixed, _ = make_encoder()
-        output = mixed(**inputs, all_hidden=True, attention_maps=True)
+        states, maps = list(mixed.hidden_states(**inputs)), mixed.attention_maps(**inputs)
     finally:
         keras.mixed_precision.set_dtype_policy(before)
     assert {variable.dtype for variable in mixed.variables} == {"float32"}
     assert mixed.layers[0].intermediate.compute_dtype == "bfloat16"
-    for state, wanted in zip(output.all_hidden, exact.all_hidden, strict=True):
+    for state, wanted in zip(states, exact, strict=True):
         assert state.dtype == tf.float32
         assert np.abs(np.asarray(state) - np.asarray(wanted)).mean() < 0.02
     # No matrix product precedes the first hidden states.
-    assert_close(output.all_hidden[0], exact.all_hidden[0], 1e-6)
-    assert np.abs(np.asarray(output.all_hidden[1]) - np.asarray(exact.all_hidden[1])).max() > 1e-4
-    for attention_map in output.attention_maps:
+    assert_close(states[0], exact[0], 1e-6)
+    assert np.abs(np.asarray(states[1]) - np.asarray(exact[1])).max() > 1e-4
+    for attention_map in maps:
         # In bfloat16 a sum would be off by about 1e-3.
         assert attention_map.dtype == tf.float32
         assert_close(tf.reduce_sum(attention_map, -1), 1.0, 1e-6)
@@ -175,7 +159,7 @@ def test_one_layer_one_head():
     config = BertConfig(8, 4, 1, 1, 8, max_position_embeddings=8)
     encoder, weights = make_encoder(config)
     inputs = encoder_inputs((2, 6), config)
-    hidden, pooled = encoder(**inputs, output_range=2)
+    hidden, pooled = encoder(**inputs, output_positions=np.array([[0, 1]] * 2))
     examples = expected(weights, inputs, config)
     assert_close(hidden, [example.hidden[:2] for example in examples])
     assert_close(pooled, [example.pooled for example in examples])

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, variable_names, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.dropout import dropout, fold_in
 from beambert.bert_model.feature_based import BidirectionalLstm
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.ops import dropout, fold_in
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
 SEED = np.array([5, 0])
@@ -27,7 +27,7 @@ def test_only_the_last_four_layers_are_used():
     model = BertForTask(config, FEATURE_BASED, 3)
     inputs = encoder_inputs((2, 6))
     randomise(model)
-    hidden = np.concatenate(model.encoder(**inputs, all_hidden=True).all_hidden[2:], axis=-1)
+    hidden = np.concatenate(list(model.encoder.hidden_states(**inputs))[2:], axis=-1)
     assert hidden.shape[-1] == 4 * config.hidden_size
     for layer in model.bilstm.layers:
         hidden = layer(hidden, inputs["input_mask"])
@@ -73,7 +73,7 @@ def test_only_the_new_layers_have_gradients_and_dropout(model):
     # Dropout before each layer and before the head uses the seeds that follow those of the encoder.
     seed = fold_in(SEED, model.encoder.dropout_sites)
     rate = CONFIG.hidden_dropout_prob
-    hidden = np.concatenate(model.encoder(**inputs, all_hidden=True).all_hidden[1:], axis=-1)
+    hidden = np.concatenate(list(model.encoder.hidden_states(**inputs))[1:], axis=-1)
     for place, layer in enumerate(model.bilstm.layers):
         hidden = layer(dropout(hidden, rate, fold_in(seed, place)), inputs["input_mask"])
     wanted = model.head(dropout(hidden, rate, fold_in(seed, 2)))

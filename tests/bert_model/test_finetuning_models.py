@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, TASKS, variable_names, variables_by_tf1_name
 from beambert.bert_model.config import ConfigError
-from beambert.bert_model.dropout import dropout, fold_in
 from beambert.bert_model.finetuning_models import BertForTask
+from beambert.bert_model.ops import dropout, fold_in
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
@@ -72,10 +72,10 @@ def test_the_heads_dropout_follows_those_of_the_encoder():
     inputs = encoder_inputs((5, 12))
     for task in ("classification", "token_classification"):
         model, weights = make_model(task, 3)
-        options = {"output_range": 0} if task == "classification" else {}
-        hidden, pooled = model.encoder(**inputs, seed=SEED, **options)
+        is_pooled = task == "classification"
+        encoder = model.encoder
         dropped = dropout(
-            pooled if task == "classification" else hidden,
+            encoder.pooled_output(**inputs, seed=SEED) if is_pooled else encoder(**inputs, seed=SEED)[0],
             CONFIG.hidden_dropout_prob,
             fold_in(SEED, model.encoder.dropout_sites),
         )

@@ -8,7 +8,7 @@ import pytest
 
 from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.finetuning_models import BertForTask
-from beambert.bert_model.parameters import seeded_initialization
+from beambert.bert_model.layers import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
 from tests.bert_model.small_models import CONFIG
 

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 
 jax = pytest.importorskip("jax")
 
-from beambert.bert_model.jax_dropout import example_seeds, keep_mask  # noqa: E402
+from beambert.bert_model.ops.jax.dropout import example_seeds, keep_mask  # noqa: E402
 
 # A process that compiles seven models; at every change, test_jax_steps.py compares some with TensorFlow.
 pytestmark = pytest.mark.slow

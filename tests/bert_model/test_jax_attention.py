@@ -7,8 +7,8 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from beambert.bert_model.jax_attention import attention, is_supported  # noqa: E402
-from beambert.bert_model.jax_dropout import keep_mask  # noqa: E402
+from beambert.bert_model.ops.jax.dropout import keep_mask  # noqa: E402
+from beambert.bert_model.ops.jax.flash_attention import attention, is_supported  # noqa: E402
 from tests.conftest import with_slow  # noqa: E402
 
 

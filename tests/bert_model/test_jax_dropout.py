@@ -3,7 +3,7 @@ import pytest
 
 pytest.importorskip("jax")
 
-from beambert.bert_model.jax_dropout import example_seeds, keep_mask
+from beambert.bert_model.ops.jax.dropout import example_seeds, keep_mask
 
 ELEMENTS = 2**20
 RATES = [0.1, 0.5]

@@ -5,7 +5,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from beambert.bert_model.jax_gradients import add_bias, cross_entropy, layer_normalization, softmax  # noqa: E402
+from beambert.bert_model.ops.jax.gradients import add_bias, cross_entropy, layer_normalization, softmax  # noqa: E402
 
 
 def random(*shapes, seed=0):

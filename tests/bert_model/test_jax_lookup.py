@@ -7,7 +7,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from beambert.bert_model.jax_lookup import sum_by_position, sum_by_row, take_positions, take_rows  # noqa: E402
+from beambert.bert_model.ops.jax.lookup import sum_by_position, sum_by_row, take_positions, take_rows  # noqa: E402
 
 SUM_BY_ROW = jax.jit(sum_by_row, static_argnums=2)
 

@@ -5,8 +5,9 @@ import tensorflow as tf
 
 from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.pretraining import BertForPretraining, cross_entropy, pretraining_losses
-from beambert.bert_model.vocabulary_padding import padded_size
+from beambert.bert_model.ops import cross_entropy
+from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
+from beambert.bert_model.size import padded_size
 from tests.bert_model import reference
 from tests.bert_model.small_models import CONFIG, encoder_inputs, packed_inputs, randomise
 

@@ -21,14 +21,17 @@ trainers.commands
 trainers.evaluation
 trainers.inference
 trainers.pretraining trainers.finetuning
+trainers.training_run
+trainers.training_plan
 trainers.run_report
 trainers.training
 trainers.backends
 trainers.data trainers.monitoring
-trainers.config
 trainers.checkpoints trainers.optimization trainers.metrics
+trainers.pretraining.options trainers.finetuning.options
+trainers.options
 trainers.buckets
-trainers.objective trainers.errors
+trainers.objective trainers.errors trainers.optimization.update_rules
 pipelines.__init__
 pipelines.commands
 pipelines.transforms
@@ -155,7 +158,7 @@ def test_wrong_imports_are_found():
     graph = imports()
     upward = {
         "pipelines.io.tfrecord": "pipelines.examples.statistics",
-        "trainers.checkpoints.best_checkpoint": "trainers.training.loop",
+        "trainers.checkpoints.checkpoint_manager": "trainers.training.loop",
         "bert_model.config": "tokenizer.vocabulary",
         "deploy.plan.data": "deploy.tpu.job",
         "trainers.data.parsing": "pipelines.transforms.corpora",

@@ -21,9 +21,8 @@ from beambert.common.word_rules import WordRules
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.commands.finetune import add_arguments, configure
 from beambert.trainers.finetuning.batches import EpochOrder
-from beambert.trainers.finetuning.finetune_flags import add_arguments
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
 from beambert.trainers.finetuning.tasks.task_names import module_of
 from beambert.trainers.monitoring import metrics_jsonl
@@ -88,7 +87,7 @@ def opened(task, *flags):
     """Return a task with its train and dev rows read."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    config = FinetuneConfig.from_args(parser.parse_args([task, "--output", "unused", *map(str, flags)]))
+    config = configure(parser.parse_args([task, "--output", "unused", *map(str, flags)]))
     return module_of(task).open_task(config, {TRAIN, DEV}, None)
 
 

@@ -4,8 +4,7 @@ import hashlib
 
 import apache_beam as beam
 
-from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader, CorpusShard
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.examples.work_items import deal_work_items
 from beambert.pipelines.instances.options import PretrainingDataOptions

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from beambert.tokenizer import encoder, normalization
+from beambert.tokenizer import normalization, tokenizer
 
 
 @pytest.fixture(scope="session")
 def encoders() -> list[bool]:
     """Possible values of `compiled`: always False (Python encoder), and True if the compiled encoder was built."""
-    if encoder._native is None and os.environ.get("BEAMBERT_REQUIRE_COMPILED") == "1":
+    if tokenizer._native is None and os.environ.get("BEAMBERT_REQUIRE_COMPILED") == "1":
         pytest.fail("beambert.tokenizer._native was not built")
-    return [False] if encoder._native is None else [False, True]
+    return [False] if tokenizer._native is None else [False, True]
 
 
 @pytest.fixture

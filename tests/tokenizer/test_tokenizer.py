@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from beambert.common.word_rules import WordRules
-from beambert.tokenizer import encoder
 from beambert.tokenizer.normalization import split_words
 from beambert.tokenizer.tokenizer import Tokenizer, truncated_lengths
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary, VocabularyError
@@ -78,7 +77,7 @@ def test_cache_is_bounded_and_has_no_effect(
     released: Vocabulary, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Tokenizer(released).encode_batch(sentences)
-    monkeypatch.setattr(encoder, "MAX_CHUNKS", 1000)
+    monkeypatch.setattr("beambert.tokenizer.tokenizer.MAX_CHUNKS", 1000)
     bounded = Tokenizer(released, compiled=False)
     caches = (bounded._encoder._encoder._chunk, bounded._encoder._encoder._word)
     bounded.encode_batch(["z" * 70])
@@ -267,7 +266,7 @@ def test_decode() -> None:
 
 
 def test_without_the_compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beambert.tokenizer.encoder._native", None)
+    monkeypatch.setattr("beambert.tokenizer.tokenizer._native", None)
     assert not Tokenizer(SMALL).compiled
     assert Tokenizer(SMALL).tokenize("running") == ["runn", "##ing"]
     with pytest.raises(ImportError, match="C compiler"):

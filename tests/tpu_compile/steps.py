@@ -16,10 +16,10 @@ from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.deploy.plan.tpu_compiler import compile_step
 from beambert.deploy.plan.tpu_compiler.compile_step import Step, distribution_of, global_batch, shape_of
-from beambert.trainers.backends.backend import TrainConfig
-from beambert.trainers.backends.jax.evaluation import evaluation_step
+from beambert.trainers.backends.jax.runtime import evaluation_step
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.objective import Objective
+from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from benchmarks.random_rows import random_features
 
@@ -66,7 +66,7 @@ def train_step(
     shard_optimizer_state: bool = False,
 ) -> Step:
     """Return the training step of an objective; `features` is a batch of any size, used only for its shapes."""
-    config = TrainConfig(
+    config = TrainingOptions(
         num_train_steps=1000,
         num_warmup_steps=100,
         learning_rate=1e-4,

@@ -11,7 +11,7 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import StepRequest, comp
 from beambert.deploy.plan.tpu_compiler.step_estimate import features_of
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.options import PretrainOptions
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.steps import (
     bert_config,
@@ -23,7 +23,7 @@ from tests.tpu_compile.steps import (
 TINY = StepRequest(
     topology="v5e:2x2",
     bert_config=bert_config("tiny").to_json(),
-    training=PretrainConfig(data=(), output="", num_train_steps=100_000, precision="bfloat16"),
+    training=PretrainOptions(data=(), output="", num_train_steps=100_000, precision="bfloat16"),
     features=features_of(PretrainingDataOptions()),
     examples=64,
 )

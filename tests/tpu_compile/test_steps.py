@@ -11,7 +11,7 @@ import pytest
 
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.deploy.plan.tpu_compiler.compile_step import collectives, compile_program
-from beambert.trainers.backends.jax.memory_errors import memory_error
+from beambert.trainers.backends.jax.distribution import memory_error
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.step_faults import faults
@@ -55,7 +55,7 @@ def test_pretraining_step_with_sharded_optimizer_state(objective, topology, accu
     parameters = step.gradient_bytes / 4
     assert program.argument_bytes < 1.01 * (4 + 8 / step.devices) * parameters
     assert {each.kind for each in collectives(program)} >= {"all-gather", *kinds}
-    sharded = [slots.m for slots in step.arguments[0].values() if not slots.m.sharding.is_fully_replicated]
+    sharded = [state for state in step.arguments[0].values() if not state.slots[0].sharding.is_fully_replicated]
     assert program.lowered.count("stablehlo.reduce_scatter") == len(sharded)
     assert program.lowered.count("stablehlo.all_gather") == len(sharded)
     assert len(sharded) > 10

@@ -3,8 +3,8 @@ from argparse import ArgumentParser
 import pytest
 
 from beambert.bert_model.config import BertConfig
-from beambert.trainers.config.pretrain_config import PretrainConfig
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.commands.pretrain import add_arguments, configure
+from beambert.trainers.pretraining.options import PretrainOptions
 from tests.trainers.pretraining_shards import LENGTH, VOCABULARY, write_dataset
 
 CONFIG = BertConfig(
@@ -46,11 +46,11 @@ def options(tmp_path, data):
     model = tmp_path / "model.json"
     model.write_text(CONFIG.to_json(), encoding="utf-8")
 
-    def parse(*flags: str) -> PretrainConfig:
+    def parse(*flags: str) -> PretrainOptions:
         parser = ArgumentParser()
         add_arguments(parser)
         defaults = ["--data", str(data), "--output", str(tmp_path / "output"), "--model", str(model)]
         args = parser.parse_args([*defaults, "--num_train_steps", "6", "--train_batch_size", "4", *flags])
-        return PretrainConfig.from_args(args)
+        return configure(args)
 
     return parse

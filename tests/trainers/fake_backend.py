@@ -14,11 +14,11 @@ import pytest
 from keras import ops
 
 from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
-from beambert.trainers.backends.tensorflow import evaluation
+from beambert.trainers.backends.tensorflow import runtime
 from beambert.trainers.backends.tensorflow.distribution import Distribution
-from beambert.trainers.data.batches import InputShard
+from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.objective import NOT_FINITE, divided
-from beambert.trainers.optimization.optimizers import Optimizer, learning_rate_at
+from beambert.trainers.optimization.optimizers import Optimizer
 
 MASKED_LM, NEXT_SENTENCE = "cls/predictions/output_bias", "cls/seq_relationship/output_bias"
 HEADS = ("output_bias", "cls/squad/output_bias")
@@ -36,7 +36,7 @@ class FakeTrainer:
     def __init__(self, task, config, distribution=None):
         self.task, self.config = task, config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
 
     @property
     def saved_variables(self):
@@ -63,12 +63,7 @@ class FakeTrainer:
         yield run
 
     def _step(self, step: int, batch) -> dict[str, tuple[float, float]]:
-        config = self.config
-        rate = float(
-            learning_rate_at(
-                step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-            )
-        )
+        rate = float(self.config.rate_at(step))
         with np.errstate(all="ignore"):
             sums, gradients = sums_and_gradients(self.task, batch)
         losses = [pair for name, pair in sums.items() if name.endswith("loss")]
@@ -83,11 +78,11 @@ class FakeTrainer:
 
     def _update(self, name: str, gradient: np.ndarray, rate: float) -> None:
         """Apply a step of BERT's Adam, whose slots a resumed run needs for the same weights."""
-        options, variable = self.config.optimizer, self.task.variables[name]
+        options, variable = self.config, self.task.variables[name]
         m, v = self.optimizer.slots_of(name)
-        m.assign(options.beta_1 * m.numpy() + (1 - options.beta_1) * gradient)
-        v.assign(options.beta_2 * v.numpy() + (1 - options.beta_2) * gradient**2)
-        variable.assign(variable.numpy() - rate * m.numpy() / (np.sqrt(v.numpy()) + options.epsilon))
+        m.assign(options.adam_beta1 * m.numpy() + (1 - options.adam_beta1) * gradient)
+        v.assign(options.adam_beta2 * v.numpy() + (1 - options.adam_beta2) * gradient**2)
+        variable.assign(variable.numpy() - rate * m.numpy() / (np.sqrt(v.numpy()) + options.adam_epsilon))
 
 
 def sums_and_gradients(task, batch):
@@ -146,7 +141,7 @@ def outputs_of(function, variables, distribution):
 
 
 def compiled(function, variables, *, once=False):
-    return evaluation.compiled(function, variables, once=True)
+    return runtime.compiled(function, variables, once=True)
 
 
 open_distribution = Distribution.open

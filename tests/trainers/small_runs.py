@@ -1,5 +1,6 @@
 """Run the training loop on a task and batches, with defaults for everything that a test does not set."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from beambert.trainers.backends.backend import TrainConfig
-from beambert.trainers.backends.tensorflow.evaluation import evaluation_of
+from beambert.trainers.backends.tensorflow.runtime import evaluation_of
 from beambert.trainers.backends.tensorflow.train_step import Trainer
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.monitoring.throughput import StepCost
 from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.schedule import Stage
-from beambert.trainers.training.loop import LoopConfig, TrainData, train
+from beambert.trainers.options import TrainingOptions
+from beambert.trainers.training.loop import TrainData, train
 
 Elements = Sequence[dict[str, np.ndarray]]
 # More batches than any test reads.
 _ENDLESS = 10_000
 
 
-def settings(**changes: Any) -> TrainConfig:
-    """Return the configuration of ten steps with a decaying learning rate, without warm-up."""
+def settings(**changes: Any) -> TrainingOptions:
+    """Return the options of ten steps with a decaying learning rate, without warm-up."""
     options = {"num_train_steps": 10, "num_warmup_steps": 0, "learning_rate": 0.1, "seed": 1}
-    return TrainConfig(**{**options, **changes})
+    return TrainingOptions(**{**options, **changes})
 
 
 def batches_of(elements: Elements, count: int | None = None) -> Batches:
@@ -65,6 +66,7 @@ def trained(
     shown: dict[str, str] | None = None,
     second_data_step: int | None = None,
     clock: Callable[[], float] = time.monotonic,
+    patience: int = 0,
     **config: Any,
 ) -> int | None:
     """Run `train` and return its result; checkpoints are written to output/c.
@@ -73,11 +75,11 @@ def trained(
         trainer: a new trainer.
         batches: batches from the first step on.
         output: the run's directory.
-        evaluate, batch_size: as for `train` and `Stage`.
+        evaluate, patience, batch_size: as for `train` and `Stage`.
         shown: metrics of the progress line.
         second_data_step: first step of a second stage, whose data has the same batches; None for a single stage.
         clock: clock of the monitor.
-        config: fields of `LoopConfig`; by default checkpoints every 4 steps and loops of 3.
+        config: options that replace those of the trainer; by default checkpoints every 4 steps and loops of 3.
     """
     output.mkdir(exist_ok=True)
     steps = trainer.config.num_train_steps
@@ -89,8 +91,9 @@ def trained(
 
     source = TrainData(trainer.task, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
     config = {"iterations_per_loop": 3, "save_checkpoints_steps": 4, **config}
+    trainer.config = dataclasses.replace(trainer.config, **config)
     with TrainingMonitor(output, steps, shown or {}, {}, step=0, clock=clock) as monitor:
-        return train(trainer, 0, stages, [source] * len(stages), LoopConfig(**config), output / "c", monitor, evaluate)
+        return train(trainer, 0, stages, [source] * len(stages), output / "c", monitor, evaluate, patience)
 
 
 def updated(

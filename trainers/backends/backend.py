@@ -7,52 +7,18 @@ a package of this directory whose module `runtime` has the members of `Backend`.
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import keras
 import numpy as np
 
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.objective import Features, Objective, Ratios, Tensor
-from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
 from beambert.trainers.optimization.optimizers import Optimizer
+from beambert.trainers.options import TrainingOptions
 
 # The input pipelines of the processes that train together, each of which reads its part of every batch.
 MakeBatches = Callable[[InputShard], Batches]
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """The configuration of training steps.
-
-    Attributes:
-        num_train_steps: number of steps.
-        num_warmup_steps: number of warm-up steps among them.
-        learning_rate: peak learning rate.
-        seed: dropout seed, below 2**31.
-        lr_schedule: learning rate after warm-up.
-        gradient_accumulation_steps: number of micro-batches per replica and step, computed in sequence.
-        clip_per_replica: whether gradients are clipped on each replica before the sum, with a loss averaged over the
-            replica's part of the batch, as the released code does on TPUs; otherwise the sum is clipped.
-        skip_nonfinite: whether to skip a step with a non-finite loss or gradient instead of stopping.
-        xla: whether TensorFlow compiles the forward and backward pass with XLA; JAX always does.
-        shard_optimizer_state: whether JAX shards the optimizer slots over the devices; TensorFlow has no such option.
-        optimizer: optimizer and its hyperparameters.
-    """
-
-    num_train_steps: int
-    num_warmup_steps: int
-    learning_rate: float
-    seed: int
-    lr_schedule: LearningRateSchedule = field(default_factory=LearningRateSchedule)
-    gradient_accumulation_steps: int = 1
-    clip_per_replica: bool = False
-    skip_nonfinite: bool = False
-    xla: bool = False
-    shard_optimizer_state: bool = False
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
 
 
 class StepResults(NamedTuple):
@@ -118,14 +84,14 @@ class Trainer(Protocol):
     Attributes:
         task: the objective. Between two calls of `make_steps` it may be replaced by another objective of the same
             variables.
-        config: configuration of the training steps.
+        config: options of the steps; the learning rate and the numbers of steps must be known.
         distribution: the devices.
         optimizer: the optimizer with its slots.
         saved_variables: weights and optimizer slots by their names in checkpoints.
     """
 
     task: Objective
-    config: TrainConfig
+    config: TrainingOptions
     distribution: Distribution
     optimizer: Optimizer
     saved_variables: dict[str, keras.Variable]
@@ -145,7 +111,7 @@ class Backend(Protocol):
     ) -> Distribution:
         """Open the devices; call before any computation. Raises TrainingError if they are not available."""
 
-    def make_trainer(self, task: Objective, config: TrainConfig, distribution: Distribution) -> Trainer:
+    def make_trainer(self, task: Objective, config: TrainingOptions, distribution: Distribution) -> Trainer:
         """Return a trainer of an objective whose variables were created in the scope of the devices."""
 
     def evaluation_of(self, task: Objective, distribution: Distribution) -> Callable[[MakeBatches], dict[str, float]]:
@@ -171,6 +137,12 @@ class Backend(Protocol):
             function, variables: as for `outputs_of`.
             once: whether it will be called only once. TensorFlow then runs operation by operation, without a graph.
         """
+
+
+def uses_xla(config: TrainingOptions, distribution: Distribution) -> bool:
+    """Return whether the training step is compiled with XLA, separately for each shape."""
+    is_jax = keras.backend.backend() == "jax"
+    return is_jax or config.xla == "on" or (config.xla == "auto" and distribution.is_accelerated)
 
 
 def active_backend() -> Backend:

@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from beambert.trainers.config.process_group import ProcessGroup
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.options import ProcessGroup
 
 # Devices that the drivers of GPUs and TPUs create.
 _NVIDIA_DEVICES = ("/dev/nvidia0",)
@@ -22,7 +22,7 @@ _TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 _GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm60_plugin", "jax_rocm7_plugin")
 
 
-def choose_backend(name: str) -> str:
+def choose_backend(name: str) -> Literal["tensorflow", "jax"]:
     """Return the backend for a value of --backend.
 
     Args:
@@ -43,7 +43,7 @@ def choose_backend(name: str) -> str:
         raise TrainingError(
             f"--backend {name}: {label} is not installed; install it with pip install 'beambert[{extra}]'"
         )
-    return name
+    return "jax" if name == "jax" else "tensorflow"
 
 
 def ensure_backend(name: str = "auto") -> None:

@@ -1,8 +1,11 @@
-"""Save, restore and remove checkpoints: variables under TF1 names, in the format of the released BERT's checkpoints.
+"""Save, restore and remove checkpoints in the format of the released BERT's, and record the best one.
 
-`model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, `<name>/adam_m`, `<name>/adam_v` and
+`model.ckpt-<step>.index` and `.data-00000-of-00001` contain all weights, the optimizer slots `<weight>/<slot>` and
 `global_step`, readable by `tf.train.load_checkpoint`. `.state.json` contains the run's other state. The index is
-written last and removed first: a checkpoint is complete if and only if its index exists.
+written last and removed first: a checkpoint is complete if and only if its index exists. `best.json` records the
+checkpoint with the best evaluation.
+
+This file imports neither Keras nor TensorFlow.
 """
 
 import errno
@@ -17,17 +20,22 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 
 from beambert.bert_model.checkpoints import tensor_bundle
-from beambert.bert_model.checkpoints.bundle_index import numpy_dtype
-from beambert.bert_model.vocabulary_padding import is_padded, with_padding, without_padding
+from beambert.bert_model.checkpoints.tensor_bundle import numpy_dtype
+from beambert.bert_model.size import is_padded, with_padding, without_padding
 from beambert.common import file_errors
-from beambert.common.local_files import synchronize
-from beambert.common.typed_json import JsonError, NonNegative, read, require
+from beambert.common.local_files import synchronize, write_atomic
+from beambert.common.typed_json import Count, JsonError, NonEmpty, NonNegative, Number, read, require
 from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.options import TrainingOptions
 
 GLOBAL_STEP = "global_step"
 
 _FILE_NAME = re.compile(r"(model\.ckpt-(\d+))\.(index|data-\d{5}-of-\d{5}|state\.json)")
 _UNFINISHED = ".unfinished"
+BEST_FILE_NAME = "best.json"
+# The name of a metric is one of these words, or ends with an underscore and one of them.
+LOWER_IS_BETTER = ("loss", "error", "perplexity")
+HIGHER_IS_BETTER = ("accuracy", "f1", "precision", "recall", "exact", "exact_match", "pearson", "spearman", "matthews")
 
 
 class Variable(Protocol):
@@ -68,20 +76,6 @@ class Checkpoint(NamedTuple):
     def state_file(self) -> Path:
         """Return the file of `state_of`, which may not exist."""
         return Path(f"{self.prefix}.state.json")
-
-
-class RetentionPolicy(NamedTuple):
-    """The checkpoint retention policy.
-
-    Attributes:
-        last: number of recent checkpoints to keep; 0 keeps all.
-        every_hours: interval in hours of training at which a checkpoint is kept permanently; None for none.
-        step: step whose checkpoint is kept permanently; None for none.
-    """
-
-    last: int = 5
-    every_hours: float | None = None
-    step: int | None = None
 
 
 def checkpoints(directory: Path) -> list[Checkpoint]:
@@ -191,14 +185,14 @@ def bytes_needed(variables: Mapping[str, Variable | np.ndarray], vocab_size: int
 
 
 def space_warning(
-    directory: Path, variables: Mapping[str, Variable], vocab_size: int | None, retention: RetentionPolicy
+    directory: Path, variables: Mapping[str, Variable], vocab_size: int | None, config: TrainingOptions
 ) -> str | None:
     """Return a warning if the disk has no space for the recent checkpoints that a run keeps, otherwise None.
 
     While a checkpoint is saved, all earlier ones to keep still exist. The best and the hourly checkpoints are not
     included.
     """
-    more = max(1, retention.last + 1 - len(checkpoints(directory)))
+    more = max(1, config.keep_checkpoint_max + 1 - len(checkpoints(directory)))
     needed, free = more * bytes_needed(variables, vocab_size), _free_bytes(directory)
     if needed <= free:
         return None
@@ -209,32 +203,30 @@ def space_warning(
     )
 
 
-def remove_old(directory: Path, retention: RetentionPolicy, best_step: int | None) -> None:
-    """Remove the checkpoints that the retention policy does not keep.
+def remove_old(directory: Path, config: TrainingOptions, best_step: int | None) -> None:
+    """Remove the checkpoints that the options do not keep: the last ones, hourly ones, and the start of a decay.
 
     Hours are hours of training, from `seconds` in the state of a checkpoint. A checkpoint without `seconds` is not kept
     as an hourly one.
 
     Args:
         directory: directory of the checkpoints.
-        retention: the retention policy.
+        config: options of checkpoint retention.
         best_step: step of the best checkpoint, which is kept; None without one.
 
     Raises:
         StorageError: a checkpoint cannot be removed.
     """
     saved = checkpoints(directory)
-    if not retention.last:
-        return
     hours_begun: set[float] = set()
-    for checkpoint in saved[: -retention.last]:
+    for checkpoint in saved[: -config.keep_checkpoint_max]:
         first_of_its_hours = False
-        if retention.every_hours is not None:
-            hours = _seconds_trained(checkpoint) // (3600 * retention.every_hours)
+        if config.keep_checkpoint_every_n_hours is not None:
+            hours = _seconds_trained(checkpoint) // (3600 * config.keep_checkpoint_every_n_hours)
             # The number is infinite for the shortest intervals, which every checkpoint begins.
             first_of_its_hours = (hours > 0 and hours not in hours_begun) or math.isinf(hours)
             hours_begun.add(hours)
-        if checkpoint.step in (best_step, retention.step) or first_of_its_hours:
+        if checkpoint.step in (best_step, config.decay_start) or first_of_its_hours:
             continue
         try:
             _remove(checkpoint)
@@ -334,3 +326,86 @@ def _free_bytes(directory: Path) -> int:
 def _resume_step(directory: Path) -> str:
     saved = checkpoints(directory)
     return f"it resumes from {saved[-1].prefix}" if saved else "it starts from the beginning"
+
+
+class BestCheckpoint(NamedTuple):
+    """The content of `best.json`.
+
+    Attributes:
+        step: step of the best checkpoint.
+        metric: name of the metric that selected it.
+        value: value of the metric.
+    """
+
+    step: int
+    metric: str
+    value: float
+
+
+class _BestFields(TypedDict):
+    step: Count
+    metric: NonEmpty
+    value: Number
+
+
+def lower_is_better(metric: str) -> bool:
+    """Return whether lower values of a metric are better, by the last word of its name.
+
+    Raises:
+        TrainingError: the name ends with none of the known words.
+    """
+    for words, lower in ((LOWER_IS_BETTER, True), (HIGHER_IS_BETTER, False)):
+        if any(f"_{metric}".endswith(f"_{word}") for word in words):
+            return lower
+    raise TrainingError(
+        f"invalid --best_metric {metric}: must end with one of {', '.join(LOWER_IS_BETTER + HIGHER_IS_BETTER)}"
+    )
+
+
+def best(directory: Path) -> BestCheckpoint | None:
+    """Return the best checkpoint recorded in a directory; None without a record or without its checkpoint.
+
+    Raises:
+        TrainingError: the record cannot be read.
+    """
+    path = directory / BEST_FILE_NAME
+    try:
+        content = read(path, _BestFields)
+    except FileNotFoundError:
+        return None
+    except JsonError as error:
+        raise TrainingError(f"{path}: {error}; remove it, and the next evaluation writes it again") from error
+    record = BestCheckpoint(content["step"], content["metric"], float(content["value"]))
+    return record if Checkpoint.of_step(directory, record.step).index_file.exists() else None
+
+
+def record_if_improved(directory: Path, step: int, metric: str, value: float, data_step: int = 0) -> bool:
+    """Record a checkpoint as the best if its evaluation improved; of equal values, the first one is kept.
+
+    Args:
+        directory: directory of the checkpoints, including the one of `step`.
+        step: step of the evaluated checkpoint.
+        metric: name of the metric. A record of another metric is replaced.
+        value: value of the metric; a non-finite value is never the best.
+        data_step: first step of training on the data of the evaluation. A record of this step or before is of other
+            data, and is replaced.
+
+    Returns:
+        Whether the checkpoint is now the best one.
+
+    Raises:
+        TrainingError: the direction of the metric is unknown, or the record cannot be read.
+        FileError: the record cannot be written.
+    """
+    lower = lower_is_better(metric)
+    if not math.isfinite(value):
+        return False
+    before = best(directory)
+    is_comparable = before is not None and before.metric == metric and (before.step > data_step or not data_step)
+    if before is not None and is_comparable and before.step != step:
+        improved = value < before.value if lower else value > before.value
+        if not improved:
+            return False
+    content = json.dumps(BestCheckpoint(step, metric, value)._asdict(), indent=2) + "\n"
+    write_atomic(directory / BEST_FILE_NAME, content.encode())
+    return True

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from beambert.bert_model.checkpoints.reader import Checkpoint
 from beambert.bert_model.config import BertConfig
-from beambert.bert_model.vocabulary_padding import with_padding
+from beambert.bert_model.size import with_padding
 from beambert.trainers.errors import TrainingError
 
 # Fields that may differ: dropout and weight initialization affect training only.

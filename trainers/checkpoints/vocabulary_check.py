@@ -6,9 +6,8 @@ This file imports neither Keras nor TensorFlow.
 from collections.abc import Callable
 from pathlib import Path
 
-from beambert.bert_model.checkpoints.checkpoint_files import CheckpointFiles
 from beambert.bert_model.checkpoints.embedding_rows import with_first_rows
-from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.reader import Checkpoint, CheckpointFiles
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.config import is_rounded_up
 from beambert.common.tokenizer_files import AddedToken

@@ -18,11 +18,11 @@ from beambert.trainers.backends.startup import choose_backend
 from beambert.trainers.buckets import cache, input_copies, objects
 from beambert.trainers.buckets.output_copy import BackgroundUploads, OutputCopy
 from beambert.trainers.buckets.output_lock import lock_output
-from beambert.trainers.commands.tune import TuneConfig
-from beambert.trainers.config.run_config import RunConfig
+from beambert.trainers.commands.tune import TuneOptions
 from beambert.trainers.errors import StorageError
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.training.run_lock import is_chief
+from beambert.trainers.options import RunOptions
+from beambert.trainers.training.run_files import is_chief
 
 _UPLOAD_SECONDS = 60.0
 
@@ -58,7 +58,7 @@ def run(command: Command) -> int:
         return int(command.module.run(config))
     with lock_output(f"{flag} {url}", url, print_status), _uploaded_directory(url, path):
         code = int(command.module.run(config))
-    if not isinstance(config, RunConfig | TuneConfig):
+    if not isinstance(config, RunOptions | TuneOptions):
         # A run may be continued on this machine; what `convert` and `export` wrote is in the bucket.
         shutil.rmtree(path, ignore_errors=True)
     return code
@@ -74,7 +74,7 @@ def _writes(config: Any) -> bool:
     Raises:
         StorageError: TensorFlow trains on several machines, which need a shared disk.
     """
-    if not isinstance(config, RunConfig):
+    if not isinstance(config, RunOptions):
         return True
     config = dataclasses.replace(config, backend=choose_backend(config.backend))
     if config.backend == "tensorflow" and config.strategy in ("auto", "multi_worker") and "TF_CONFIG" in os.environ:

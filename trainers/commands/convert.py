@@ -3,24 +3,27 @@
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from beambert.bert_model.checkpoints import hugging_face_config, reader, writer
-from beambert.bert_model.checkpoints.averaging import averaged
 from beambert.bert_model.checkpoints.embedding_rows import POSITION_METHODS, with_positions
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING, TASKS
 from beambert.bert_model.config import BertConfig
-from beambert.common.command_line.flags import WholeNumber, sequence_length
+from beambert.common.command_line import options
+from beambert.common.command_line.options import Flag, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.io.output_directory import lock_destination
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.checkpoints.initial_checkpoint import listed
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
 from beambert.trainers.inference import model_loading
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.training.averaged_checkpoints import last_checkpoints
+from beambert.trainers.options import ModelOptions
+from beambert.trainers.training.averaged_checkpoints import averaged, last_checkpoints
 
 DESCRIPTION = """Convert a model between TF1 checkpoints, Hugging Face directories and native directories.
 
@@ -42,24 +45,38 @@ KIND_WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertConfig(ModelConfig):
-    """The configuration of `beambert convert`; the help of each flag describes it.
+class ConvertOptions(ModelOptions):
+    """The options of `beambert convert`.
+
+    Attributes:
+        source: A model directory, or a checkpoint or zip archive of the released BERT; the format is detected.
+        destination: Output directory; must be new or empty.
+        to: Output format.
+        max_position_embeddings: Number of position embeddings of DST, the maximum sequence length; pretrain DST further
+            at this length (default: that of SRC).
+        position_init: Initial values of the position embeddings: random keeps those of SRC and draws further ones, tile
+            repeats them, interpolate stretches them over all positions (default: random).
+        task: Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier
+            (default: as detected).
+        optimizer: Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints.
+        average: Average the weights of the last N checkpoints of SRC, the output directory of a training run; the run
+            must keep as many (--keep_checkpoint_max).
 
     Raises:
-        CheckpointError: flags exclude each other.
+        CheckpointError: a value is out of range, or flags exclude each other.
     """
 
-    source: str
-    destination: str
-    to: str
-    task: str | None = None
-    optimizer: str = "drop"
-    average: int | None = None
-    max_position_embeddings: int | None = None
-    position_init: str | None = None
+    source: Annotated[str, Flag("", type=ANY_PATH, metavar="SRC")]
+    destination: Annotated[str, Flag("", type=ANY_OUTPUT_DIRECTORY, metavar="DST")]
+    to: Annotated[str, Flag("output", choices=writer.KINDS, required=True)]
+    max_position_embeddings: Annotated[SequenceLength | None, Flag("output")] = None
+    position_init: Annotated[str | None, Flag("output", choices=POSITION_METHODS)] = None
+    task: Annotated[str | None, Flag("task", choices=(PRETRAINING, *TASKS))] = None
+    optimizer: Annotated[Literal["keep", "drop"], Flag("checkpoints")] = "drop"
+    average: Annotated[Annotated[int, Meta(ge=2, le=1000)] | None, Flag("checkpoints")] = None
 
     def __post_init__(self) -> None:
-        """Check the flags against each other. Raises CheckpointError if they contradict each other."""
+        options.check(self, CheckpointError)
         if self.average is not None and self.optimizer == "keep":
             raise CheckpointError(
                 "invalid --average with --optimizer keep: averaged weights have no optimizer state; use --optimizer "
@@ -76,62 +93,16 @@ class ConvertConfig(ModelConfig):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "source",
-        type=ANY_PATH,
-        metavar="SRC",
-        help="A model directory, or a checkpoint or zip archive of the released BERT; the format is detected",
-    )
-    parser.add_argument(
-        "destination",
-        type=ANY_OUTPUT_DIRECTORY,
-        metavar="DST",
-        help="Output directory; must be new or empty",
-    )
-    group = parser.add_argument_group("output")
-    group.add_argument("--to", choices=writer.KINDS, required=True, help="Output format")
-    group.add_argument(
-        "--max_position_embeddings",
-        type=sequence_length,
-        metavar="N",
-        help="Number of position embeddings of DST, the maximum sequence length; pretrain DST further at this length "
-        "(default: that of SRC)",
-    )
-    group.add_argument(
-        "--position_init",
-        choices=POSITION_METHODS,
-        help="Initial values of the position embeddings: random keeps those of SRC and draws further ones, tile "
-        f"repeats them, interpolate stretches them over all positions (default: {POSITION_METHODS[0]})",
-    )
-    parser.add_argument_group("task").add_argument(
-        "--task",
-        choices=(PRETRAINING, *TASKS),
-        help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier "
-        "(default: as detected)",
-    )
-    group = parser.add_argument_group("checkpoints")
-    group.add_argument(
-        "--optimizer",
-        choices=("keep", "drop"),
-        default=ConvertConfig.optimizer,
-        help="Keep or drop the optimizer state and the step counter, in TF1 and native checkpoints",
-    )
-    group.add_argument(
-        "--average",
-        type=WholeNumber(2, 1000),
-        metavar="N",
-        help="Average the weights of the last N checkpoints of SRC, the output directory of a training run; the run "
-        "must keep as many (--keep_checkpoint_max)",
-    )
-    add_model_arguments(parser)
+    options.add_groups(parser, "output", "task", "checkpoints")
+    options.add_arguments(parser, ConvertOptions)
 
 
-def configure(args: argparse.Namespace) -> ConvertConfig:
-    """Return the configuration of parsed flags."""
-    return ConvertConfig.from_args(args)
+def configure(args: argparse.Namespace) -> ConvertOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(ConvertOptions, args)
 
 
-def run(config: ConvertConfig) -> int:
+def run(config: ConvertOptions) -> int:
     """Convert a model and print a summary.
 
     Raises:
@@ -143,7 +114,7 @@ def run(config: ConvertConfig) -> int:
         return _convert(config, destination)
 
 
-def _convert(config: ConvertConfig, destination: Path) -> int:
+def _convert(config: ConvertOptions, destination: Path) -> int:
     """Convert while DST is locked."""
     writer.check_destination(destination)
     keep = config.optimizer == "keep"
@@ -157,7 +128,7 @@ def _convert(config: ConvertConfig, destination: Path) -> int:
         if config.do_lower_case is None and checkpoint.word_rules.do_lower_case is None:
             print_status(f"Note      {word_rules.summary}, inferred from the vocabulary; --do_lower_case overrides it")
         if saved:
-            checkpoint = averaged(checkpoint, [each.prefix for each in saved], [each.step for each in saved])
+            checkpoint = averaged(checkpoint, saved)
             print_status(f"Averaged  {len(saved)} checkpoints, of steps {', '.join(str(each.step) for each in saved)}")
         checkpoint = drop_unused_rows(checkpoint, vocabulary, print_status)
         if config.max_position_embeddings is not None:

@@ -7,21 +7,22 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from beambert.common import file_errors
-from beambert.common.command_line.flags import batch_size, positive_int, sequence_length
+from beambert.common.command_line import options
+from beambert.common.command_line.options import BatchSize, Flag, PositiveInt, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH, LOCAL_OUTPUT_FILE
 from beambert.pipelines.io.output_file import OutputFile, check_output_file
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.evaluation.input_files import find_files
 from beambert.trainers.evaluation.minimal_pairs import LAYOUTS, find_pair_files, read_pairs, sample_pairs
 from beambert.trainers.evaluation.text_windows import TEXT_UNITS, read_texts, text_windows
 from beambert.trainers.inference.model_loading import MASKED_LM, check_max_seq_length, check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn
-from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.trainers.options import InferenceOptions
 
 DESCRIPTION = """Evaluate a pretrained model without training.
 
@@ -36,116 +37,62 @@ _LEAST_LENGTH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateConfig(ModelConfig):
-    """The configuration of `beambert evaluate`; the help of each flag describes it."""
+class EvaluateOptions(InferenceOptions):
+    """The options of `beambert evaluate`.
 
-    directory: str
-    pairs: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    pairs_layout: str | None = None
-    text_unit: str = "line"
-    output: str | None = None
-    report: str | None = None
-    overwrite: bool = False
-    whole_word: bool = False
-    max_pairs: int | None = None
-    max_tokens: int | None = None
-    max_seq_length: int | None = None
-    batch_size: int | None = None
-    backend: str = "auto"
-    precision: str = "float32"
+    Attributes:
+        directory: A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads.
+        pairs: Files of minimal pairs, directories of them, or quoted glob patterns.
+        pairs_layout: Layout of --pairs: blimp, JSON Lines; zorro, text with the bad sentence on odd lines and the good
+            one on even lines; tsv, columns good, bad, paradigm, field (default: by suffix, .jsonl, .txt or .tsv).
+        texts: UTF-8 text files, directories of .txt files, or quoted glob patterns.
+        text_unit: Texts of --texts: each line, or the lines up to a blank line.
+        output: Output file of all scores as JSON, written atomically.
+        report: Output file of an HTML report.
+        overwrite: Replace an existing --output or --report.
+        whole_word: Mask the later tokens of the same word too when a token is scored (Kauf and Ivanova 2023).
+        max_pairs: Maximum number of pairs, a fixed sample spread evenly over the paradigms (default: all).
+        max_tokens: Maximum number of tokens of --texts, a fixed sample of their windows (default: all).
+        max_seq_length: Maximum sequence length in tokens; longer texts are divided into windows (default: the training
+            length, else the model's limit).
+        batch_size: Maximum batch size in masked copies (default: 2,048 tokens per batch on a CPU, otherwise 16,384).
+
+    Raises:
+        TrainingError: a value is out of range, or there is nothing to evaluate on.
+    """
+
+    directory: Annotated[str, Flag("", type=ANY_PATH, metavar="DIR")]
+    pairs: Annotated[tuple[str, ...], Flag("input", nargs="+", type=ANY_PATH, metavar="PATH")] = ()
+    pairs_layout: Annotated[str | None, Flag("input", choices=LAYOUTS)] = None
+    texts: Annotated[tuple[str, ...], Flag("input", nargs="+", type=ANY_PATH, metavar="PATH")] = ()
+    text_unit: Annotated[str, Flag("input", choices=TEXT_UNITS)] = "line"
+    output: Annotated[str | None, Flag("output", type=ANY_OUTPUT_FILE, metavar="FILE")] = None
+    report: Annotated[str | None, Flag("output", type=LOCAL_OUTPUT_FILE, metavar="FILE")] = None
+    overwrite: Annotated[bool, Flag("output")] = False
+    whole_word: Annotated[bool, Flag("evaluation")] = False
+    max_pairs: Annotated[PositiveInt | None, Flag("evaluation")] = None
+    max_tokens: Annotated[PositiveInt | None, Flag("evaluation")] = None
+    max_seq_length: Annotated[SequenceLength | None, Flag("evaluation")] = None
+    batch_size: Annotated[BatchSize | None, Flag("evaluation")] = None
 
     def __post_init__(self) -> None:
-        """Check that there is something to evaluate on. Raise TrainingError otherwise."""
+        super().__post_init__()
         if not self.pairs and not self.texts:
             raise TrainingError("give --pairs, --texts, or both")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "directory",
-        type=ANY_PATH,
-        metavar="DIR",
-        help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
-    )
-    group = parser.add_argument_group("input")
-    group.add_argument(
-        "--pairs",
-        type=ANY_PATH,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="Files of minimal pairs, directories of them, or quoted glob patterns",
-    )
-    group.add_argument(
-        "--pairs_layout",
-        choices=LAYOUTS,
-        help="Layout of --pairs: blimp, JSON Lines; zorro, text with the bad sentence on odd lines and the good one on "
-        "even lines; tsv, columns good, bad, paradigm, field (default: by suffix, .jsonl, .txt or .tsv)",
-    )
-    group.add_argument(
-        "--texts",
-        type=ANY_PATH,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="UTF-8 text files, directories of .txt files, or quoted glob patterns",
-    )
-    group.add_argument(
-        "--text_unit",
-        choices=TEXT_UNITS,
-        default=EvaluateConfig.text_unit,
-        help="Texts of --texts: each line, or the lines up to a blank line (default: %(default)s)",
-    )
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output", type=ANY_OUTPUT_FILE, metavar="FILE", help="Output file of all scores as JSON, written atomically"
-    )
-    group.add_argument("--report", type=LOCAL_OUTPUT_FILE, metavar="FILE", help="Output file of an HTML report")
-    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output or --report")
-    group = parser.add_argument_group("evaluation")
-    group.add_argument(
-        "--whole_word",
-        action="store_true",
-        help="Mask the later tokens of the same word too when a token is scored (Kauf and Ivanova 2023)",
-    )
-    group.add_argument(
-        "--max_pairs",
-        type=positive_int,
-        metavar="N",
-        help="Maximum number of pairs, a fixed sample spread evenly over the paradigms (default: all)",
-    )
-    group.add_argument(
-        "--max_tokens",
-        type=positive_int,
-        metavar="N",
-        help="Maximum number of tokens of --texts, a fixed sample of their windows (default: all)",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        metavar="N",
-        help="Maximum sequence length in tokens; longer texts are divided into windows (default: the training length, "
-        "else the model's limit)",
-    )
-    group.add_argument(
-        "--batch_size",
-        type=batch_size,
-        metavar="N",
-        help="Maximum batch size in masked copies (default: 2,048 tokens per batch on a CPU, otherwise 16,384)",
-    )
-    add_inference_precision_argument(parser.add_argument_group("numerics"), EvaluateConfig.precision)
-    add_backend_argument(parser.add_argument_group("devices"), EvaluateConfig.backend)
-    add_model_arguments(parser)
+    options.add_groups(parser, "input", "output", "evaluation", "numerics", "devices")
+    options.add_arguments(parser, EvaluateOptions)
 
 
-def configure(args: argparse.Namespace) -> EvaluateConfig:
-    """Return the configuration of parsed flags."""
-    return EvaluateConfig.from_args(args)
+def configure(args: argparse.Namespace) -> EvaluateOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(EvaluateOptions, args)
 
 
-def run(config: EvaluateConfig) -> int:
+def run(config: EvaluateOptions) -> int:
     """Evaluate a model, print the scores and write the output files.
 
     Raises:
@@ -163,9 +110,8 @@ def run(config: EvaluateConfig) -> int:
         raise TrainingError(f"{config.directory} has no masked-LM head; give a pretrained model")
     limit = inference_model.max_seq_length if config.max_seq_length is None else config.max_seq_length
     check_max_seq_length(limit, inference_model.config, _LEAST_LENGTH)
-    from beambert.trainers.evaluation.evaluation_results import EvaluationResults
+    from beambert.trainers.evaluation.evaluation_results import EvaluationResults, results_lines, results_page
     from beambert.trainers.evaluation.evaluation_run import encode_pairs, evaluate_pairs, evaluate_text
-    from beambert.trainers.evaluation.evaluation_tables import results_lines, results_page
     from beambert.trainers.inference.masked_scoring import MaskedScorer
 
     tokenizer = inference_model.tokenizer()
@@ -196,7 +142,7 @@ def run(config: EvaluateConfig) -> int:
     return 0
 
 
-def _check_outputs(config: EvaluateConfig, text_files: Sequence[Path]) -> None:
+def _check_outputs(config: EvaluateOptions, text_files: Sequence[Path]) -> None:
     """Check that the outputs do not exist, are two files, and are not inputs of the command.
 
     Args:

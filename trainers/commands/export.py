@@ -3,17 +3,18 @@
 import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 from beambert.bert_model.checkpoints.native import MODEL_CARD_FILE_NAME
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, TASKS
 from beambert.bert_model.checkpoints.writer import check_destination, new_directory, require_files
 from beambert.common import file_errors
-from beambert.common.command_line.flags import sequence_length, vocabulary_size
+from beambert.common.command_line import options
+from beambert.common.command_line.options import Flag, SequenceLength, VocabularySize
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
 from beambert.pipelines.io.output_directory import lock_destination
 from beambert.tokenizer.differences import TokenizerDifferences, find_differences
 from beambert.trainers.backends.tensorflow.startup import start_tensorflow
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference import model_loading
 from beambert.trainers.inference.export_record import (
@@ -35,6 +36,7 @@ from beambert.trainers.inference.export_writers import (
 )
 from beambert.trainers.inference.model_loading import InferenceModel, load_model
 from beambert.trainers.monitoring.training_progress import print_status
+from beambert.trainers.options import ModelOptions
 
 DESCRIPTION = """Export a model for serving, by default as a TensorFlow SavedModel that takes raw text.
 
@@ -44,103 +46,73 @@ EXAMPLE = """beambert export reviews-model served-model
 beambert export reviews-model fast-model --tokenizer tensorflow_text
 beambert export reviews-model onnx-model --to onnx --max_seq_length 128"""
 COMMON_FLAGS = ("--to", "--tokenizer", "--quantization", "--max_seq_length", "--top_k")
-KINDS = ("savedmodel", "onnx", "litert")
-QUANTIZATIONS = ("none", "int8")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportConfig(ModelConfig):
-    """The configuration of `beambert export`; the help of each flag describes it."""
+class ExportOptions(ModelOptions):
+    """The options of `beambert export`.
 
-    source: str
-    destination: str
-    to: str = "savedmodel"
-    tokenizer: str = EXACT
-    quantization: str = "none"
-    task: str | None = None
-    max_seq_length: int | None = None
-    top_k: int = 5
+    Attributes:
+        source: A model in any format that `beambert convert` reads.
+        destination: Output directory; must be new or empty.
+        to: Output format; savedmodel takes raw text, onnx and litert take token ids.
+        tokenizer: Tokenizer in the SavedModel graph. exact has the ids of the training. tensorflow_text is faster and
+            has other ids for some characters, which are counted; serving needs its operations.
+        quantization: Quantization of onnx and litert: int8 stores the weight matrices as 8-bit integers, in a quarter
+            of the size, with small changes of the outputs.
+        task: Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier.
+        max_seq_length: Maximum sequence length in tokens; longer texts are truncated, or split into windows for
+            question answering (default: the training length, else the model's limit, for question answering at most
+            384).
+        top_k: Number of candidates per [MASK] in the fill_mask signature.
+
+    Raises:
+        TrainingError: a value is out of range, or flags exclude each other.
+    """
+
+    source: Annotated[str, Flag("", type=ANY_PATH, metavar="SRC")]
+    destination: Annotated[str, Flag("", type=ANY_OUTPUT_DIRECTORY, metavar="DST")]
+    to: Annotated[Literal["savedmodel", "onnx", "litert"], Flag("export")] = "savedmodel"
+    tokenizer: Annotated[str, Flag("export", choices=TOKENIZERS)] = EXACT
+    quantization: Annotated[Literal["none", "int8"], Flag("export")] = "none"
+    task: Annotated[str | None, Flag("task", choices=(PRETRAINING, *TASKS))] = None
+    max_seq_length: Annotated[SequenceLength | None, Flag("export")] = None
+    top_k: Annotated[VocabularySize, Flag("export", metavar="K")] = 5
+
+    def __post_init__(self) -> None:
+        options.check(self, TrainingError)
+        if self.quantization != "none" and self.to == "savedmodel":
+            raise TrainingError(f"--quantization {self.quantization} requires --to onnx or --to litert")
+        if self.tokenizer != EXACT and self.to != "savedmodel":
+            raise TrainingError(
+                f"--tokenizer {self.tokenizer} requires --to savedmodel; a model of --to {self.to} takes token ids"
+            )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "source", type=ANY_PATH, metavar="SRC", help="A model in any format that `beambert convert` reads"
-    )
-    parser.add_argument(
-        "destination",
-        type=ANY_OUTPUT_DIRECTORY,
-        metavar="DST",
-        help="Output directory; must be new or empty",
-    )
-    group = parser.add_argument_group("export")
-    group.add_argument(
-        "--to",
-        choices=KINDS,
-        default=ExportConfig.to,
-        help="Output format; savedmodel takes raw text, onnx and litert take token ids",
-    )
-    group.add_argument(
-        "--tokenizer",
-        choices=TOKENIZERS,
-        default=ExportConfig.tokenizer,
-        help="Tokenizer in the SavedModel graph. exact has the ids of the training. tensorflow_text is faster and has "
-        "other ids for some characters, which are counted; serving needs its operations (default: %(default)s)",
-    )
-    group.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        default=ExportConfig.quantization,
-        help="Quantization of onnx and litert: int8 stores the weight matrices as 8-bit integers, in a quarter of the "
-        "size, with small changes of the outputs (default: %(default)s)",
-    )
-    parser.add_argument_group("task").add_argument(
-        "--task",
-        choices=(PRETRAINING, *TASKS),
-        help="Task head of SRC; required if the files do not record it, as for a TF1 checkpoint of a token classifier",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        metavar="N",
-        help="Maximum sequence length in tokens; longer texts are truncated, or split into windows for question "
-        "answering (default: the training length, else the model's limit, for question "
-        f"answering at most {model_loading.SPAN_LENGTH})",
-    )
-    group.add_argument(
-        "--top_k",
-        type=vocabulary_size,
-        default=ExportConfig.top_k,
-        metavar="K",
-        help="Number of candidates per [MASK] in the fill_mask signature",
-    )
-    add_model_arguments(parser)
+    options.add_groups(parser, "export", "task")
+    options.add_arguments(parser, ExportOptions)
 
 
-def configure(args: argparse.Namespace) -> ExportConfig:
-    """Return the configuration of parsed flags."""
-    return ExportConfig.from_args(args)
+def configure(args: argparse.Namespace) -> ExportOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(ExportOptions, args)
 
 
-def run(config: ExportConfig) -> int:
+def run(config: ExportOptions) -> int:
     """Export a model and print a summary.
 
     Raises:
         CheckpointError, ConfigError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
     destination = Path(config.destination)
-    if config.quantization != "none" and config.to == "savedmodel":
-        raise TrainingError(f"--quantization {config.quantization} requires --to onnx or --to litert")
-    if config.tokenizer != EXACT and config.to != "savedmodel":
-        raise TrainingError(
-            f"--tokenizer {config.tokenizer} requires --to savedmodel; a model of --to {config.to} takes token ids"
-        )
     check_destination(destination)
     with lock_destination(f"DST {destination}", destination, "another DST"):
         return _export(config, destination)
 
 
-def _export(config: ExportConfig, destination: Path) -> int:
+def _export(config: ExportOptions, destination: Path) -> int:
     """Export while DST is locked."""
     check_destination(destination)
     model_loading.check_model(Path(config.source), **config.model_options)

@@ -7,30 +7,25 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from beambert.common.command_line.flags import batch_size, sequence_length, shortened, whole_number
+from beambert.common.command_line import options
+from beambert.common.command_line.flags import shortened, whole_number
+from beambert.common.command_line.options import BatchSize, Flag, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
 from beambert.pipelines.io.output_file import check_output_file
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference import model_loading
 from beambert.trainers.inference.feature_writers import FORMATS, Features, FeatureWriter, Layout, format_of
 from beambert.trainers.inference.model_loading import check_model, load_model
-from beambert.trainers.inference.tokenization import (
-    LINES_A_CHUNK,
-    TextLines,
-    open_texts,
-    split_pair,
-)
+from beambert.trainers.inference.tokenization import LINES_A_CHUNK, TextLines, open_texts, split_pair
 from beambert.trainers.monitoring.training_progress import warn
-from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.trainers.options import InferenceOptions
 
 DESCRIPTION = """Extract hidden states for every line of a text file.
 
@@ -48,7 +43,6 @@ COMMON_FLAGS = (
     "--format",
     "--batch_size",
 )
-POOLINGS = ("none", "cls", "mean")
 DEFAULT_LAYERS = (-1, -2, -3, -4)
 DEFAULT_MAX_SEQ_LENGTH = 128
 # Maximum size of the results that are buffered to restore the input order.
@@ -56,84 +50,49 @@ BYTES_A_WINDOW = 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeaturesConfig(ModelConfig):
-    """The configuration of `beambert features`; the help of each flag describes it."""
+class FeaturesOptions(InferenceOptions):
+    """The options of `beambert features`.
 
-    input_file: str
-    output_file: str
-    init_checkpoint: str
-    overwrite: bool = False
-    format: str | None = None
-    layers: str | None = None
-    pooling: str = "none"
-    max_seq_length: int | None = None
-    batch_size: int | None = None
-    backend: str = "auto"
-    precision: str = "float32"
+    Attributes:
+        input_file: Text file with one text or pair per line; - reads stdin.
+        output_file: Output file, written atomically.
+        overwrite: Replace an existing --output_file.
+        format: Output format (default: by the extension of --output_file).
+        init_checkpoint: A model: the --output of `beambert pretrain`, a TF1 checkpoint or a Hugging Face directory.
+        layers: Encoder layers, from 0 for the first or from -1 for the last (default: -1,-2,-3,-4, fewer in a smaller
+            model; -1 with --pooling).
+        pooling: Pooling over the tokens of a text: none, a vector per token; cls, the vector of [CLS]; mean, the mean
+            of all token vectors.
+        max_seq_length: Maximum sequence length in tokens; longer texts are truncated (default: 128, or the model's
+            limit if it is shorter).
+        batch_size: Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts).
+    """
+
+    input_file: Annotated[str, Flag("input", required=True, type=ANY_PATH, metavar="FILE")]
+    output_file: Annotated[str, Flag("output", required=True, type=ANY_OUTPUT_FILE, metavar="FILE")]
+    overwrite: Annotated[bool, Flag("output")] = False
+    format: Annotated[str | None, Flag("output", choices=FORMATS)] = None
+    init_checkpoint: Annotated[str, Flag("model", required=True, type=ANY_PATH, metavar="DIR")]
+    layers: Annotated[str | None, Flag("predictions", metavar="N,N")] = None
+    pooling: Annotated[Literal["none", "cls", "mean"], Flag("predictions")] = "none"
+    max_seq_length: Annotated[SequenceLength | None, Flag("predictions")] = None
+    batch_size: Annotated[BatchSize | None, Flag("predictions")] = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     # argparse accepts "-1" as a value, but would take "-1,-2" for a flag.
     parser._negative_number_matcher = re.compile(r"-\d[-,\d]*$")
-    parser.add_argument_group("input").add_argument(
-        "--input_file",
-        required=True,
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Text file with one text or pair per line; - reads stdin",
-    )
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output_file", required=True, type=ANY_OUTPUT_FILE, metavar="FILE", help="Output file, written atomically"
-    )
-    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
-    group.add_argument("--format", choices=FORMATS, help="Output format (default: by the extension of --output_file)")
-    parser.add_argument_group("model").add_argument(
-        "--init_checkpoint",
-        required=True,
-        type=ANY_PATH,
-        metavar="DIR",
-        help="A model: the --output of `beambert pretrain`, a TF1 checkpoint or a Hugging Face directory",
-    )
-    group = parser.add_argument_group("predictions")
-    group.add_argument(
-        "--layers",
-        metavar="N,N",
-        help="Encoder layers, from 0 for the first or from -1 for the last "
-        f"(default: {_layers_text(DEFAULT_LAYERS)}, fewer in a smaller model; -1 with --pooling)",
-    )
-    group.add_argument(
-        "--pooling",
-        choices=POOLINGS,
-        default=FeaturesConfig.pooling,
-        help="Pooling over the tokens of a text: none, a vector per token; cls, the vector of [CLS]; mean, the mean of "
-        "all token vectors (default: %(default)s)",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        metavar="N",
-        help="Maximum sequence length in tokens; longer texts are truncated "
-        f"(default: {DEFAULT_MAX_SEQ_LENGTH}, or the model's limit if it is shorter)",
-    )
-    group.add_argument(
-        "--batch_size",
-        type=batch_size,
-        metavar="N",
-        help="Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts)",
-    )
-    add_inference_precision_argument(parser.add_argument_group("numerics"), FeaturesConfig.precision)
-    add_backend_argument(parser.add_argument_group("devices"), FeaturesConfig.backend)
-    add_model_arguments(parser)
+    options.add_groups(parser, "input", "output", "model", "predictions", "numerics", "devices")
+    options.add_arguments(parser, FeaturesOptions)
 
 
-def configure(args: argparse.Namespace) -> FeaturesConfig:
-    """Return the configuration of parsed flags."""
-    return FeaturesConfig.from_args(args)
+def configure(args: argparse.Namespace) -> FeaturesOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(FeaturesOptions, args)
 
 
-def run(config: FeaturesConfig) -> int:
+def run(config: FeaturesOptions) -> int:
     """Extract features and write them to a file.
 
     Raises:
@@ -145,8 +104,6 @@ def run(config: FeaturesConfig) -> int:
     inputs += config.model_paths
     check_output_file("--output_file", config.output_file, inputs, overwrite=config.overwrite)
     layers = None if config.layers is None else parse_layers(config.layers)
-    if config.batch_size is not None and config.batch_size < 1:
-        raise TrainingError(f"invalid --batch_size {config.batch_size}: must be at least 1")
     source = open_texts(config.input_file)
     size = Path(config.input_file).stat().st_size if config.input_file != "-" else None
     backend = choose_backend(config.backend)
@@ -288,19 +245,19 @@ def _layers_text(layers: Sequence[int]) -> str:
 
 def hidden_states(model: Any, layers: Sequence[int], pooling: str) -> Callable[[dict[str, Any]], list[Any]]:
     """Return a function of features [B, S] to the hidden states of layers, [B, S, H] each, or pooled [B, 1, H]."""
+    from keras import ops
+
     from beambert.bert_model.heads import mean_embedding
 
     def states_of(features: dict[str, Any]) -> list[Any]:
         input_mask = features["input_mask"]
-        output = model.encoder(
-            features["input_ids"],
-            input_mask,
-            features["segment_ids"],
-            causal_attention=model.causal_attention,
-            all_hidden=True,
-            output_range=1 if pooling == "cls" else None,
+        cls_position = ops.zeros((ops.shape(input_mask)[0], 1), "int32") if pooling == "cls" else None
+        every_layer = list(
+            model.encoder.hidden_states(
+                features["input_ids"], input_mask, features["segment_ids"], last_positions=cls_position
+            )
         )
-        states = [output.all_hidden[1 + layer] for layer in layers]  # [B, S, H], the last [B, 1, H] for cls
+        states = [every_layer[1 + layer] for layer in layers]  # [B, S, H], the last [B, 1, H] for cls
         if pooling == "none":
             return states
         return [state[:, :1] if pooling == "cls" else mean_embedding(state, input_mask)[:, None] for state in states]

@@ -3,22 +3,22 @@
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from beambert.common.command_line.flags import vocabulary_size
+from beambert.common.command_line import options
+from beambert.common.command_line.options import Flag, VocabularySize
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.terminal import printable
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.backends.startup import choose_backend
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.inference.model_loading import MASKED_LM, check_model, load_model
 from beambert.trainers.monitoring.training_progress import warn
-from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.trainers.options import InferenceOptions
 
 DESCRIPTION = """Print the most likely tokens for every [MASK] in a text.
 
@@ -37,43 +37,32 @@ class Filling(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMaskConfig(ModelConfig):
-    """The configuration of `beambert fill-mask`; the help of each flag describes it."""
+class FillMaskOptions(InferenceOptions):
+    """The options of `beambert fill-mask`.
 
-    directory: str
-    texts: tuple[str, ...]
-    top_k: int = 5
-    backend: str = "auto"
-    precision: str = "float32"
+    Attributes:
+        directory: A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads.
+        texts: A quoted text with one or more [MASK].
+        top_k: Number of candidates for each [MASK].
+    """
+
+    directory: Annotated[str, Flag("", type=ANY_PATH, metavar="DIR")]
+    texts: Annotated[tuple[str, ...], Flag("", nargs="+", metavar="TEXT")]
+    top_k: Annotated[VocabularySize, Flag("predictions", metavar="K")] = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "directory",
-        type=ANY_PATH,
-        metavar="DIR",
-        help="A pretrained model: the --output of `beambert pretrain`, or any model that `beambert convert` reads",
-    )
-    parser.add_argument("texts", metavar="TEXT", nargs="+", help="A quoted text with one or more [MASK]")
-    parser.add_argument_group("predictions").add_argument(
-        "--top_k",
-        type=vocabulary_size,
-        default=5,
-        metavar="K",
-        help="Number of candidates for each [MASK] (default: %(default)s)",
-    )
-    add_inference_precision_argument(parser.add_argument_group("numerics"), FillMaskConfig.precision)
-    add_backend_argument(parser.add_argument_group("devices"), FillMaskConfig.backend)
-    add_model_arguments(parser)
+    options.add_groups(parser, "predictions", "numerics", "devices")
+    options.add_arguments(parser, FillMaskOptions)
 
 
-def configure(args: argparse.Namespace) -> FillMaskConfig:
-    """Return the configuration of parsed flags."""
-    return FillMaskConfig.from_args(args)
+def configure(args: argparse.Namespace) -> FillMaskOptions:
+    """Return the options of parsed flags."""
+    return options.from_args(FillMaskOptions, args)
 
 
-def run(config: FillMaskConfig) -> int:
+def run(config: FillMaskOptions) -> int:
     """Print each text with the candidates for each of its masks.
 
     Raises:

@@ -5,9 +5,9 @@ TensorFlow is imported after the flags and the files are checked, so that errors
 
 import argparse
 
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.finetuning.finetune_flags import add_arguments
-from beambert.trainers.finetuning.prepare import run_once
+from beambert.common.command_line import options
+from beambert.trainers.finetuning.options import FinetuneOptions
+from beambert.trainers.finetuning.tasks.task_names import TASKS
 
 DESCRIPTION = """Fine-tune a pretrained BERT on a task: GLUE, SQuAD, NER, SWAG or your own table.
 
@@ -27,15 +27,31 @@ COMMON_FLAGS = (
     "--max_seq_length",
     "--do_predict",
 )
-__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
+# Groups of flags in the order of the help.
+GROUPS = (
+    *("input", "output", "model", "task", "training", "predictions", "evaluation", "data"),
+    *("task: xnli", "task: squad", "task: ner", "task: csv", "optimizer", "devices", "numerics", "checkpoints"),
+)
+# What the help says about the task.
+TASK = {
+    "choices": tuple(TASKS),
+    "help": f"Task: {', '.join(TASKS)}. SQuAD is extractive question answering (1.1 and 2.0), SWAG multiple choice, "
+    "NER tagging of CoNLL files; csv is classification or regression of your own table",
+}
 
 
-def configure(args: argparse.Namespace) -> FinetuneConfig:
-    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
-    return FinetuneConfig.from_args(args)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    options.add_groups(parser, *GROUPS)
+    options.add_arguments(parser, FinetuneOptions, task=TASK)
 
 
-def run(config: FinetuneConfig) -> int:
+def configure(args: argparse.Namespace) -> FinetuneOptions:
+    """Return the options of parsed flags. Raises TrainingError for flags that contradict each other."""
+    return options.from_args(FinetuneOptions, args, given_options=getattr(args, "given_options", ()))
+
+
+def run(config: FinetuneOptions) -> int:
     """Train, evaluate and predict, with one or several seeds.
 
     Args:
@@ -51,4 +67,6 @@ def run(config: FinetuneConfig) -> int:
         from beambert.trainers.finetuning.sweep import run_seeds
 
         return run_seeds(config)
+    from beambert.trainers.finetuning.prepare import run_once
+
     return run_once(config)

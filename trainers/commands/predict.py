@@ -10,24 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Annotated, BinaryIO, TextIO
 
 from beambert.bert_model.checkpoints.variable_names import TASKS
 from beambert.common import file_errors
-from beambert.common.command_line.flags import Number, batch_size, sequence_length, vocabulary_size
+from beambert.common.command_line import options
+from beambert.common.command_line.options import BatchSize, Flag, SequenceLength, VocabularySize
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
+from beambert.common.typed_json import Fraction
 from beambert.pipelines.io.output_file import OutputFile, check_output_file, check_stdout
 from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.commands.model_flags import ModelConfig, add_model_arguments
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.tasks.tagging.tag_schemes import OUTSIDE
 from beambert.trainers.inference.model_loading import check_model, load_model
-from beambert.trainers.inference.predictor import THRESHOLD, WORDS_AT, Answer, Predictor
+from beambert.trainers.inference.predictor import WORDS_AT, Answer, Predictor
 from beambert.trainers.inference.spans import max_query_length
 from beambert.trainers.inference.tokenization import LINES_A_CHUNK, PAIR_SEPARATOR, TextLines, open_texts
 from beambert.trainers.monitoring.training_progress import warn
-from beambert.trainers.training.training_flags import add_backend_argument, add_inference_precision_argument
+from beambert.trainers.options import InferenceOptions
 
 DESCRIPTION = """Predict with a fine-tuned model, for texts on the command line or in a file.
 
@@ -40,119 +41,66 @@ COMMON_FLAGS = ("--input_file", "--output_file", "--json", "--top_k", "--questio
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig(ModelConfig):
-    """The configuration of `beambert predict`; the help of each flag describes it."""
+class PredictOptions(InferenceOptions):
+    """The options of `beambert predict`.
 
-    directory: str
-    texts: tuple[str, ...] = ()
-    input_file: str | None = None
-    output_file: str | None = None
-    overwrite: bool = False
-    json: bool = False
-    question: str | None = None
-    null_score_diff_threshold: float | None = None
-    threshold: float | None = None
-    words_at: str | None = None
-    top_k: int = 5
-    task: str | None = None
-    max_seq_length: int | None = None
-    batch_size: int | None = None
-    backend: str = "auto"
-    precision: str = "float32"
+    Attributes:
+        directory: A fine-tuned model: the --output of `beambert finetune`, a TF1 checkpoint or a Hugging Face
+            directory.
+        texts: A quoted text.
+        input_file: Text file with one text per line, instead of TEXT; - reads stdin.
+        output_file: Output file, written atomically (default: stdout).
+        overwrite: Replace an existing --output_file.
+        json: Write one JSON object per line, with all fields.
+        question: Question to answer from each text, for question-answering models.
+        null_score_diff_threshold: Predict no answer if null_score - score exceeds X, for models trained with
+            unanswerable questions (default: always answer).
+        threshold: Lowest probability of the labels of a multi-label model to print; 0 prints all (default: 0.5).
+        words_at: Word boundaries for token classification: white space and punctuation, or white space only, for texts
+            split like the training data (default: punctuation).
+        top_k: Number of labels per text, most probable first.
+        task: Task head of DIR; required if the files do not record it, as for a TF1 checkpoint of a token classifier.
+        max_seq_length: Maximum sequence length in tokens; longer texts are truncated, or split into windows for
+            question answering and token classification (default: the training length, else the model's limit).
+        batch_size: Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts).
+
+    Raises:
+        TrainingError: a value is out of range, or there are no texts, or texts from two sources.
+    """
+
+    directory: Annotated[str, Flag("", type=ANY_PATH, metavar="DIR")]
+    texts: Annotated[tuple[str, ...], Flag("", nargs="*", metavar="TEXT")] = ()
+    input_file: Annotated[str | None, Flag("input", type=ANY_PATH, metavar="FILE")] = None
+    output_file: Annotated[str | None, Flag("output", type=ANY_OUTPUT_FILE, metavar="FILE")] = None
+    overwrite: Annotated[bool, Flag("output")] = False
+    json: Annotated[bool, Flag("output")] = False
+    question: Annotated[str | None, Flag("predictions", metavar="TEXT")] = None
+    null_score_diff_threshold: Annotated[float | None, Flag("predictions", metavar="X")] = None
+    threshold: Annotated[Fraction | None, Flag("predictions", metavar="P")] = None
+    words_at: Annotated[str | None, Flag("predictions", choices=WORDS_AT)] = None
+    top_k: Annotated[VocabularySize, Flag("predictions", metavar="K")] = 5
+    task: Annotated[str | None, Flag("task", choices=tuple(TASKS))] = None
+    max_seq_length: Annotated[SequenceLength | None, Flag("predictions")] = None
+    batch_size: Annotated[BatchSize | None, Flag("predictions")] = None
 
     def __post_init__(self) -> None:
-        """Check that texts have exactly one source.
-
-        Raises:
-            TrainingError: no texts, or texts from two sources.
-        """
+        super().__post_init__()
         if bool(self.texts) == bool(self.input_file):
             raise TrainingError("give either TEXT or --input_file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "directory",
-        type=ANY_PATH,
-        metavar="DIR",
-        help="A fine-tuned model: the --output of `beambert finetune`, a TF1 checkpoint or a Hugging Face directory",
-    )
-    parser.add_argument("texts", metavar="TEXT", nargs="*", help="A quoted text")
-    parser.add_argument_group("input").add_argument(
-        "--input_file",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Text file with one text per line, instead of TEXT; - reads stdin",
-    )
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output_file",
-        type=ANY_OUTPUT_FILE,
-        metavar="FILE",
-        help="Output file, written atomically (default: stdout)",
-    )
-    group.add_argument("--overwrite", action="store_true", help="Replace an existing --output_file")
-    group.add_argument("--json", action="store_true", help="Write one JSON object per line, with all fields")
-    group = parser.add_argument_group("predictions")
-    group.add_argument(
-        "--question", metavar="TEXT", help="Question to answer from each text, for question-answering models"
-    )
-    group.add_argument(
-        "--null_score_diff_threshold",
-        type=Number(),
-        metavar="X",
-        help="Predict no answer if null_score - score exceeds X, for models trained with unanswerable questions "
-        "(default: always answer)",
-    )
-    group.add_argument(
-        "--threshold",
-        type=Number(0.0, 1.0, most_too=True),
-        metavar="P",
-        help=f"Lowest probability of the labels of a multi-label model to print; 0 prints all (default: {THRESHOLD})",
-    )
-    group.add_argument(
-        "--words_at",
-        choices=WORDS_AT,
-        help="Word boundaries for token classification: white space and punctuation, or white space only, for texts "
-        "split like the training data (default: punctuation)",
-    )
-    group.add_argument(
-        "--top_k",
-        type=vocabulary_size,
-        default=PredictConfig.top_k,
-        metavar="K",
-        help="Number of labels per text, most probable first",
-    )
-    parser.add_argument_group("task").add_argument(
-        "--task",
-        choices=tuple(TASKS),
-        help="Task head of DIR; required if the files do not record it, as for a TF1 checkpoint of a token classifier",
-    )
-    group.add_argument(
-        "--max_seq_length",
-        type=sequence_length,
-        metavar="N",
-        help="Maximum sequence length in tokens; longer texts are truncated, or split into windows for question "
-        "answering and token classification (default: the training length, else the model's limit)",
-    )
-    group.add_argument(
-        "--batch_size",
-        type=batch_size,
-        metavar="N",
-        help="Maximum batch size in texts (default: 2,048 tokens per batch on a CPU, otherwise 32 texts)",
-    )
-    add_inference_precision_argument(parser.add_argument_group("numerics"), PredictConfig.precision)
-    add_backend_argument(parser.add_argument_group("devices"), PredictConfig.backend)
-    add_model_arguments(parser)
+    options.add_groups(parser, "input", "output", "predictions", "task", "numerics", "devices")
+    options.add_arguments(parser, PredictOptions)
 
 
-def configure(args: argparse.Namespace) -> PredictConfig:
-    """Return the configuration of parsed flags. Raises TrainingError unless texts have exactly one source."""
-    return PredictConfig.from_args(args)
+def configure(args: argparse.Namespace) -> PredictOptions:
+    """Return the options of parsed flags. Raises TrainingError unless texts have exactly one source."""
+    return options.from_args(PredictOptions, args)
 
 
-def run(config: PredictConfig) -> int:
+def run(config: PredictOptions) -> int:
     """Predict and write the predictions.
 
     Raises:
@@ -206,7 +154,7 @@ def run(config: PredictConfig) -> int:
     return 0
 
 
-def _check_output(config: PredictConfig) -> None:
+def _check_output(config: PredictOptions) -> None:
     """Check that the output does not exist and is not an input of the command.
 
     Raises:

@@ -5,9 +5,9 @@ TensorFlow is imported after the flags are checked, so that `--help` and errors 
 
 import argparse
 
-from beambert.trainers.config.pretrain_config import PretrainConfig
-from beambert.trainers.pretraining.prepare import run_pretraining
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.common.command_line import options
+from beambert.trainers.pretraining.options import PretrainOptions
+from beambert.trainers.pretraining.recipes import RECIPES, RecipeAction, summary
 from beambert.trainers.pretraining.recipes import with_recipe as complete_arguments
 
 DESCRIPTION = """Pretrain BERT on shards written by `beambert build`.
@@ -30,11 +30,20 @@ COMMON_FLAGS = (
 __all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "complete_arguments", "configure", "run"]
 
 
-def configure(args: argparse.Namespace) -> PretrainConfig:
-    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
-    return PretrainConfig.from_args(args)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags, and the recipes to the end of the help."""
+    options.add_groups(parser, "output", "data", "model", "training", "optimizer", "devices", "numerics", "checkpoints")
+    options.add_arguments(parser, PretrainOptions, recipe={"choices": RECIPES, "action": RecipeAction})
+    parser.epilog = summary()
 
 
-def run(config: PretrainConfig) -> int:
+def configure(args: argparse.Namespace) -> PretrainOptions:
+    """Return the options of parsed flags. Raises TrainingError for flags that contradict each other."""
+    return options.from_args(PretrainOptions, args)
+
+
+def run(config: PretrainOptions) -> int:
     """Train and evaluate; return the exit code. See `beambert.trainers.pretraining.prepare.run_pretraining`."""
+    from beambert.trainers.pretraining.prepare import run_pretraining
+
     return run_pretraining(config)

@@ -4,11 +4,14 @@ import argparse
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from beambert.common.command_line.flags import batch_size, flag_values, positive_float
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.finetuning.finetune_flags import add_shared_arguments, add_task_and_model_arguments
+from beambert.common.command_line import options
+from beambert.common.command_line.options import BatchSize, Flag, PositiveFloat, number_type
+from beambert.trainers.commands import finetune
+from beambert.trainers.commands.finetune import GROUPS, TASK
+from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 
 DESCRIPTION = """Search batch size, learning rate and number of epochs for fine-tuning, and report the best run.
 
@@ -26,27 +29,46 @@ COMMON_FLAGS = (
     "--max_seq_length",
     "--best_metric",
 )
-__all__ = ["COMMON_FLAGS", "DESCRIPTION", "EXAMPLE", "add_arguments", "configure", "run"]
+_SET_BY_GRID = ("train_batch_size", "learning_rate", "num_train_epochs", "seeds", "do_train", "do_eval")
+
+
+def _comma_separated(kind: Any) -> Callable[[str], tuple[Any, ...]]:
+    """Return the type of a flag with comma-separated numbers of a type."""
+    parse = number_type(kind)
+
+    def values(text: str) -> tuple[Any, ...]:
+        return tuple(parse(part) for part in text.split(","))
+
+    return values
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneConfig:
-    """The configuration of `beambert tune`: the grid, and what all its runs have in common.
+class TuneOptions:
+    """The options of `beambert tune`: the grid, by default the BERT paper's, and what all its runs have in common.
 
     Attributes:
-        finetuning: configuration of each run, apart from the values of the grid.
-        train_batch_sizes, learning_rates, epochs: values of the grid; the defaults are the BERT paper's.
+        finetuning: options of each run, apart from the values of the grid.
+        train_batch_sizes: Global training batch sizes to try, in examples (default: 16,32).
+        learning_rates: Peak learning rates to try (default: 5e-5,3e-5,2e-5).
+        epochs: Numbers of training epochs to try (default: 2,3,4).
+
+    Raises:
+        TrainingError: a value is out of range.
     """
 
-    finetuning: FinetuneConfig
-    train_batch_sizes: tuple[int, ...] = (16, 32)
-    learning_rates: tuple[float, ...] = (5e-5, 3e-5, 2e-5)
-    epochs: tuple[float, ...] = (2.0, 3.0, 4.0)
+    finetuning: FinetuneOptions
+    train_batch_sizes: Annotated[
+        tuple[BatchSize, ...], Flag("training", type=_comma_separated(BatchSize), metavar="N,...")
+    ] = (16, 32)
+    learning_rates: Annotated[
+        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(PositiveFloat), metavar="RATE,...")
+    ] = (5e-5, 3e-5, 2e-5)
+    epochs: Annotated[
+        tuple[PositiveFloat, ...], Flag("training", type=_comma_separated(PositiveFloat), metavar="N,...")
+    ] = (2.0, 3.0, 4.0)
 
-    @classmethod
-    def from_args(cls, args: argparse.Namespace) -> "TuneConfig":
-        """Return the configuration that parsed flags name. Raises TrainingError as `FinetuneConfig` does."""
-        return cls(finetuning=FinetuneConfig.from_args(args), **flag_values(cls, args))
+    def __post_init__(self) -> None:
+        options.check(self, TrainingError)
 
     def grid(self) -> dict[str, dict[str, Any]]:
         """Return the options that differ between runs, by the name of each run."""
@@ -62,44 +84,19 @@ class TuneConfig:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the grid, and those of `finetune` that the grid does not set."""
-    parser.usage = "%(prog)s TASK --data_dir DIR --init_checkpoint PATH --output DIR [OPTION ...]"
-    add_task_and_model_arguments(parser)
-    group = parser.add_argument_group("training")
-    group.add_argument(
-        "--train_batch_sizes",
-        type=_comma_separated(batch_size),
-        default=TuneConfig.train_batch_sizes,
-        metavar="N,...",
-        help="Global training batch sizes to try, in examples (default: 16,32)",
-    )
-    group.add_argument(
-        "--learning_rates",
-        type=_comma_separated(positive_float),
-        default=TuneConfig.learning_rates,
-        metavar="RATE,...",
-        help="Peak learning rates to try (default: 5e-5,3e-5,2e-5)",
-    )
-    group.add_argument(
-        "--epochs",
-        type=_comma_separated(positive_float),
-        default=TuneConfig.epochs,
-        metavar="N,...",
-        help="Numbers of training epochs to try (default: 2,3,4)",
-    )
-    parser.add_argument_group("predictions").add_argument(
-        "--do_predict", action="store_true", help="Write the predictions of every run for the test split"
-    )
-    add_shared_arguments(parser)
+    options.add_groups(parser, *GROUPS)
+    predict = {"group": "predictions", "help": "Write the predictions of every run for the test split"}
+    options.add_arguments(parser, TuneOptions, lambda name: name not in _SET_BY_GRID, task=TASK, do_predict=predict)
     # The checkpoints of all runs are kept.
     parser.set_defaults(keep_checkpoint_max=1)
 
 
-def configure(args: argparse.Namespace) -> TuneConfig:
-    """Return the configuration of parsed flags. Raises TrainingError for flags that contradict each other."""
-    return TuneConfig.from_args(args)
+def configure(args: argparse.Namespace) -> TuneOptions:
+    """Return the options of parsed flags. Raises TrainingError for flags that contradict each other."""
+    return options.from_args(TuneOptions, args, finetuning=finetune.configure(args))
 
 
-def run(config: TuneConfig) -> int:
+def run(config: TuneOptions) -> int:
     """Run the grid.
 
     Returns:
@@ -117,13 +114,3 @@ def _exact(value: float) -> str:
     """Return a number with six digits, or with all digits if six are not enough to restore it."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
-
-
-def _comma_separated(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    """Return the type of a flag with comma-separated values."""
-
-    def values(text: str) -> list[Any]:
-        return [kind(part) for part in text.split(",")]
-
-    values.__name__ = "list"
-    return values

@@ -1,34 +1,71 @@
-"""Build the input pipeline of pretraining: order, read, parse and mask examples.
+"""Build the input pipeline of pretraining: order, read, parse and mask examples into batches of numpy arrays.
 
 This file imports neither Keras nor TensorFlow.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.errors import DatasetError
-from beambert.trainers.data.batches import Batches
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
 from beambert.trainers.data.example_order import (
     TRAIN_MASKS,
     VALIDATION_MASKS,
     Block,
     blocks_in_order,
+    stateless_hash,
     step_examples,
     train_blocks,
 )
 from beambert.trainers.data.parsing import InvalidExampleError, feature_lengths, parser
-from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from beambert.trainers.data.stateless_random import stateless_hash
-from beambert.trainers.data.verification import check_sizes
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, check_sizes
 from beambert.trainers.optimization.schedule import Stage
 
 _Features = dict[str, np.ndarray]
+
+
+class InputShard(NamedTuple):
+    """The part of each batch that an input pipeline reads.
+
+    Attributes:
+        replicas: number of replicas that share a batch.
+        first_replica: index of the pipeline's first replica.
+        local_replicas: number of the pipeline's replicas.
+    """
+
+    replicas: int = 1
+    first_replica: int = 0
+    local_replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of one input pipeline, readable from any index.
+
+    Attributes:
+        count: number of elements.
+        shapes: shape and dtype of each feature; None for a dimension that differs by element.
+        from_index: function of an index; returns an iterator over the elements from that index on, dicts of numpy
+            arrays. Each iterator reads on its own and raises the error of the reader where it occurs.
+    """
+
+    count: int
+    shapes: Mapping[str, tuple[tuple[int | None, ...], np.dtype]]
+    from_index: Callable[[int], Iterator[dict[str, np.ndarray]]]
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        """Return an iterator over all elements."""
+        return self.from_index(0)
+
+    def __len__(self) -> int:
+        """Return the number of elements."""
+        return self.count
 
 
 class ToFeatures(Protocol):
@@ -39,6 +76,105 @@ class ToFeatures(Protocol):
 
     def __call__(self, records: list[bytes], keys: np.ndarray, masked_lm_prob: float | None = None) -> _Features:
         """Return the features."""
+
+
+class SplitReader:
+    """The examples of a split of a dataset, by sequence length.
+
+    Args:
+        directory: dataset directory.
+        dataset: the manifest.
+        split: "train", or "validation", of which copy 0 is read.
+        seed: seed of the dynamic masks of the train split, below 2**31; those of the validation split are always equal.
+        pad_rows: whether to pad all sequences to the longest length, so that all batches have one shape.
+
+    Attributes:
+        lengths: shards of each sequence length, shortest first; none without examples.
+        examples: number of examples of each sequence length.
+
+    Raises:
+        DatasetError: a shard is missing or truncated.
+    """
+
+    def __init__(self, directory: Path, dataset: Dataset, split: str, seed: int, pad_rows: bool) -> None:
+        is_train = split == "train"
+        shards = [shard for shard in dataset.shards_of(split) if shard.examples and (is_train or shard.copy == 0)]
+        check_sizes(directory, shards)
+        self._directory, self._dataset = directory, dataset
+        self.lengths = by_row_length(shards)
+        self.examples = [sum(shard.examples for shard in of_length) for of_length in self.lengths]
+        purpose = (seed, TRAIN_MASKS) if is_train else (0, VALIDATION_MASKS)
+        self._mask_keys = [int(stateless_hash(*purpose, of_length[0].max_seq_length)[0]) for of_length in self.lengths]
+        self._to_features = records_to_features(directory, dataset, self.lengths, pad_rows)
+
+    def shapes(self, part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
+        """Return the shapes and dtypes of the features of `part` examples; None for lengths that differ."""
+        empty = [to_features([], np.empty(0, np.uint64)) for to_features in self._to_features]
+        lengths = {name: {features[name].shape[1] for features in empty} for name in empty[0]}
+        return {
+            name: ((part, lengths[name].pop() if len(lengths[name]) == 1 else None), values.dtype)
+            for name, values in empty[0].items()
+        }
+
+    def open(
+        self, blocks: Callable[[int, int], Iterator[Block]], corrupt_records: CorruptRecordPolicy
+    ) -> Callable[..., _Features]:
+        """Return a function that reads examples, each sequence length in increasing order of positions.
+
+        Args:
+            blocks: function of the index of a sequence length and a position; returns the blocks in reading order, from
+                the one that contains the position or an earlier one on.
+            corrupt_records: action at corrupt records.
+
+        Returns:
+            The function `read`, which has open shards of its own.
+        """
+        streams: dict[int, RecordStream] = {}
+        fillers: dict[int, list[bytes]] = {}
+
+        def read(
+            index: int,
+            first: int,
+            count: int,
+            step: int = 0,
+            size: int | None = None,
+            masked_lm_prob: float | None = None,
+        ) -> _Features:
+            """Return the features of examples.
+
+            Args:
+                index: index of the sequence length.
+                first: position of the first example.
+                count: number of examples.
+                step: training step, for `CorruptRecordPolicy`.
+                size: number of rows; rows after `count` repeat the example at position 0, which must be the first one.
+                masked_lm_prob: as in `ToFeatures`.
+
+            Raises:
+                DatasetError: a record is corrupt, or not a valid example.
+            """
+            if index not in streams:
+                streams[index] = RecordStream(self._directory, self._dataset, blocks(index, first), corrupt_records)
+                if size is not None:
+                    fillers[index] = streams[index].read(0, 1, 0)
+            rows = count if size is None else size
+            records = streams[index].read(first, count, step)
+            if rows > count:
+                records = records + fillers[index] * (rows - count)
+            keys = stateless_hash(self._mask_keys[index], first + np.arange(rows))
+            try:
+                return self._to_features[index](records, keys, masked_lm_prob)
+            except InvalidExampleError as error:
+                position = first + error.record if error.record < count else 0
+                block = next(block for block in blocks(index, position) if position < block.end)
+                shards, numbers = block.records()
+                path = self._directory / block.shards[shards[position - block.first]].name
+                raise DatasetError(
+                    f"{path}: record {numbers[position - block.first]} {error.problem}; build the data again, or "
+                    "restore dataset.json"
+                ) from error
+
+        return read
 
 
 def train_batches(
@@ -81,41 +217,24 @@ def train_batches(
     Raises:
         DatasetError: there are no training examples, or a shard is missing or truncated.
     """
-    shards = [shard for shard in dataset.shards_of("train") if shard.examples]
-    if not shards:
+    split = SplitReader(directory, dataset, "train", seed, pad_rows)
+    if not split.lengths:
         raise DatasetError(f"{directory} has no training examples; build the data from more text")
-    check_sizes(directory, shards)
-    lengths = by_row_length(shards)
-    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
-    corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = stages[-1].batch_size // replicas
 
-    keys_of = [int(stateless_hash(seed, TRAIN_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = records_to_features(directory, dataset, lengths, pad_rows)
-
     def from_index(index: int) -> Iterator[_Features]:
-        streams: dict[int, RecordStream] = {}
+        read = split.open(
+            lambda length, position: train_blocks(split.lengths[length], seed, position),
+            corrupt_records or CorruptRecordPolicy(),
+        )
         skipped_steps, skipped_replicas = divmod(index, local_replicas)
-        for number, length_index, first_of_step in step_examples(stages, step + skipped_steps, examples, seed):
-            of_length = lengths[length_index]
+        for number, length, first_of_step in step_examples(stages, step + skipped_steps, split.examples, seed):
             for replica in range(first_replica + skipped_replicas, first_replica + local_replicas):
-                first = first_of_step + replica * part
-                if length_index not in streams:
-                    blocks = train_blocks(of_length, seed, first)
-                    streams[length_index] = RecordStream(directory, dataset, blocks, corrupt_records)
-                records = streams[length_index].read(first, part, number)
-                keys = stateless_hash(keys_of[length_index], first + np.arange(part))
-                try:
-                    features = to_features[length_index](records, keys, mask_rate(number) if mask_rate else None)
-                except InvalidExampleError as error:
-                    position = first + error.record
-                    blocks = train_blocks(of_length, seed, position)
-                    raise invalid_example(directory, blocks, position, error) from error
-                yield features
+                rate = mask_rate(number) if mask_rate else None
+                yield read(length, first_of_step + replica * part, part, number, masked_lm_prob=rate)
             skipped_replicas = 0
 
-    count = (stages[-1].end_step - step) * local_replicas
-    return Batches(count, shapes_of(to_features, part), from_index)
+    return Batches((stages[-1].end_step - step) * local_replicas, split.shapes(part), from_index)
 
 
 def validation_batches(
@@ -149,41 +268,28 @@ def validation_batches(
     Raises:
         DatasetError: a shard is missing or truncated.
     """
-    shards = [shard for shard in dataset.shards_of("validation") if shard.copy == 0 and shard.examples]
-    if not shards:
+    split = SplitReader(directory, dataset, "validation", 0, pad_rows)
+    if not split.lengths:
         return None
-    check_sizes(directory, shards)
-    lengths = by_row_length(shards)
-    examples = [sum(shard.examples for shard in of_length) for of_length in lengths]
-    corrupt_records = corrupt_records or CorruptRecordPolicy()
     part = batch_size // replicas
-    batches = interleaved_batches(examples, batch_size)[:max_batches]
-
-    keys_of = [int(stateless_hash(0, VALIDATION_MASKS, of_length[0].max_seq_length)[0]) for of_length in lengths]
-    to_features = records_to_features(directory, dataset, lengths, pad_rows)
+    batches = interleaved_batches(split.examples, batch_size)[:max_batches]
 
     def from_index(number: int) -> Iterator[_Features]:
-        streams = [
-            RecordStream(directory, dataset, blocks_in_order(of_length), corrupt_records) for of_length in lengths
-        ]
-        fillers = [stream.read(0, 1, 0) for stream in streams]
+        read = split.open(
+            lambda length, _: blocks_in_order(split.lengths[length]), corrupt_records or CorruptRecordPolicy()
+        )
         for element in range(number, len(batches) * local_replicas):
             step, replica = divmod(element, local_replicas)
-            index, batch = batches[step]
+            length, batch = batches[step]
             first = batch * batch_size + (first_replica + replica) * part
-            real = min(max(examples[index] - first, 0), part)
-            records = streams[index].read(first, real, step) + fillers[index] * (part - real)
-            try:
-                features = to_features[index](records, stateless_hash(keys_of[index], first + np.arange(part)))
-            except InvalidExampleError as error:
-                position = first + error.record if error.record < real else 0
-                raise invalid_example(directory, blocks_in_order(lengths[index]), position, error) from error
+            real = min(max(split.examples[length] - first, 0), part)
+            features = read(length, first, real, step, part)
             weights = (np.arange(part) < real).astype(np.float32)
             for name in {"masked_lm_weights", "next_sentence_weights"} & features.keys():
                 features[name] *= weights[:, None]
             yield {**features, "example_weights": weights}
 
-    shapes = {**shapes_of(to_features, part), "example_weights": ((part,), np.dtype(np.float32))}
+    shapes = {**split.shapes(part), "example_weights": ((part,), np.dtype(np.float32))}
     return Batches(len(batches) * local_replicas, shapes, from_index)
 
 
@@ -236,26 +342,3 @@ def records_to_features(
         return to_features
 
     return [of_length(shards[0]) for shards in lengths]
-
-
-def shapes_of(to_features: list[ToFeatures], part: int) -> dict[str, tuple[tuple[int | None, ...], np.dtype]]:
-    """Return the shapes and dtypes of the features of `part` examples; None for lengths that differ."""
-    empty = [to_features_of_length([], np.empty(0, np.uint64)) for to_features_of_length in to_features]
-    lengths = {name: {features[name].shape[1] for features in empty} for name in empty[0]}
-    return {
-        name: ((part, lengths[name].pop() if len(lengths[name]) == 1 else None), values.dtype)
-        for name, values in empty[0].items()
-    }
-
-
-def invalid_example(
-    directory: Path, blocks: Iterator[Block], position: int, error: InvalidExampleError
-) -> DatasetError:
-    """Return an error that names the shard and the record at a position."""
-    block = next(block for block in blocks if position < block.end)
-    shards, records = block.records()
-    path = directory / block.shards[shards[position - block.first]].name
-    return DatasetError(
-        f"{path}: record {records[position - block.first]} {error.problem}; build the data again, or restore "
-        "dataset.json"
-    )

@@ -15,10 +15,9 @@ from beambert.pipelines.dataset import Dataset, Shard
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.tfrecord import read_records
 from beambert.trainers.buckets.dataset_copies import shard_path
-from beambert.trainers.data.example_order import BASELINE_MASKS
+from beambert.trainers.data.example_order import BASELINE_MASKS, stateless_hash
 from beambert.trainers.data.parsing import InvalidExampleError
 from beambert.trainers.data.pipeline import by_row_length, records_to_features
-from beambert.trainers.data.stateless_random import stateless_hash
 from beambert.trainers.metrics.ngram_baselines import MaskedText
 
 # Size of the sample: token positions to count, and predictions to evaluate.

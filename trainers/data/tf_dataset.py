@@ -13,25 +13,9 @@ import numpy as np
 from beambert.pipelines import dataset as manifest
 from beambert.pipelines.dataset import Shard
 from beambert.pipelines.errors import DatasetError
-from beambert.trainers.data.example_order import (
-    TRAIN_MASKS,
-    VALIDATION_MASKS,
-    Block,
-    blocks_in_order,
-    length_of_step,
-    train_blocks,
-)
-from beambert.trainers.data.parsing import InvalidExampleError
-from beambert.trainers.data.pipeline import (
-    by_row_length,
-    interleaved_batches,
-    invalid_example,
-    records_to_features,
-    shapes_of,
-)
-from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream
-from beambert.trainers.data.stateless_random import stateless_hash
-from beambert.trainers.data.verification import check_sizes
+from beambert.trainers.data.example_order import Block, blocks_in_order, length_of_step, train_blocks
+from beambert.trainers.data.pipeline import SplitReader, interleaved_batches
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -165,32 +149,23 @@ class _Reader:
                 f"{directory} contains {dataset.file_format} shards, but as_tf_dataset reads TFRecord; build the data "
                 "again with --format tfrecord"
             )
-        is_train = split == "train"
-        shards = [shard for shard in dataset.shards_of(split) if shard.examples and (is_train or shard.copy == 0)]
-        if not shards:
+        self._split = SplitReader(directory, dataset, split, seed, pad_rows)
+        if not self._split.lengths:
             raise DatasetError(f"{directory} has no {split} examples; build the data from more text")
-        check_sizes(directory, shards)
-        self._directory, self._dataset, self._is_train, self._skip = directory, dataset, is_train, skip
-        self._shuffle, self._seed, self._epochs = shuffle, seed, epochs
-        self._lengths = by_row_length(shards)
-        self._copies = sorted({shard.copy for shard in shards})
-        purpose = (seed, TRAIN_MASKS) if is_train else (0, VALIDATION_MASKS)
-        self._mask_keys = [int(stateless_hash(*purpose, of_length[0].max_seq_length)[0]) for of_length in self._lengths]
-        self._to_features = records_to_features(directory, dataset, self._lengths, pad_rows)
-        self.shapes = {
-            name: ((None, *shape[1:]), dtype) for name, (shape, dtype) in shapes_of(self._to_features, 0).items()
-        }
+        self._is_train, self._skip, self._shuffle = split == "train", skip, shuffle
+        self._seed, self._epochs = seed, epochs
+        self._copies = sorted({shard.copy for of_length in self._split.lengths for shard in of_length})
+        self.shapes = {name: ((None, *shape[1:]), dtype) for name, (shape, dtype) in self._split.shapes(0).items()}
         self.totals = None
         if epochs is not None:
-            self.totals = [_examples_of(_epochs(of_length, self._copies, epochs)) for of_length in self._lengths]
+            self.totals = [_examples_of(_epochs(of_length, self._copies, epochs)) for of_length in self._split.lengths]
 
     def schedule(self, batch_size: int) -> Iterator[_Batch]:
         """Yield all batches; the last one of each sequence length may have fewer examples."""
-        examples = [_examples_of(of_length) for of_length in self._lengths]
         return (
-            _train_batches(examples, self.totals, batch_size, self._seed)
+            _train_batches(self._split.examples, self.totals, batch_size, self._seed)
             if self._is_train
-            else _validation_batches(examples, batch_size)
+            else _validation_batches(self._split.examples, batch_size)
         )
 
     def read(self, batches: Iterator[_Batch]) -> Iterator[dict[str, np.ndarray]]:
@@ -199,21 +174,12 @@ class _Reader:
         Raises:
             DatasetError: a record is corrupt, or not a valid example.
         """
-        streams: dict[int, RecordStream] = {}
+        read = self._split.open(self._blocks, CorruptRecordPolicy(self._skip))
         for index, first, size in batches:
-            if index not in streams:
-                policy = CorruptRecordPolicy(self._skip)
-                streams[index] = RecordStream(self._directory, self._dataset, self._blocks(index), policy)
-            records = streams[index].read(first, size, 0)
-            keys = stateless_hash(self._mask_keys[index], first + np.arange(size))
-            try:
-                yield self._to_features[index](records, keys)
-            except InvalidExampleError as error:
-                position = first + error.record
-                raise invalid_example(self._directory, self._blocks(index), position, error) from error
+            yield read(index, first, size)
 
-    def _blocks(self, length_index: int) -> Iterator[Block]:
-        of_length = self._lengths[length_index]
+    def _blocks(self, length_index: int, _: int) -> Iterator[Block]:
+        of_length = self._split.lengths[length_index]
         if not self._shuffle:
             return blocks_in_order(_epochs(of_length, self._copies, self._epochs))
         blocks = train_blocks(of_length, self._seed, 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from beambert.common.progress import TextProgress
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.data.unknown_tokens import example_and_remedy
+from beambert.trainers.data.text_encoding import example_and_remedy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.evaluation.evaluation_results import PairResults, TextResults
 from beambert.trainers.evaluation.minimal_pairs import MinimalPair

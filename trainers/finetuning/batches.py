@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert.trainers.data.batches import Batches, InputShard
-from beambert.trainers.data.stateless_random import permutation, stateless_hash
+from beambert.trainers.data.example_order import permutation, stateless_hash
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.finetuning_task import Rows
 from beambert.trainers.optimization.schedule import Stage
 

@@ -7,41 +7,39 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.path_contents import contents_of, has_other_files
 from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.reader import find_files, open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
 from beambert.common.word_rules import RecordedRules, WordRules
-from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.checkpoints.vocabulary_check import (
     drop_unused_rows,
     vocabulary_of,
     with_added_tokens,
     word_rules_of,
 )
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens
 from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.class_weights import class_weights_of
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, FinetuningTask, Rows, split_warnings
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME, FinetuningPlan
 from beambert.trainers.finetuning.row_cache import encode_cached, fingerprint
-from beambert.trainers.finetuning.tasks.task_names import check_task_options, module_of, task_defaults
+from beambert.trainers.finetuning.tasks.task_names import module_of
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_files import model_of_run
-from beambert.trainers.training.run_lock import run_lock
 from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training_plan import open_output
 
 # Minimum --max_seq_length, with room for tokens between [CLS] and [SEP] of a pair.
 LEAST_LENGTH = 8
@@ -51,7 +49,7 @@ _WHICH_FILES = ("train_file", "predict_file", "dev_fraction")
 _WHICH_DEV_EXAMPLES = ("data_dir", "predict_file", "dev_fraction", "max_eval_samples", "xnli_language")
 
 
-def run_once(config: FinetuneConfig) -> int:
+def run_once(config: FinetuneOptions) -> int:
     """Train, evaluate and predict with one seed, as configured.
 
     Returns:
@@ -61,31 +59,35 @@ def run_once(config: FinetuneConfig) -> int:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: the run is not
             possible; the message is one line for the user.
     """
-    start = time.monotonic()
-    output = Path(config.output)
-    # Checked before the lock is written, and again under the lock, when no other process writes.
-    _require_own(output)
-    # Which process locks the directory depends on the backend.
-    config = dataclasses.replace(config, backend=choose_backend(config.backend))
-    with run_lock(output, config):
-        return _run(config, output, start)
-
-
-def _require_own(output: Path) -> None:
+    begin = time.monotonic()
     # Encoded rows are cached before the run starts; their files are named by content and never replaced.
-    require_own(f"--output {output}", entries_of(output) - {FEATURES_NAME}, "finetune", (RUN_MANIFEST,))
+    with open_output(config, "finetune", [FEATURES_NAME]) as opened, open_plan(opened, begin) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.finetuning.finetuning_run import FinetuningRun
+        from beambert.trainers.training_run import start
+
+        return start(FinetuningRun, plan)
 
 
-def _run(config: FinetuneConfig, output: Path, start: float) -> int:
-    """Run as configured, with the lock of --output held; `start` is the monotonic time at which the command started."""
-    check_task_options(config)
+@contextlib.contextmanager
+def open_plan(config: FinetuneOptions, begin: float) -> Iterator[FinetuningPlan]:
+    """Read and validate all inputs of a run, before TensorFlow is imported.
+
+    Args:
+        config: configuration of the command, with the backend chosen.
+        begin: monotonic time at which the command started.
+
+    Raises:
+        CheckpointError, ConfigError, TaskDataError, TrainingError, VocabularyError: a one-line message.
+    """
+    output = Path(config.output)
+    config.check_task()
     require_data_directory(config)
     if config.model and config.init_checkpoint:
         raise TrainingError(
             "--model (random weights) and --init_checkpoint (pretrained weights) exclude each other: give one of them"
         )
     config = _with_actions(config)
-    _require_own(output)
     old = run_manifest.load(output)
     model = model_of_run(output, config.do_train)
     if old is not None and old.options.get("task") != config.task:
@@ -166,16 +168,14 @@ def _run(config: FinetuneConfig, output: Path, start: float) -> int:
             records_evaluation=config.do_train
             or recorded is None
             or _evaluates_own_examples(config, evaluated, recorded),
-            start=start,
+            start=begin,
+            clock=time.monotonic,
         )
         _check_old_run(plan, recorded)
-        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from beambert.trainers.finetuning.finetuning_run import train_evaluate_predict
-
-        return train_evaluate_predict(plan)
+        yield plan
 
 
-def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: RunRecord) -> bool:
+def _evaluates_own_examples(config: FinetuneOptions, evaluated: str | None, old: RunRecord) -> bool:
     """Return whether the development examples are the run's own.
 
     Args:
@@ -189,7 +189,7 @@ def _evaluates_own_examples(config: FinetuneConfig, evaluated: str | None, old: 
     return all(getattr(config, name) == old.options.get(name) for name in _WHICH_DEV_EXAMPLES)
 
 
-def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
+def _with_actions(config: FinetuneOptions) -> FinetuneOptions:
     """Return the configuration with the actions set: by default training and evaluation."""
     if not (config.do_train or config.do_eval or config.do_predict):
         return dataclasses.replace(config, do_train=True, do_eval=True)
@@ -199,7 +199,7 @@ def _with_actions(config: FinetuneConfig) -> FinetuneConfig:
     return config
 
 
-def require_data_directory(config: FinetuneConfig) -> None:
+def require_data_directory(config: FinetuneOptions) -> None:
     """Check that --data_dir is a directory.
 
     Raises:
@@ -215,7 +215,7 @@ def require_data_directory(config: FinetuneConfig) -> None:
         )
 
 
-def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneConfig:
+def _with_recorded_options(config: FinetuneOptions, old: RunRecord) -> FinetuneOptions:
     """Return the configuration with the recorded options of the examples of a run, where no flag overrides them.
 
     A flag overrides them also with its default. Options that select files are used for the same --data_dir only.
@@ -223,7 +223,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     excluded = () if config.data_dir == old.options.get("data_dir") else _WHICH_FILES
     known = {
         name: old.options[name]
-        for name, default in {**task_defaults(config.task), "group_by_length": None}.items()
+        for name, default in {**config.task_defaults, "group_by_length": None}.items()
         if name in old.options and name not in (*excluded, *config.given_options) and getattr(config, name) == default
     }
     if config.max_seq_length is None:
@@ -231,7 +231,7 @@ def _with_recorded_options(config: FinetuneConfig, old: RunRecord) -> FinetuneCo
     return dataclasses.replace(config, **known)
 
 
-def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
+def _origin_path(config: FinetuneOptions, output: Path, trained: bool) -> tuple[Path | None, BertConfig | None]:
     """Return the initial model and its --bert_config_file; (None, None) for random weights."""
     if trained:
         return output, None
@@ -253,7 +253,7 @@ def _origin_path(config: FinetuneConfig, output: Path, trained: bool) -> tuple[P
 
 
 def _open_origin(
-    config: FinetuneConfig, path: Path | None, model_config: BertConfig | None
+    config: FinetuneOptions, path: Path | None, model_config: BertConfig | None
 ) -> contextlib.AbstractContextManager[OpenCheckpoint | None]:
     if path is None:
         return contextlib.nullcontext()
@@ -261,7 +261,7 @@ def _open_origin(
     return open_checkpoint(path, config=model_config)
 
 
-def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
+def _vocabulary(config: FinetuneOptions, origin: OpenCheckpoint | None) -> tuple[Vocabulary, WordRules]:
     if origin is not None:
         vocabulary = vocabulary_of(origin, config.vocab_file, config.added_tokens)
         return vocabulary, word_rules_of(origin, vocabulary, config)
@@ -273,14 +273,14 @@ def _vocabulary(config: FinetuneConfig, origin: OpenCheckpoint | None) -> tuple[
     raise TrainingError("--model (random weights) requires --vocab_file")
 
 
-def _model_config(config: FinetuneConfig, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
+def _model_config(config: FinetuneOptions, origin: OpenCheckpoint | None, vocabulary: Vocabulary) -> BertConfig:
     if origin is not None:
         return origin.config
     assert config.model is not None
     return resolve(config.model, len(vocabulary))
 
 
-def _open_task(config: FinetuneConfig, labels: tuple[str, ...] | None) -> FinetuningTask:
+def _open_task(config: FinetuneOptions, labels: tuple[str, ...] | None) -> FinetuningTask:
     """Read the files of the splits that the actions need."""
     wanted: set[str] = set()
     if config.do_train:
@@ -326,7 +326,7 @@ def _same_head(origin: OpenCheckpoint, task: FinetuningTask) -> bool:
     return origin.labels == task.labels and (run is None or run.options.get("task") == task.name)
 
 
-def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
+def _max_seq_length(config: FinetuneOptions, model: BertConfig) -> int:
     limit = model.max_position_embeddings
     if config.max_seq_length is None:
         return min(module_of(config.task).DEFAULT_MAX_SEQ_LENGTH, limit)
@@ -338,7 +338,7 @@ def _max_seq_length(config: FinetuneConfig, model: BertConfig) -> int:
     return config.max_seq_length
 
 
-def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConfig, list[Stage]]:
+def _with_steps(config: FinetuneOptions, rows: Rows | None) -> tuple[FinetuneOptions, list[Stage]]:
     """Return the configuration with the numbers of steps, and the single stage."""
     if rows is None or not config.do_train:
         return config, []
@@ -351,7 +351,6 @@ def _with_steps(config: FinetuneConfig, rows: Rows | None) -> tuple[FinetuneConf
         )
     each_epoch = max(1, len(rows) // config.train_batch_size) if config.early_stopping else 0
     warmup_steps = int(steps * config.warmup_proportion)
-    config.learning_rate_schedule.check_steps(steps, warmup_steps)
     config = dataclasses.replace(
         config,
         num_train_steps=steps,

@@ -11,33 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints import native
+from beambert.common.command_line.options import options_of
 from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.task_names import module_of
+from beambert.trainers.options import OnResume
+from beambert.trainers.training.run_manifest import recorded_value
 
-# Options without effect on metrics.
-_FREE = frozenset(
-    {
-        *("output", "cache_dir", "seeds", "do_train", "do_eval", "do_predict", "max_predict_samples"),
-        *("eval_batch_size", "save_checkpoints_steps", "keep_checkpoint_max", "keep_checkpoint_every_n_hours"),
-        *("iterations_per_loop", "peak_tflops", "tpu_name", "tpu_zone", "gcp_project"),
-        *("coordinator_address", "num_processes", "process_id"),
-        # Derived from the number of examples.
-        *("num_train_steps", "num_warmup_steps"),
-    }
-)
-# Options that affect only floating-point rounding, or with the backend also random numbers.
-_ROUNDING = frozenset(
-    {
-        *("backend", "strategy", "cpu_devices", "gradient_accumulation_steps", "xla", "activation_checkpointing"),
-        *("shard_optimizer_state", "deterministic_ops"),
-    }
-)
 # Options that are paths: the content is compared, not the path.
 _DATA = ("data_dir", "train_file", "predict_file")
 _MODEL = ("init_checkpoint", "model", "vocab_file", "added_tokens", "bert_config_file")
+# Options that affect only floating-point rounding, or with the backend also random numbers; --precision affects scores.
+_ROUNDING = [
+    option.name
+    for option in options_of(FinetuneOptions)
+    if option.annotation(OnResume) is OnResume.NUMERICS and option.name != "precision"
+]
+# The other options with an effect on scores. Without a flag are those that follow from the number of examples.
+_COMPARED = [
+    option.name
+    for option in options_of(FinetuneOptions)
+    if option.flag and option.annotation(OnResume) is not OnResume.NO_EFFECT
+    if option.name not in (*_ROUNDING, *_DATA, *_MODEL)
+]
 # Options whose default, shown here, is resolved before run.json records them.
 _RESOLVED = {"best_metric": None, "max_seq_length": None, "eval_steps": 0, "group_by_length": None}
 # Files of a model directory that a run reads. The index of a checkpoint contains a checksum of every tensor.
@@ -47,7 +45,7 @@ Options = Mapping[str, Any]
 Contents = Mapping[str, str | None]
 
 
-def contents_of(config: FinetuneConfig, required: bool) -> dict[str, str | None]:
+def contents_of(config: FinetuneOptions, required: bool) -> dict[str, str | None]:
     """Return a digest of the content of each path option.
 
     Args:
@@ -86,13 +84,12 @@ def differences(recorded: Options, contents: Contents, requested: Options, conte
         A text for each option that differs, with both values.
     """
     only_record = not contents
-    names = [name for name in requested if name not in _FREE | _ROUNDING and name not in _DATA + _MODEL]
     texts = []
-    for name in names:
+    for name in _COMPARED:
         if name == "best_metric" and not (requested["eval_steps"] or requested["early_stopping"]):
             # It has an effect only with evaluations during training.
             continue
-        old, new = recorded.get(name), requested[name]
+        old, new = recorded_value(recorded, name), requested[name]
         if only_record and name in _RESOLVED and new == _RESOLVED[name]:
             continue
         if old != new:
@@ -117,7 +114,7 @@ def option_differences(recorded: Options, requested: Options) -> list[str]:
     return differences(recorded, {}, requested, {})
 
 
-def differences_now(record: Options, config: FinetuneConfig, contents_now: Contents) -> list[str]:
+def differences_now(record: Options, config: FinetuneOptions, contents_now: Contents) -> list[str]:
     """Return the differences between the requested run and an existing run without recorded digests.
 
     Another path is no difference if both paths have the same content now.
@@ -141,9 +138,9 @@ def differences_now(record: Options, config: FinetuneConfig, contents_now: Conte
 def rounding_differences(recorded: Options, requested: Options) -> list[str]:
     """Return the options that differ and affect only floating-point rounding, with both values."""
     return [
-        _difference(name, recorded.get(name), requested[name])
+        _difference(name, recorded_value(recorded, name), requested[name])
         for name in sorted(_ROUNDING)
-        if recorded.get(name) != requested[name]
+        if recorded_value(recorded, name) != requested[name]
     ]
 
 

@@ -18,10 +18,9 @@ from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from beambert.trainers.backends.startup import choose_backend, freed_graphs
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
-from beambert.trainers.config.finetune_config import FinetuneConfig
-from beambert.trainers.config.recorded_options import RecordedOptions
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.errors import DivergenceError, StorageError, TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.plan import FEATURES_NAME
 from beambert.trainers.finetuning.prepare import require_data_directory, run_once
 from beambert.trainers.finetuning.run_comparison import (
@@ -31,7 +30,6 @@ from beambert.trainers.finetuning.run_comparison import (
     option_differences,
     rounding_differences,
 )
-from beambert.trainers.finetuning.tasks.task_names import check_task_options
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.run_report.run_warnings import RESULTS_NAME, score_warnings_in
 from beambert.trainers.run_report.sweep_report import (
@@ -43,7 +41,8 @@ from beambert.trainers.run_report.sweep_report import (
     write_runs_report,
 )
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.training.run_files import run_lock
+from beambert.trainers.training.run_manifest import RecordedOptions
 
 
 class OutcomeFields(TypedDict):
@@ -56,13 +55,13 @@ class OutcomeFields(TypedDict):
     contents: dict[str, str | None]
 
 
-def run_seeds(config: FinetuneConfig) -> int:
+def run_seeds(config: FinetuneOptions) -> int:
     """Run `beambert finetune --seeds N` with `run_several`."""
     seeds = range(config.seed, config.seed + config.seeds)
     return run_several(config, {f"seed-{seed}": {"seed": seed} for seed in seeds})
 
 
-def run_several(config: FinetuneConfig, runs: Mapping[str, Mapping[str, Any]]) -> int:
+def run_several(config: FinetuneOptions, runs: Mapping[str, Mapping[str, Any]]) -> int:
     """Fine-tune several times, and write a table of the results.
 
     Args:
@@ -91,11 +90,11 @@ def _require_own(output: Path, runs: Mapping[str, Mapping[str, Any]]) -> None:
     require_own(f"--output {output}", entries, _command_of(runs), (RUNS_MANIFEST,))
 
 
-def _run_all(config: FinetuneConfig, output: Path, runs: Mapping[str, Mapping[str, Any]]) -> int:
+def _run_all(config: FinetuneOptions, output: Path, runs: Mapping[str, Mapping[str, Any]]) -> int:
     """Run `run_several` with the lock of --output held."""
     _require_own(output, runs)
     command = _command_of(runs)
-    check_task_options(config)
+    config.check_task()
     require_data_directory(config)
     if config.best_metric is not None:
         lower_is_better(config.best_metric)
@@ -157,7 +156,7 @@ def _are_seeds(runs: Iterable[str]) -> bool:
     return all(name.startswith("seed-") for name in runs)
 
 
-def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int:
+def _report(config: FinetuneOptions, output: Path, done: list[RunOutcome]) -> int:
     """Print and write the table of all runs; return the exit code."""
     done = [
         outcome if outcome.metrics is None else outcome._replace(warnings=(*score_warnings_in(output / outcome.name),))
@@ -187,7 +186,7 @@ def _report(config: FinetuneConfig, output: Path, done: list[RunOutcome]) -> int
 
 
 def _is_done(
-    directory: Path, outcome: Mapping[str, Any] | None, config: FinetuneConfig, contents: Mapping[str, str | None]
+    directory: Path, outcome: Mapping[str, Any] | None, config: FinetuneOptions, contents: Mapping[str, str | None]
 ) -> bool:
     """Return whether a run is complete; otherwise it is started or resumed.
 

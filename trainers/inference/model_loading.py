@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beambert.bert_model.checkpoints import reader
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
-from beambert.bert_model.checkpoints.reader import Checkpoint
+from beambert.bert_model.checkpoints.reader import Checkpoint, find_files
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING, variables_by_tf1_name
 from beambert.bert_model.config import BertConfig
 from beambert.common.word_rules import WordRuleFlags, WordRules
@@ -194,7 +193,7 @@ def _weights_for_loading(precision: str) -> Iterator[None]:
     """Create the weights of the body's layers in a precision, and with zeros."""
     import keras
 
-    from beambert.bert_model.parameters import zero_initialization
+    from beambert.bert_model.layers import zero_initialization
 
     policy = keras.config.dtype_policy()
     # Unlike mixed_bfloat16, which casts the weights in every batch.

@@ -13,8 +13,7 @@ import numpy as np
 from beambert.bert_model.checkpoints.variable_names import FEATURE_BASED, PRETRAINING
 from beambert.tokenizer.normalization import is_whitespace
 from beambert.tokenizer.wordpiece import CONTINUATION
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers
 from beambert.trainers.finetuning.tasks.tagging.tag_schemes import entities_of, scheme_of_labels

@@ -73,7 +73,7 @@ def forward_function(inference_model: InferenceModel) -> Forward:
     @tf.function(input_signature=[ids, ids, ids], autograph=False)
     def forward(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> Any:
         if inference_model.task == PRETRAINING:
-            return model.encoder(input_ids, input_mask, segment_ids, causal_attention=model.causal_attention)
+            return model.encoder(input_ids, input_mask, segment_ids)
         return model({"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids})
 
     return lambda features: forward(*(features[name] for name in INPUTS))
@@ -82,7 +82,7 @@ def forward_function(inference_model: InferenceModel) -> Forward:
 def plain_forward(inference_model: InferenceModel) -> Forward:
     """Return the model for converters, which computes every position of the last layer.
 
-    With `output_range=0`, the last layer has empty tensors, for which LiteRT returns NaN.
+    With `BertEncoder.pooled_output`, the last layer has empty tensors, for which LiteRT returns NaN.
     """
     model = inference_model.model
 
@@ -91,7 +91,7 @@ def plain_forward(inference_model: InferenceModel) -> Forward:
             return forward_function(inference_model)(features)
         shape = tf.shape(features["input_ids"])
         flat = {name: tf.reshape(features[name], [-1, shape[-1]]) for name in INPUTS}  # [B or B * C, S]
-        logits = model.head(model.encoder(**flat, causal_attention=model.causal_attention)[1])  # [B or B * C, n]
+        logits = model.head(model.encoder(**flat)[1])  # [B or B * C, n]
         if inference_model.task == "multiple_choice":
             return tf.reshape(logits, shape[:2])
         return logits[:, 0] if inference_model.task == "regression" else logits

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState
+from beambert.trainers.optimization.optimizers import Optimizer, VariableState
 
 # Two matrices represent a layer. Only the first and the last layer are read, to copy little from an accelerator.
 _MATRICES = re.compile(r"bert/encoder/layer_(\d+)/(attention/output/dense|intermediate/dense)/kernel")
@@ -38,8 +38,8 @@ def update_measures(optimizer: Optimizer, rate: float, step: int) -> UpdateMeasu
         step: number of earlier steps.
 
     Returns:
-        The measures; None if the matrices cannot be read, as of slots sharded over several processes, or if a value is
-        not finite.
+        The measures; None if the matrices cannot be read, as of slots sharded over several processes, if the state does
+        not determine the update, or if a value is not finite.
     """
     updates, weights, count = 0.0, 0.0, 0
     for name in measured_matrices(optimizer.variables):
@@ -47,8 +47,12 @@ def update_measures(optimizer: Optimizer, rate: float, step: int) -> UpdateMeasu
         if not all(map(_is_readable, variables)):
             return None
         # On the host: an operation on arrays of several processes would have to run in all of them.
-        state = OptimizerState(*(variable.numpy() for variable in variables))
-        updates += _square(optimizer.step_of(name, state, np.float32(rate), np.int32(step)))
+        weight, *slots = (variable.numpy() for variable in variables)
+        state = VariableState(weight, tuple(slots))
+        change = optimizer.last_change(name, state, np.float32(rate), np.int32(step))
+        if change is None:
+            return None
+        updates += _square(change)
         weights += _square(state.weight)
         count += state.weight.size
     if not weights > 0 or not np.isfinite(updates + weights):

@@ -1,55 +1,34 @@
 """Define the validated plan of a pretraining run."""
 
 import dataclasses
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from beambert.bert_model.config import BertConfig
 from beambert.pipelines.dataset import Dataset
-from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.pretrain_config import PretrainConfig
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase
+from beambert.trainers.data.dynamic_masking import MaskRatePhase
 from beambert.trainers.optimization.schedule import Stage, plan_stages
-from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.pretraining.options import PretrainOptions
+from beambert.trainers.training_plan import TrainingPlan
 
 
-class PretrainingPlan(NamedTuple):
-    """The validated inputs of a run, before TensorFlow starts.
+@dataclass(frozen=True, kw_only=True)
+class PretrainingPlan(TrainingPlan):
+    """The validated inputs of a pretraining run, before Keras is imported.
 
     Attributes:
         requested: configuration before its defaults were resolved.
         config: resolved configuration.
         directories: the directories of --data.
-        datasets: manifest of each directory.
-        vocabulary: the vocabulary that all datasets share.
-        stages: all stages of training.
-        model_config: configuration of the model.
-        causal_attention: whether the model uses causal attention.
-        record: content of the new `run.json`.
-        output: the run directory.
-        initial: checkpoint with the initial weights of a new run, or None.
+        datasets: manifest of each directory; all have the same vocabulary.
         mask_rates: phases of the masking rate; empty for the rate of the data.
-        start: time of the clock at which the command started, in seconds.
-        clock: monotonic clock in seconds.
         needs_steps: whether the number of steps is provisional, until the speed is measured for --max_train_time.
     """
 
-    requested: PretrainConfig
-    config: PretrainConfig
+    requested: PretrainOptions
+    config: PretrainOptions
     directories: tuple[Path, ...]
     datasets: tuple[Dataset, ...]
-    vocabulary: Vocabulary
-    stages: list[Stage]
-    model_config: BertConfig
-    causal_attention: bool
-    record: RunRecord
-    output: Path
-    initial: OpenCheckpoint | None
     mask_rates: tuple[MaskRatePhase, ...]
-    start: float
-    clock: Callable[[], float]
     needs_steps: bool
 
     @property
@@ -75,4 +54,4 @@ class PretrainingPlan(NamedTuple):
         config = requested.resolved(self.model_config, self.config.causal_attention)
         stages = self.stages_of(num_train_steps)
         record = dataclasses.replace(self.record, stages=tuple(stages), options=config.to_json())
-        return self._replace(config=config, stages=stages, record=record, needs_steps=False)
+        return dataclasses.replace(self, config=config, stages=stages, record=record, needs_steps=False)

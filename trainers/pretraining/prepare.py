@@ -10,41 +10,37 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
-from beambert.bert_model.checkpoints.checkpoint_files import find_files
 from beambert.bert_model.checkpoints.reader import Checkpoint as OpenCheckpoint
-from beambert.bert_model.checkpoints.reader import open_checkpoint
+from beambert.bert_model.checkpoints.reader import find_files, open_checkpoint
 from beambert.bert_model.config import BertConfig, ConfigError, resolve
 from beambert.common.formatting import counted
 from beambert.common.word_rules import WordRules
 from beambert.pipelines import dataset as manifest
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.io.output_directory import RUN_MANIFEST, entries_of, require_own
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.backends.startup import choose_backend, start_backend
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
+from beambert.trainers.backends.startup import start_backend
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, lower_is_better
 from beambert.trainers.checkpoints.initial_checkpoint import check_same_model
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of
-from beambert.trainers.config.pretrain_config import DEFAULT_TRAIN_STEPS, PretrainConfig
-from beambert.trainers.data.mask_rate_schedule import MaskRatePhase, check_predictions, parse_mask_rates
-from beambert.trainers.data.verification import verify
+from beambert.trainers.data.dynamic_masking import MaskRatePhase, check_predictions, parse_mask_rates
+from beambert.trainers.data.shard_reader import verify
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status, warn
-from beambert.trainers.optimization.learning_rate_schedule import LearningRateSchedule
 from beambert.trainers.optimization.schedule import plan_stages
+from beambert.trainers.options import LearningRateSchedule
+from beambert.trainers.pretraining.options import DEFAULT_MODEL, DEFAULT_TRAIN_STEPS, PretrainOptions
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.pretraining.pretrain_flags import DEFAULT_MODEL
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.run_files import model_of_run
-from beambert.trainers.training.run_lock import is_chief, run_lock
+from beambert.trainers.training.run_files import is_chief, model_of_run
 from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training_plan import open_output
 
 # Number of steps of a plan before the speed is measured; its stages are the inputs of the measurement.
 _PROVISIONAL_STEPS = 1_000_000
 
 
-def run_pretraining(config: PretrainConfig, clock: Callable[[], float] = time.monotonic) -> int:
+def run_pretraining(config: PretrainOptions, clock: Callable[[], float] = time.monotonic) -> int:
     """Train and evaluate.
 
     Args:
@@ -57,29 +53,38 @@ def run_pretraining(config: PretrainConfig, clock: Callable[[], float] = time.mo
     Raises:
         CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
     """
-    start = clock()
+    begin = clock()
     if config.max_train_time is not None and config.num_train_steps is not None:
         raise TrainingError(
             f"invalid --max_train_time with --num_train_steps {config.num_train_steps}: the time determines the number "
             "of steps; omit one of them"
         )
+    with open_output(config, "pretrain") as opened, open_plan(opened, begin, clock) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.pretraining.pretraining_run import PretrainingRun
+        from beambert.trainers.training_run import start
+
+        return start(PretrainingRun, plan)
+
+
+@contextlib.contextmanager
+def open_plan(config: PretrainOptions, begin: float, clock: Callable[[], float]) -> Iterator[PretrainingPlan]:
+    """Read and validate all inputs of a run, before anything is written and before TensorFlow is imported.
+
+    Args:
+        config: configuration of the command, with the backend chosen.
+        begin: time of the clock when the command started.
+        clock: monotonic clock in seconds.
+
+    Raises:
+        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
+    """
     output = Path(config.output)
-    # Checked before the lock file is written, and again under the lock, when no other process writes.
-    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
-    # Which process locks the directory depends on the backend.
-    config = dataclasses.replace(config, backend=choose_backend(config.backend))
-    with run_lock(output, config):
-        return _run(config, output, start, clock)
-
-
-def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[], float]) -> int:
-    """Train and evaluate under the lock of --output; `start` is the time of the clock when the command started."""
     config = dataclasses.replace(
         config,
         do_train=config.do_train or not config.do_eval,
         do_eval=config.do_eval or not config.do_train,
     )
-    # All options are validated before anything is written and before TensorFlow is imported.
     lower_is_better(config.best_metric)
     directories = tuple(Path(name) for name in config.data)
     datasets = tuple(_dataset(directory) for directory in directories)
@@ -91,7 +96,6 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
             "data with a --validation_fraction above 0, or leave --eval_steps out"
         )
     mask_rates = _mask_rates(config, directories, datasets)
-    require_own(f"--output {output}", entries_of(output), "pretrain", (RUN_MANIFEST,))
     old = run_manifest.load(output)
     if old is not None and old.options.get("task"):
         raise TrainingError(
@@ -138,7 +142,7 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
             output=output,
             initial=initial,
             mask_rates=mask_rates,
-            start=start,
+            start=begin,
             clock=clock,
             needs_steps=needs_steps,
         )
@@ -148,13 +152,10 @@ def _run(config: PretrainConfig, output: Path, start: float, clock: Callable[[],
             for directory, dataset in zip(directories, datasets, strict=True):
                 print_status(f"Verifying the SHA-256 of {len(dataset.shards)} shards in {directory}")
                 verify(directory, dataset)
-        start_backend(config.backend, config.cpu_devices, config.deterministic_ops, config.processes)
-        from beambert.trainers.pretraining.pretraining_run import train_and_evaluate
-
-        return train_and_evaluate(plan)
+        yield plan
 
 
-def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> tuple[PretrainConfig, bool]:
+def _with_steps(config: PretrainOptions, output: Path, old: RunRecord | None) -> tuple[PretrainOptions, bool]:
     """Return the configuration with a number of training steps, and whether it is provisional.
 
     Raises:
@@ -176,7 +177,7 @@ def _with_steps(config: PretrainConfig, output: Path, old: RunRecord | None) -> 
     return dataclasses.replace(config, num_train_steps=_PROVISIONAL_STEPS), config.do_train
 
 
-def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> None:
+def _check_best_metric(config: PretrainOptions, datasets: Sequence[Dataset]) -> None:
     """Raise TrainingError if no evaluation has the metric --best_metric."""
     metrics = ["loss", "masked_lm_accuracy", "masked_lm_loss"]
     if not config.no_next_sentence and any("next_sentence_labels" in dataset.features for dataset in datasets):
@@ -189,7 +190,7 @@ def _check_best_metric(config: PretrainConfig, datasets: Sequence[Dataset]) -> N
 
 
 def _mask_rates(
-    config: PretrainConfig, directories: Sequence[Path], datasets: Sequence[Dataset]
+    config: PretrainOptions, directories: Sequence[Path], datasets: Sequence[Dataset]
 ) -> tuple[MaskRatePhase, ...]:
     """Return the phases of --mask_rate_schedule. Raises TrainingError if the text or a dataset does not allow it."""
     if config.mask_rate_schedule is None:
@@ -226,7 +227,7 @@ def _check_same_vocabulary(directories: Sequence[Path], datasets: Sequence[Datas
 
 
 @contextlib.contextmanager
-def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Iterator[OpenCheckpoint]:
+def _initial(config: PretrainOptions, path: str, vocabulary: Vocabulary) -> Iterator[OpenCheckpoint]:
     """Open --init_checkpoint; without a configuration file next to it, --model gives its configuration.
 
     Args:
@@ -261,7 +262,7 @@ def _initial(config: PretrainConfig, path: str, vocabulary: Vocabulary) -> Itera
         yield drop_unused_rows(initial, vocabulary_of(initial, own.origin), print_status)
 
 
-def _causal_attention(config: PretrainConfig, output: Path) -> bool:
+def _causal_attention(config: PretrainOptions, output: Path) -> bool:
     """Return whether attention is causal: by the flag, or without training as in the trained model."""
     model = model_of_run(output, config.do_train)
     return config.causal_attention if config.do_train or model is None else model.causal_attention
@@ -335,8 +336,9 @@ def _check_same_rules(model: str, rules: WordRules, plan: PretrainingPlan) -> No
 def _print_decay(plan: PretrainingPlan, old: RunRecord, step: int) -> None:
     """Print where the learning rate had decayed, if an extended run of schedule wsd returns to the peak."""
     names = ("lr_schedule", "lr_decay_power", "lr_decay_fraction", "lr_min_fraction")
-    before = LearningRateSchedule(*(old.options[name] for name in names)).decay_start(old.stages[-1].end_step)
-    now = plan.config.learning_rate_schedule.decay_start(plan.stages[-1].end_step)
+    recorded = {name: old.options[name] for name in names}
+    before = LearningRateSchedule(**recorded, num_train_steps=old.stages[-1].end_step).decay_start
+    now = plan.config.decay_start
     if before is not None and now is not None and before < step < now:
         checkpoint = Checkpoint.of_step(plan.output / native.CHECKPOINTS_NAME, before)
         print_status(

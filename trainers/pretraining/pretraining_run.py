@@ -1,261 +1,125 @@
-"""Run pretraining: build the model on its devices, train and evaluate."""
+"""A pretraining run: build the model on its devices, train and evaluate."""
 
 import dataclasses
-import math
+import json
+import shlex
+import sys
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.checkpoints.variable_names import PRETRAINING
-from beambert.bert_model.parameters import seeded_initialization
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.common.local_files import write_atomic
+from beambert.bert_model.size import parameter_counts
+from beambert.common.terminal import print_labeled
 from beambert.common.word_rules import WordRules
-from beambert.trainers.backends.backend import Distribution, Trainer, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
-from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
-from beambert.trainers.checkpoints.initial_checkpoint import load_weights
-from beambert.trainers.data.batches import Batches, InputShard
-from beambert.trainers.data.mask_rate_schedule import mask_rate_at
-from beambert.trainers.data.pipeline import train_batches
+from beambert.pipelines import dataset as manifest
+from beambert.trainers.backends.backend import Distribution, Trainer, active_backend, uses_xla
+from beambert.trainers.data.dynamic_masking import mask_rate_at
+from beambert.trainers.data.pipeline import Batches, InputShard, train_batches, validation_batches
 from beambert.trainers.data.shard_reader import CorruptRecordPolicy
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record
-from beambert.trainers.metrics.baseline_record import BaselineRecord
+from beambert.trainers.metrics.baseline_record import BaselineRecord, passed_at
+from beambert.trainers.metrics.chance_levels import pretraining_levels, with_level
+from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, findings_of_run
+from beambert.trainers.monitoring import metrics_jsonl
+from beambert.trainers.monitoring.mlm_samples import mlm_samples
 from beambert.trainers.monitoring.throughput import StepCost, cost_of_step, rows_of
-from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from beambert.trainers.monitoring.training_progress import print_status, warn
 from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
+from beambert.trainers.optimization.update_measures import update_measures
 from beambert.trainers.pretraining.baselines import baselines_of
-from beambert.trainers.pretraining.outputs import print_summary, require_outputs, trained_model, write_model
 from beambert.trainers.pretraining.plan import PretrainingPlan
 from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
-from beambert.trainers.pretraining.run_observer import RunObserver
 from beambert.trainers.pretraining.time_budget import print_time_left, with_measured_steps
-from beambert.trainers.pretraining.validation import Validation
-from beambert.trainers.run_report.run_report import write_report
+from beambert.trainers.run_report.run_facts import facts_of, findings_of, read_run
+from beambert.trainers.run_report.run_warnings import score_warnings
 from beambert.trainers.training import run_manifest
-from beambert.trainers.training.chief_checkpoints import last_checkpoint, restore, send
-from beambert.trainers.training.loop import TrainData, record_evaluation, train
-from beambert.trainers.training.process_agreement import check_agreement
-from beambert.trainers.training.run_files import (
-    directory_errors,
-    first_files,
-    require_checkpoint,
-    write_first_files,
-)
-from beambert.trainers.training.run_setup import (
-    loop_config_of,
-    open_devices,
-    peak_flops_of,
-    resume,
-    train_config_of,
-    uses_xla,
-    write_results,
-)
+from beambert.trainers.training.loop import TrainData
+from beambert.trainers.training.several_processes import last_checkpoint, restore
+from beambert.trainers.training_run import Outcome, TrainingRun
+
+# Validation examples that are considered for the masked-LM samples.
+_SAMPLE_ROWS = 8
 
 
-def train_and_evaluate(plan: PretrainingPlan) -> int:
-    """Train and evaluate; the backend must have been started.
-
-    Returns:
-        The exit code of `beambert pretrain`.
-
-    Raises:
-        DatasetError, TrainingError: a one-line message.
-    """
-    distribution = open_devices(plan.config)
-    check_batch_sizes(plan.stages, distribution.replicas, plan.config.gradient_accumulation_steps)
-    with distribution.machine_errors():
-        check_agreement(distribution, plan.record, plan.model_config, causal_attention=plan.causal_attention)
-        run = PretrainingRun(plan, distribution)
-        if plan.needs_steps:
-            run.fix_steps()
-        with directory_errors(plan.output, run.plan.record, is_chief=distribution.is_chief):
-            return run.run()
-
-
-class PretrainingRun:
+class PretrainingRun(TrainingRun[PretrainingPlan]):
     """A pretraining run with its model on the devices.
 
     Args:
         plan: validated plan.
         distribution: the devices.
+
+    Raises:
+        TrainingError: the time of --max_train_time is too short.
     """
 
+    extending_flag = "--num_train_steps"
+    shown_metrics = SHOWN_METRICS
+
     def __init__(self, plan: PretrainingPlan, distribution: Distribution) -> None:
-        config = plan.config
-        self.config, self.plan, self.distribution = config, plan, distribution
-        self.output = plan.output
-        self.checkpoint_directory = plan.output / native.CHECKPOINTS_NAME
-        with distribution.scope(), seeded_initialization(config.seed):
-            # Matrix units of accelerators need multiples of 128; on a CPU padding made no difference.
-            self.model = BertForPretraining(
-                plan.model_config, pad_vocabulary=distribution.is_accelerated, causal_attention=plan.causal_attention
-            )
-        set_activation_checkpointing(self.model.encoder, config.activation_checkpointing)
-        self.task = pretraining_task(self.model, next_sentence=not config.no_next_sentence)
-        self.corrupt_records = CorruptRecordPolicy(skip=config.on_corrupt_record == "skip")
-        self.loop_config = loop_config_of(config, distribution)
-        self.has_trained = False
-        self.trainer: Trainer | None = None
-        # Of a run that trains; it also records the last evaluation.
-        self.monitor: TrainingMonitor | None = None
+        super().__init__(plan, distribution)
+        skip = plan.config.on_corrupt_record == "skip"
+        self.corrupt_records = CorruptRecordPolicy(skip=skip)
         # Of the chief.
         self.baselines = baseline_record.load(plan.output) if distribution.is_chief else None
-        self.tasks = [self._task(index) for index in range(len(plan.datasets))]
-        self.evaluate = Validation(plan, distribution, self.model, self.tasks).evaluate
+        self.objectives = [self._objective_of(index) for index in range(len(plan.datasets))]
+        self._evaluations = [active_backend().evaluation_of(objective, distribution) for objective in self.objectives]
+        self._masked_lm_logits = active_backend().compiled(
+            lambda features: self.model(features).masked_lm, list(self.objective.variables.values())
+        )
+        self._corrupt_validation_records = [CorruptRecordPolicy(skip=skip) for _ in plan.datasets]
+        # Of the chief, by data index.
+        self._chance_levels: dict[int, dict[str, float]] = {}
+        if plan.needs_steps:
+            self._fix_steps()
 
-    def fix_steps(self) -> None:
-        """Measure the speed, and fix the number of training steps. Raises TrainingError if the time is too short."""
-        self.trainer = self._new_trainer()
-        sources = [self._source(index) for index in range(len(self.plan.datasets))]
-        evaluate = self.evaluate if self.config.do_eval or self.config.eval_steps else None
-        self.plan = with_measured_steps(self.plan, self.trainer, sources, evaluate, self.loop_config)
-        self.config = self.plan.config
-        check_batch_sizes(self.plan.stages, self.distribution.replicas, self.config.gradient_accumulation_steps)
-        self.loop_config = loop_config_of(self.config, self.distribution)
-        self.trainer.config = train_config_of(self.config, self.distribution)
+    def _fix_steps(self) -> None:
+        """Measure the speed, and fix the number of training steps."""
+        self.trainer = self.new_trainer()
+        config = self.plan.config
+        evaluate = self.evaluate if config.do_eval or config.eval_steps else None
+        self.plan = with_measured_steps(self.plan, self.trainer, self.train_data(), evaluate)
+        config = self.plan.config
+        check_batch_sizes(self.plan.stages, self.distribution.replicas, config.gradient_accumulation_steps)
+        self.trainer.config = config
 
-    def run(self) -> int:
-        """Train, evaluate and write the output files; return the exit code."""
-        config, stopped = self.config, None
-        if config.do_train:
-            if self.distribution.is_chief:
-                self._write_run_files()
-                self.baselines = self.baselines or self._write_baselines()
-            stopped = self._train()
-            if stopped is not None:
-                if self.distribution.is_chief:
-                    write_report(self.output)
-                return 128 + stopped
-        checkpoint = self._last_checkpoint()
-        results = self._evaluate_checkpoint(checkpoint) if config.do_eval else None
-        if self.distribution.is_chief:
-            model = native.load(self.output)
-            if model is not None:
-                write_model(self.plan, trained_model(model, checkpoint, results))
-            write_report(self.output)
-            require_outputs(self.plan, checkpoint, results, has_trained=self.has_trained)
-            print_summary(self.output, checkpoint, results, self.monitor.goodput if self.monitor else None)
-        return 0
+    def build_model(self) -> BertForPretraining:
+        """Return the model, with random weights."""
+        # Matrix units of accelerators need multiples of 128; on a CPU padding made no difference.
+        return BertForPretraining(
+            self.plan.model_config,
+            pad_vocabulary=self.distribution.is_accelerated,
+            causal_attention=self.plan.causal_attention,
+        )
 
-    def _task(self, index: int) -> Objective:
+    def build_objective(self) -> Objective:
+        """Return the objective of the model."""
+        return pretraining_task(self.model, next_sentence=not self.plan.config.no_next_sentence)
+
+    def _objective_of(self, index: int) -> Objective:
         """Return the objective for the examples of a dataset."""
         # XLA compiles each sequence length separately, and a TPU gets a single length.
-        if uses_xla(self.config, self.distribution) or self.distribution.is_tpu:
-            return self.task
-        from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
+        if uses_xla(self.plan.config, self.distribution) or self.distribution.is_tpu:
+            return self.objective
+        from beambert.trainers.backends.tensorflow.input import with_static_lengths
 
-        return with_static_lengths(self.task, self.plan.datasets[index])
+        return with_static_lengths(self.objective, self.plan.datasets[index])
 
-    def _write_run_files(self) -> None:
-        """Write the files that identify the run directory, before the first step."""
-        output, last_step = self.output, run_manifest.last_step(self.output)
-        old = run_manifest.load(output)
-        if old is not None and last_step is not None and last_step >= self.plan.stages[-1].end_step:
-            # No step follows, and the record must describe the steps that the checkpoint was trained for.
-            self.plan = self.plan._replace(record=old)
-        plan = self.plan
-        new = native.load(output) is None or last_step is None
-        write_first_files(output, first_files(plan.vocabulary, plan.model_config, plan.record))
-        if new:
-            origin = None
-            if self.config.init_checkpoint:
-                origin = f"training began with the weights of {Path(self.config.init_checkpoint).name}"
-            write_model(
-                plan,
-                native.ModelRecord(
-                    task=PRETRAINING,
-                    **dataclasses.asdict(WordRules.of(plan.record)),
-                    max_seq_length=plan.record.max_seq_length,
-                    data_fingerprint=plan.record.data_fingerprint,
-                    origin=origin,
-                    causal_attention=plan.causal_attention,
-                    next_sentence=plan.next_sentence,
-                ),
-            )
-
-    def _write_baselines(self) -> BaselineRecord | None:
-        """Compute the baselines of the data of the first stage, and write them to the run directory."""
-        plan, index = self.plan, self.plan.stages[0].data
-        record = baselines_of(
-            plan.directories[index],
-            plan.datasets[index],
-            plan.vocabulary,
-            causal=plan.causal_attention,
-            next_sentence=not self.config.no_next_sentence,
-        )
-        if record is not None:
-            record.write(self.output)
-        return record
-
-    def _train(self) -> int | None:
-        """Train, resuming from the last checkpoint if any; return the signal that stopped training, or None."""
-        config, plan = self.config, self.plan
-        saved = last_checkpoint(self.distribution, self.checkpoint_directory)
-        if saved is not None and saved.step >= plan.stages[-1].end_step:
-            print_status(f"{self.output} is already trained to step {saved.step}; raise --num_train_steps to continue")
-            return None
-        self.has_trained = True
-        trainer = self.trainer or self._new_trainer()
-        step, state = resume(trainer, self.output, self.loop_config)
-        if state is None:
-            self._begin()
-        elif config.max_train_time is not None:
-            print_time_left(step, plan.stages[-1].end_step, state.get("seconds", 0.0))
-        model = native.load(self.output)
-        if state is not None and model is not None and self.distribution.is_chief:
-            # During training the model is the last checkpoint, whose metrics are not known yet.
-            write_model(plan, dataclasses.replace(model, steps=None, metrics={}))
-        sources = [self._source(index) for index in range(len(plan.datasets))]
-        self.monitor = self._monitor(step, state or {}, plan.start, trainer)
-        with self.monitor as monitor:
-            stopped = train(
-                trainer, step, plan.stages, sources, self.loop_config, self.checkpoint_directory, monitor, self.evaluate
-            )
-        if self.distribution.is_chief:
-            require_checkpoint(self.checkpoint_directory, monitor.step)
-        return stopped
-
-    def _new_trainer(self) -> Trainer:
-        config = train_config_of(self.config, self.distribution)
-        return active_backend().make_trainer(self.task, config, self.distribution)
-
-    def _begin(self) -> None:
-        """Load the weights of --init_checkpoint, and print a summary of the training to come."""
-        plan = self.plan
-        if plan.initial is not None:
-            weights = load_weights(plan.initial, self.task.variables)
-            if self.distribution.is_chief:
-                write_atomic(self.output / run_manifest.INITIAL_WEIGHTS_NAME, weights.to_text().encode())
-            print_status(f"Weights loaded from {plan.initial.path}: {'; '.join(weights.lines())}")
-        if self.config.init_checkpoint:
-            # The files of the other processes may differ.
-            send(self.distribution, self.task.variables)
-        parameters = sum(math.prod(variable.shape) for variable in self.task.variables.values())
-        batches = " then ".join(
-            f"{stage.batch_size} sequences of length {plan.datasets[stage.data].max_seq_length}"
-            for stage in plan.stages
-        )
-        devices = f" on {self.distribution.replicas} devices" if self.distribution.replicas > 1 else ""
-        print_status(
-            f"Training {parameters:,} parameters for {self.config.num_train_steps} steps of {batches}{devices}; "
-            "compiling first"
-        )
+    def train_data(self) -> list[TrainData]:
+        """Return the training data of each directory of --data."""
+        return [self._source(index) for index in range(len(self.plan.datasets))]
 
     def _source(self, index: int) -> TrainData:
-        """Return a data directory as training data for the loop."""
-        config, plan = self.config, self.plan
+        config, plan = self.plan.config, self.plan
         directory, dataset = plan.directories[index], plan.datasets[index]
         rows = rows_of(dataset)
         has_lengths = len(plan.datasets) > 1
-        last_step = plan.stages[-1].end_step
 
         def mask_rate(step: int) -> float | None:
-            return mask_rate_at(plan.mask_rates, step, last_step)
+            return mask_rate_at(plan.mask_rates, step, plan.num_train_steps)
 
         def batches(stage: Stage, step: int, share: InputShard) -> Batches:
             own = [other for other in plan.stages if other.data == index and other.first_step <= stage.first_step]
@@ -275,39 +139,119 @@ class PretrainingRun:
             label = f"length {dataset.max_seq_length}" if has_lengths else ""
             return cost_of_step(plan.model_config, stage.batch_size, rows, label)
 
-        return TrainData(self.tasks[index], batches, work, self.corrupt_records.num_replaced_before)
+        return TrainData(self.objectives[index], batches, work, self.corrupt_records.num_replaced_before)
 
-    def _monitor(
-        self, step: int, state: Mapping, start: float | None = None, trainer: Trainer | None = None
-    ) -> TrainingMonitor:
-        output = self.output if self.distribution.is_chief else None
-        observer = RunObserver(self.plan, self.baselines, trainer, step) if output and trainer else None
-        if observer:
-            observer.warn()
-        return TrainingMonitor(
-            output,
-            max(self.plan.stages[-1].end_step, step),
-            SHOWN_METRICS,
-            state,
-            step=step,
-            peak_flops=peak_flops_of(self.config, self.distribution),
-            start=start,
-            clock=self.plan.clock,
-            levels=self.baselines.levels if self.baselines else None,
-            measure=observer.measure if observer else None,
-            observe=observer.observe if observer else None,
-            trains=trainer is not None,
+    def prepare_training(self) -> None:
+        """Write the baselines of the data of the first stage, unless the run has them."""
+        if self.baselines is not None:
+            return
+        plan, index = self.plan, self.plan.stages[0].data
+        self.baselines = baselines_of(
+            plan.directories[index],
+            plan.datasets[index],
+            plan.vocabulary,
+            causal=plan.causal_attention,
+            next_sentence=not plan.config.no_next_sentence,
+        )
+        if self.baselines is not None:
+            self.baselines.write(self.output)
+
+    def model_record(self, origin: str | None) -> native.ModelRecord:
+        """Return the record of the model without its step and metrics."""
+        plan = self.plan
+        if plan.initial is not None:
+            origin = f"training began with the weights of {plan.initial.path.name}"
+        return native.ModelRecord(
+            task=PRETRAINING,
+            **dataclasses.asdict(WordRules.of(plan.record)),
+            max_seq_length=plan.record.max_seq_length,
+            data_fingerprint=plan.record.data_fingerprint,
+            origin=origin,
+            causal_attention=plan.causal_attention,
+            next_sentence=plan.next_sentence,
         )
 
-    def _last_checkpoint(self) -> Checkpoint:
-        saved = last_checkpoint(self.distribution, self.checkpoint_directory)
-        if saved is None:
-            raise TrainingError(f"--output {self.output} contains no checkpoint to evaluate; train with --do_train")
-        return saved
+    def describe_training(self) -> str:
+        """Return the number of steps and the batches of each stage."""
+        plan = self.plan
+        batches = " then ".join(
+            f"{stage.batch_size} sequences of length {plan.datasets[stage.data].max_seq_length}"
+            for stage in plan.stages
+        )
+        return f"for {plan.num_train_steps} steps of {batches}"
 
-    def _evaluate_checkpoint(self, checkpoint: Checkpoint) -> dict[str, float] | None:
-        """Evaluate a checkpoint and write the result files; return None without validation examples."""
-        restore(self.distribution, checkpoint, self.task.variables, self.task.vocab_size)
+    def print_resumed(self, step: int, state: Mapping[str, Any]) -> None:
+        """Print the time that is left of --max_train_time."""
+        if self.plan.config.max_train_time is not None:
+            print_time_left(step, self.plan.num_train_steps, state.get("seconds", 0.0))
+
+    def monitor_options(self, step: int) -> dict[str, Any]:
+        """Return the levels of the baselines and, on the chief, the observation of training."""
+        levels = self.baselines.levels if self.baselines else None
+        if not self.distribution.is_chief:
+            return {"levels": levels}
+        assert self.trainer is not None
+        observer = _Observer(self.plan, self.baselines, self.trainer, step)
+        observer.warn()
+        return {"levels": levels, "measure": observer.measure, "observe": observer.observe}
+
+    def evaluate(self, stage: Stage) -> tuple[dict[str, float], list[str]]:
+        """Evaluate the current model on the validation split of a stage's data.
+
+        All metrics are means over all examples: sums of weights and losses are divided once, at the end. The released
+        code does the same for the four masked_lm_* and next_sentence_* metrics. Its `loss` is the mean over batches;
+        here it is the sum of masked_lm_loss and next_sentence_loss, which does not depend on the batch size.
+
+        Returns:
+            The metrics, and masked-LM samples as lines of text; both empty without validation examples.
+        """
+        directory, dataset = self.plan.directories[stage.data], self.plan.datasets[stage.data]
+        config, corrupt_records = self.plan.config, self._corrupt_validation_records[stage.data]
+        batch_size = self.eval_batch_size
+
+        def batches(share: InputShard) -> Batches:
+            batches = validation_batches(
+                directory,
+                dataset,
+                batch_size,
+                config.max_eval_steps,
+                **share._asdict(),
+                pad_rows=self.distribution.is_tpu,
+                corrupt_records=corrupt_records,
+            )
+            if batches is None:
+                raise _NoValidationExamples
+            return batches
+
+        try:
+            metrics = self._evaluations[stage.data](batches)
+            if self.distribution.is_chief and stage.data not in self._chance_levels:
+                # The labels of an evaluation are the same at every step.
+                self._chance_levels[stage.data] = pretraining_levels(batches(InputShard()), not config.no_next_sentence)
+            lines = self._mlm_samples(batches(InputShard()))
+        except _NoValidationExamples:
+            return {}, []
+        if replaced := corrupt_records.num_replaced_before(sys.maxsize):
+            warn(f"{replaced} corrupt validation examples in {directory} were replaced by other examples")
+        metrics["loss"] = metrics["masked_lm_loss"] + metrics.get("next_sentence_loss", 0.0)
+        metrics |= self._chance_levels.get(stage.data, {})
+        return metrics, lines
+
+    def _mlm_samples(self, batches: Batches) -> list[str]:
+        """Return masked-LM samples of the first validation examples; none on a TPU host of TensorFlow."""
+        if self.distribution.is_tpu or not self.distribution.is_chief:
+            return []
+        features = {name: values[:_SAMPLE_ROWS] for name, values in next(iter(batches)).items()}
+        return mlm_samples(features, self._masked_lm_logits(features), self.plan.vocabulary)
+
+    def finish(self) -> Outcome:
+        """Evaluate the last checkpoint, if configured, and write the result files."""
+        checkpoint = last_checkpoint(self.distribution, self.checkpoint_directory)
+        if checkpoint is None:
+            raise TrainingError(f"--output {self.output} contains no checkpoint to evaluate; train with --do_train")
+        if not self.plan.config.do_eval:
+            return Outcome(checkpoint, None)
+        restore(self.distribution, checkpoint, self.variables, self.objective.vocab_size)
         stage = self.plan.stages[-1]
         metrics, lines = self.evaluate(stage)
         if not metrics:
@@ -315,14 +259,87 @@ class PretrainingRun:
                 f"{self.plan.directories[stage.data]} has no validation split, so nothing is evaluated; build the data "
                 "with a --validation_fraction above 0"
             )
-            return None
-        if not self.distribution.is_chief:
-            return metrics
-        state = checkpoint_manager.state_of(checkpoint, MonitorState)
-        with self.monitor or self._monitor(checkpoint.step, state) as monitor:
-            monitor.record_evaluation(checkpoint.step, metrics, lines)
-        if self.config.do_train:
-            record_evaluation(self.checkpoint_directory, checkpoint.step, self.loop_config, metrics, self.plan.stages)
-        results = {"global_step": checkpoint.step, **metrics}
-        write_results(self.output, results)
-        return results
+            return Outcome(checkpoint, None)
+        if self.distribution.is_chief:
+            self.record_metrics(checkpoint, metrics, lines)
+            metrics = self.write_results(checkpoint.step, metrics)
+        return Outcome(checkpoint, metrics)
+
+    def expected_files(self, _outcome: Outcome) -> list[str]:
+        """Return the files of the model."""
+        return [manifest.VOCAB_FILE_NAME, native.CONFIG_FILE_NAME, run_manifest.FILE_NAME]
+
+    def print_results(self, outcome: Outcome) -> None:
+        """Print model, evaluation, warnings about them, and the levels that training passed."""
+        output, results = self.output, outcome.metrics
+        print_status(f"Model        {output / native.CONFIG_FILE_NAME}, {output / manifest.VOCAB_FILE_NAME}")
+        if results:
+            shown = {"masked_lm_accuracy": "masked-LM accuracy", "next_sentence_accuracy": "next-sentence accuracy"}
+            shown["loss"] = "loss"
+            scores = ", ".join(
+                with_level(f"{label} {results[name]:.3f}", name, results)
+                for name, label in shown.items()
+                if name in results
+            )
+            print_labeled("Evaluation   ", f"{output / 'eval_results.txt'}: {scores}", sys.stdout)
+            for line in score_warnings(results, {}):
+                warn(line)
+        run = read_run(output)
+        for line in findings_of(run):
+            warn(line)
+        if (steps := passed_at(run.train, run.levels)) or run.levels:
+            passed = ", ".join(f"{name} at step {step:,}" for name, step in steps.items())
+            print_status(f"Levels       passed: {passed or 'none'}")
+
+    def next_commands(self, _outcome: Outcome) -> list[str]:
+        """Return a command for the logs, and one for the model."""
+        directory, logs = shlex.quote(str(self.output)), shlex.quote(str(self.output / "logs"))
+        return [
+            f"TensorBoard  tensorboard --logdir {logs}",
+            f"Try it       beambert fill-mask {directory} 'The capital of France is [MASK].'",
+        ]
+
+
+class _NoValidationExamples(Exception):
+    """A dataset without validation examples."""
+
+
+class _Observer:
+    """Measure the optimizer during training, and warn once of a run that does not learn; on the chief.
+
+    Args:
+        plan: the run's plan.
+        baselines: baselines of its training text; None if they are unknown.
+        trainer: the trainer.
+        step: number of completed steps.
+    """
+
+    def __init__(self, plan: PretrainingPlan, baselines: BaselineRecord | None, trainer: Trainer, step: int) -> None:
+        self._trainer, self._baselines = trainer, baselines
+        self._options = plan.record.options
+        self._config = json.loads(plan.model_config.to_json())
+        self._parameters = parameter_counts(plan.model_config).total
+        lines = metrics_jsonl.read(plan.output / metrics_jsonl.FILE_NAME)
+        self._lines = [line for line in lines if line["split"] == "train" and line["step"] <= step]
+        # Causes that were printed, each once.
+        self._printed: set[str] = set()
+
+    def measure(self, step: int) -> dict[str, float]:
+        """Return `update_measures` of the last of `step` steps."""
+        rate = self._trainer.config.rate_at(step - 1)
+        measures = update_measures(self._trainer.optimizer, float(rate), step - 1)
+        return {} if measures is None else {UPDATE_RATIO: measures.ratio, WEIGHT_RMS: measures.weight_rms}
+
+    def observe(self, line: Mapping[str, Any]) -> None:
+        """Read a training line, and warn of new findings; those after the last step are part of the summary."""
+        self._lines.append(dict(line))
+        if line["step"] < (self._trainer.config.num_train_steps or 0):
+            self.warn()
+
+    def warn(self) -> None:
+        """Print the findings that were not printed before."""
+        facts = facts_of(self._options, self._config, self._baselines, self._lines, self._parameters)
+        for finding in findings_of_run(facts) if facts else []:
+            if finding.cause not in self._printed:
+                self._printed.add(finding.cause)
+                warn(str(finding))

@@ -1,4 +1,4 @@
-"""Define recipes, named sets of flags for `beambert pretrain --recipe NAME`, with their size and estimated time.
+"""Define recipes, named sets of flags for `beambert pretrain --recipe NAME`, with their price and their results.
 
 This file imports neither Keras nor TensorFlow.
 """
@@ -36,12 +36,14 @@ class Recipe(NamedTuple):
         summary: description in one line.
         row_lengths: max_seq_length of each --data directory.
         hardware: target hardware.
+        results: scores of a complete run, or "never run".
         flags: values as typed on the command line, by flag without its dashes.
     """
 
     summary: str
     row_lengths: tuple[int, ...]
     hardware: Hardware
+    results: str
     flags: Mapping[str, str]
 
 
@@ -80,19 +82,19 @@ _PAPER = {
     "eval_steps": "50000",
 }
 
-_INDENT = "    "
-
 RECIPES: dict[str, Recipe] = {
     "paper-base": Recipe(
         "BERT base as published (Devlin et al. 2018, appendix A.2)",
         (128, 512),
         H100,
+        "never run",
         {"model": "base", **_PAPER, "gradient_accumulation_steps": "4"},
     ),
     "paper-large": Recipe(
         "BERT large as published",
         (128, 512),
         H100,
+        "never run",
         {"model": "large", **_PAPER, "gradient_accumulation_steps": "8"},
     ),
     # Large batches, short sequences for nine tenths of the steps, and a matching learning rate, as in "24-hour BERT"
@@ -106,6 +108,7 @@ RECIPES: dict[str, Recipe] = {
         "BERT base in a day on one modern accelerator: batches of 4096, LAMB",
         (128, 512),
         H100,
+        "never run",
         {
             "model": "base",
             "optimizer": "lamb",
@@ -121,9 +124,10 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "tiny-cpu": Recipe(
-        "a model of two layers, trained on a laptop in 40 minutes",
+        "a model of two layers for a complete trial on a laptop",
         (128,),
         TWO_CORES,
+        "speed measured, complete run not recorded",
         {
             "model": "tiny",
             "num_train_steps": "12000",
@@ -182,26 +186,33 @@ def summary() -> str:
     lines = ["recipes (--recipe NAME sets these flags; flags on the command line override them):"]
     for name, recipe in RECIPES.items():
         cost = recipe_cost(name)
-        hardware = recipe.hardware
-        time = format_duration(3600 * expected_hours(cost, hardware))
-        lines += [
-            "",
-            f"  {name}: {recipe.summary}",
-            textwrap.fill(
-                " ".join(words(recipe.flags)),
-                80,
-                initial_indent=_INDENT,
-                subsequent_indent=_INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            ),
-            f"{_INDENT}{cost.updates:,} steps, {rounded(cost.sequences)} sequences of length "
-            f"{' and '.join(map(str, recipe.row_lengths))},",
-            f"{_INDENT}{rounded(cost.positions)} tokens with padding, {cost.flops:.2g} FLOPs;",
-            f"{_INDENT}estimated {time} on {hardware.name}, {hardware.utilization:.0%} MFU",
-            f"{_INDENT}of {hardware.peak_tflops:g} TFLOP/s",
-        ]
+        size = f"{cost.updates:,} steps, {rounded(cost.sequences)} sequences, {rounded(cost.positions)} tokens"
+        fields = {"time": estimated_time(name), "results": recipe.results, "size": size}
+        lines += ["", f"  {name}: {recipe.summary}", f"    {command(name)}"]
+        lines += [f"    {field:9}{value}" for field, value in fields.items()]
+        flags = " ".join(words(recipe.flags))
+        lines += textwrap.wrap(
+            flags,
+            80,
+            initial_indent="    flags    ",
+            subsequent_indent=" " * 13,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(lines)
+
+
+def estimated_time(name: str) -> str:
+    """Return the estimated time of a recipe, its machine and the assumed rate of the machine."""
+    hardware = RECIPES[name].hardware
+    time = format_duration(3600 * expected_hours(recipe_cost(name), hardware))
+    return f"{time} on {hardware.name}, estimated at {hardware.utilization:.0%} of {hardware.peak_tflops:g} TFLOP/s"
+
+
+def command(name: str) -> str:
+    """Return the command of a recipe, with a dataset of each sequence length."""
+    data = " ".join(f"data-{length}" for length in RECIPES[name].row_lengths)
+    return f"beambert pretrain --recipe {name} --data {data} --output run"
 
 
 def rounded(count: float) -> str:
@@ -234,7 +245,7 @@ def with_recipe(argv: Sequence[str]) -> list[str]:
     return [*words(flags), *argv]
 
 
-class _RecipeAction(argparse.Action):
+class RecipeAction(argparse.Action):
     """Store the name of the recipe; without a name, print all recipes and exit."""
 
     def __call__(
@@ -244,16 +255,3 @@ class _RecipeAction(argparse.Action):
             print(summary())
             parser.exit(0)
         setattr(namespace, self.dest, values)
-
-
-def add_recipe_argument(parser: argparse.ArgumentParser, group: argparse._ArgumentGroup) -> None:
-    """Add --recipe to a group, and the recipes to the end of the help; `with_recipe` applies a recipe."""
-    group.add_argument(
-        "--recipe",
-        nargs="?",
-        choices=RECIPES,
-        action=_RecipeAction,
-        metavar="NAME",
-        help=f"Set of flags: {', '.join(RECIPES)}; listed below, and by --recipe without a name",
-    )
-    parser.epilog = summary()

@@ -19,8 +19,8 @@ from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring.training_progress import print_status
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.training.chief_checkpoints import decided_by_chief, restore
-from beambert.trainers.training.loop import LoopConfig, TrainData
+from beambert.trainers.training.loop import TrainData, iterations_per_loop
+from beambert.trainers.training.several_processes import decided_by_chief, restore
 
 # Measured time of all stages together, as a fraction of the time budget, and its maximum per stage in seconds.
 _MEASURED_FRACTION, _MOST_MEASURED_SECONDS = 0.02, 60.0
@@ -107,7 +107,6 @@ def with_measured_steps(
     trainer: Trainer,
     sources: Sequence[TrainData],
     evaluate: Callable[[Stage], Any] | None,
-    loop: LoopConfig,
 ) -> PretrainingPlan:
     """Measure the speed of a run and return its plan with the final number of steps; the trainer stays unchanged.
 
@@ -116,7 +115,6 @@ def with_measured_steps(
         trainer: new trainer.
         sources: training data, in the order of the data indices of the stages.
         evaluate: function of a stage that evaluates the current model; None for a run without evaluations.
-        loop: configuration of the training loop.
 
     Raises:
         TrainingError: the time does not suffice, or only for fewer steps than warm-up or a phase needs.
@@ -127,7 +125,7 @@ def with_measured_steps(
     print_status(f"Measuring the speed, to fix the number of steps for {flag}")
     with _unchanged(plan, trainer) as checkpoint_seconds:
         costs = RunCosts(
-            _stage_costs(plan, trainer, sources, budget, loop.iterations_per_loop),
+            _stage_costs(plan, trainer, sources, budget, iterations_per_loop(plan.config, trainer.distribution)),
             checkpoint_seconds,
             0.0 if evaluate is None else _seconds(plan.clock, lambda: evaluate(plan.stages[-1])),
         )
@@ -138,7 +136,7 @@ def with_measured_steps(
         except TrainingError:
             # Too few steps for the phases, which `with_steps` reports.
             return 0.0
-        return run_seconds(stages, costs, loop.save_checkpoints_steps, loop.eval_steps)
+        return run_seconds(stages, costs, plan.config.save_checkpoints_steps, plan.config.eval_steps)
 
     def fixed_steps() -> int:
         elapsed = plan.clock() - plan.start

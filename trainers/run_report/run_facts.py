@@ -6,19 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.bert_model.size import parameter_counts
-from beambert.common.typed_json import Count, Positive
-from beambert.trainers.checkpoints import best_checkpoint, checkpoint_manager
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.metrics import baseline_record
 from beambert.trainers.metrics.baseline_record import LOSS, BaselineRecord, LevelFields
 from beambert.trainers.metrics.diagnosis import UPDATE_RATIO, WEIGHT_RMS, RunFacts, Update, findings_of_run
 from beambert.trainers.monitoring import metrics_jsonl
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
+from beambert.trainers.options import LearningRateSchedule
 from beambert.trainers.run_report.run_warnings import EVALUATION_NAME, json_in, results_in
 from beambert.trainers.training import run_manifest
 
@@ -94,7 +91,7 @@ def read_run(output: Path) -> Run:
         train=[_as_evaluated(line, evaluation_names) for line in lines if line["split"] == "train"],
         validation=validation,
         results=results,
-        best=json_in(output / native.CHECKPOINTS_NAME / best_checkpoint.FILE_NAME),
+        best=json_in(output / native.CHECKPOINTS_NAME / checkpoint_manager.BEST_FILE_NAME),
         checkpoints=_checkpoints(output / native.CHECKPOINTS_NAME),
         initial=initial.read_text(encoding="utf-8", errors="replace").splitlines() if initial.is_file() else [],
         evaluation=json_in(output / EVALUATION_NAME),
@@ -120,18 +117,6 @@ def _checkpoints(directory: Path) -> list[tuple[int, int]]:
     ]
 
 
-class _ScheduleOptions(msgspec.Struct):
-    """The options of run.json that determine the learning rate."""
-
-    num_train_steps: Positive
-    num_warmup_steps: Count
-    learning_rate: float
-    lr_schedule: str
-    lr_decay_power: float
-    lr_decay_fraction: float
-    lr_min_fraction: float
-
-
 def facts_of(
     options: Mapping[str, Any],
     config: Mapping[str, Any],
@@ -148,30 +133,27 @@ def facts_of(
         lines: training lines of metrics.jsonl, by step.
         parameters: number of parameters; None if unknown.
     """
+    names = [field.name for field in dataclasses.fields(LearningRateSchedule)]
     try:
-        run = msgspec.convert(options, _ScheduleOptions)
-        schedule = LearningRateSchedule(run.lr_schedule, run.lr_decay_power, run.lr_decay_fraction, run.lr_min_fraction)
-    except (msgspec.ValidationError, TrainingError):
+        schedule = LearningRateSchedule(**{name: options[name] for name in names})
+    except (KeyError, TrainingError):
         return None
-    if schedule.name not in LR_SCHEDULES:
+    if schedule.learning_rate is None or schedule.num_train_steps is None or schedule.num_warmup_steps is None:
         return None
     updates = []
     for line in lines:
         ratio, rms = line.get(UPDATE_RATIO), line.get(WEIGHT_RMS)
         if isinstance(ratio, int | float) and isinstance(rms, int | float):
-            rate_of_step = schedule.rate_at(
-                line["step"] - 1, run.learning_rate, run.num_train_steps, run.num_warmup_steps
-            )
-            updates.append(Update(line["step"], ratio, ratio * rms, rate_of_step))
+            updates.append(Update(line["step"], ratio, ratio * rms, float(schedule.rate_at(line["step"] - 1))))
     initial = config.get("initializer_range", _INITIALIZER_RANGE)
     if options.get("init_checkpoint") and lines:
         initial = lines[0].get(WEIGHT_RMS)
     last = lines[-1] if lines else {}
     return RunFacts(
         step=last.get("step", 0),
-        num_train_steps=run.num_train_steps,
-        num_warmup_steps=run.num_warmup_steps,
-        learning_rate=run.learning_rate,
+        num_train_steps=schedule.num_train_steps,
+        num_warmup_steps=schedule.num_warmup_steps,
+        learning_rate=schedule.learning_rate,
         initial_rms=initial if _is_number(initial) and initial > 0 else _INITIALIZER_RANGE,
         losses=[(line["step"], line[LOSS]) for line in lines if _is_number(line.get(LOSS))],
         updates=updates,

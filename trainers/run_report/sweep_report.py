@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from beambert.common.formatting import counted
 from beambert.common.local_files import write_atomic
 from beambert.reporting.rendering import render
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.metrics.chance_levels import is_level, level_of, with_level
 from beambert.trainers.run_report.published_scores import IN_PERCENT
 from beambert.trainers.run_report.task_sections import metric_label

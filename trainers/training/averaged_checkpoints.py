@@ -1,11 +1,16 @@
-"""Choose the checkpoints of a run that `beambert convert --average` averages.
+"""Average the last checkpoints of a run (`beambert convert --average`), as in Izmailov et al. 2018 and Kaddour 2022.
 
 This file imports neither Keras nor TensorFlow.
 """
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
-from beambert.bert_model.checkpoints import native
+import numpy as np
+
+from beambert.bert_model.checkpoints import native, reader, tf1
+from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import TrainingError
@@ -43,3 +48,46 @@ def last_checkpoints(run: Path, count: int) -> list[Checkpoint]:
             "lower --save_checkpoints_steps"
         )
     return saved[-count:]
+
+
+def averaged(checkpoint: reader.Checkpoint, saved: Sequence[Checkpoint]) -> reader.Checkpoint:
+    """Return a checkpoint with the mean weights of several checkpoints of the same run, heads included.
+
+    Sums are float64, results float32. Tensors are read one after the other, when they are needed.
+
+    Args:
+        checkpoint: an open native checkpoint.
+        saved: the checkpoints to average, oldest first.
+
+    Returns:
+        The checkpoint without optimizer state, and with a record without metrics that names the steps.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be read, lacks a weight or has it with another shape.
+    """
+    stored = [tf1.read(prefix) for _, prefix in saved]
+    for (_, prefix), tensors in zip(saved, stored, strict=True):
+        for name, tensor in checkpoint.tensors.items():
+            if name not in tensors or tensors[name].shape != tensor.shape:
+                raise CheckpointError(
+                    f"{prefix} lacks {name} of shape {list(tensor.shape)}; average checkpoints of a single run"
+                )
+    record = checkpoint.record
+    if record is not None:
+        origin = f"average of the checkpoints at steps {', '.join(str(step) for step, _ in saved)}"
+        origin = origin if record.origin is None else f"{record.origin}; {origin}"
+        record = dataclasses.replace(record, steps=saved[-1].step, metrics={}, origin=origin)
+    means = {
+        name: _mean([tensors[name] for tensors in stored], tensor.shape) for name, tensor in checkpoint.tensors.items()
+    }
+    return dataclasses.replace(checkpoint, tensors=means, optimizer={}, record=record)
+
+
+def _mean(tensors: Sequence[StoredTensor], shape: tuple[int, ...]) -> StoredTensor:
+    def read() -> np.ndarray:
+        total = np.zeros(shape, np.float64)
+        for tensor in tensors:
+            total += tensor.read()
+        return (total / len(tensors)).astype(np.float32)
+
+    return StoredTensor(shape, "float32", read)

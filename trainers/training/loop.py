@@ -6,17 +6,16 @@ An objective is a function from features to metric sums, some of which are the t
 import functools
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from beambert.trainers.backends.backend import StepResults, Trainer
+from beambert.trainers.backends.backend import Distribution, StepResults, Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best, record_if_improved
-from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, RetentionPolicy
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint, best, record_if_improved
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import DivergenceError, TrainingError
 from beambert.trainers.metrics.chance_levels import PRETRAINING_COUNTS, is_level
 from beambert.trainers.monitoring.throughput import StepCost
@@ -24,34 +23,14 @@ from beambert.trainers.monitoring.training_monitor import TrainingMonitor
 from beambert.trainers.monitoring.training_progress import print_status
 from beambert.trainers.objective import NOT_FINITE, Objective
 from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
-from beambert.trainers.training.chief_checkpoints import decided_by_chief
+from beambert.trainers.options import TrainingOptions
 from beambert.trainers.training.preemption import preemption_signals
+from beambert.trainers.training.several_processes import decided_by_chief
 
 # Number of consecutive skipped steps after which training is considered diverged and stops.
 MOST_SKIPPED_IN_A_ROW = 100
 
 Evaluate = Callable[[Stage], tuple[Mapping[str, float], Sequence[str]]]
-
-
-@dataclass(frozen=True)
-class LoopConfig:
-    """The configuration of the training loop.
-
-    Attributes:
-        iterations_per_loop: maximum number of steps per call into the graph; metrics are read between calls.
-        save_checkpoints_steps: steps between checkpoints; one is also saved at `retention.step`.
-        eval_steps: steps between evaluations; 0 for none.
-        retention: checkpoint retention policy.
-        best_metric: evaluation metric that selects the best checkpoint.
-        patience: number of consecutive evaluations without improvement that ends training; 0 for no early stopping.
-    """
-
-    iterations_per_loop: int
-    save_checkpoints_steps: int
-    eval_steps: int = 0
-    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
-    best_metric: str = "loss"
-    patience: int = 0
 
 
 class TrainData(NamedTuple):
@@ -76,10 +55,10 @@ def train(
     step: int,
     stages: Sequence[Stage],
     sources: Sequence[TrainData],
-    config: LoopConfig,
     checkpoint_directory: Path,
     monitor: TrainingMonitor,
     evaluate: Evaluate | None = None,
+    patience: int = 0,
 ) -> int | None:
     """Train from a step to the end of the last stage, saving checkpoints in between and at the end.
 
@@ -87,15 +66,15 @@ def train(
     `iterations_per_loop`.
 
     Args:
-        trainer: new or restored trainer.
+        trainer: new or restored trainer; its options determine the intervals and the retention of checkpoints.
         step: number of completed steps.
         stages: all stages of training, in order.
         sources: training data, in the order of the data indices of the stages.
-        config: intervals, checkpoint retention and early stopping.
         checkpoint_directory: directory of the checkpoints.
         monitor: prints and records metrics; the caller has entered its context.
         evaluate: function of a stage; returns the metrics of the current model and lines of text to print. None
             disables evaluation. The caller evaluates after the last step.
+        patience: number of consecutive evaluations without improvement that ends training; 0 for no early stopping.
 
     Returns:
         None on completion or early stopping; otherwise the number of the signal that stopped training, after a
@@ -105,7 +84,9 @@ def train(
         DivergenceError: the loss or the gradient is NaN or infinite.
         TrainingError: a checkpoint cannot be written, or an evaluation lacks the metric of the configuration.
     """
-    run = _Run(trainer, stages, config, checkpoint_directory, monitor, evaluate)
+    config = trainer.config
+    run = _Run(trainer, stages, checkpoint_directory, monitor, evaluate, patience)
+    steps_per_call = iterations_per_loop(config, trainer.distribution)
     if run.evaluation_due(step):
         # A run stopped at this step may lack its evaluation; repeating an evaluation gives the same metrics.
         run.evaluate_again(step, stage_at(stages, step - 1))
@@ -119,7 +100,7 @@ def train(
             monitor.begin_stage(source.work(stage), stage.end_step, _flops_after(stage, stages, sources))
             with trainer.make_steps(functools.partial(source.batches, stage, step)) as run_steps:
                 while step < stage.end_step:
-                    end = min(_next_stop(step, config, monitor), stage.end_step)
+                    end = min(_next_stop(step, config, monitor, steps_per_call), stage.end_step)
                     results = run_steps(step, end - step, int(interruption.signal_number is not None))
                     metrics, skipped = run.finite_metrics(results, step, end)
                     step = end
@@ -131,8 +112,7 @@ def train(
                         prefix = run.save(step, evaluation)
                     if evaluation is not None and run.out_of_patience(step):
                         print_status(
-                            f"Stopped early at step {step}: no better {config.best_metric} in {config.patience} "
-                            "evaluations"
+                            f"Stopped early at step {step}: no better {config.best_metric} in {patience} evaluations"
                         )
                         return run.late_signal(step, interruption.signal_number)
                     if stop:
@@ -147,11 +127,16 @@ class _Run:
 
     trainer: Trainer
     stages: Sequence[Stage]
-    config: LoopConfig
     checkpoint_directory: Path
     monitor: TrainingMonitor
     evaluate_model: Evaluate | None
+    patience: int
     skipped_in_a_row: int = 0
+
+    @property
+    def config(self) -> TrainingOptions:
+        """The options of the trainer."""
+        return self.trainer.config
 
     @property
     def num_train_steps(self) -> int:
@@ -168,7 +153,7 @@ class _Run:
         Raises:
             DivergenceError: a step is not finite and such steps are not skipped, or too many were skipped in a row.
         """
-        if results.first_nonfinite >= 0 and not self.trainer.config.skip_nonfinite:
+        if results.first_nonfinite >= 0 and self.config.on_nonfinite == "stop":
             raise _not_finite(results.first_nonfinite, self.checkpoint_directory)
         metrics = dict(results.sums)
         skipped, made = metrics.pop(NOT_FINITE)
@@ -218,14 +203,14 @@ class _Run:
 
         def is_out() -> bool:
             record = best(self.checkpoint_directory)
-            return record is not None and step - record.step >= self.config.patience * self.config.eval_steps
+            return record is not None and step - record.step >= self.patience * self.config.eval_steps
 
-        return self.config.patience > 0 and decided_by_chief(self.trainer.distribution, is_out)
+        return self.patience > 0 and decided_by_chief(self.trainer.distribution, is_out)
 
     def checkpoint_due(self, step: int) -> bool:
         """Return whether to save after a step."""
         config = self.config
-        return step % config.save_checkpoints_steps == 0 or step in (self.num_train_steps, config.retention.step)
+        return step % config.save_checkpoints_steps == 0 or step in (self.num_train_steps, config.decay_start)
 
     def save(self, step: int, evaluation: Mapping[str, float] | None) -> Path:
         """Save a checkpoint, or wait for the chief to save it, and return its path without `.index`."""
@@ -245,7 +230,11 @@ class _Run:
 
 
 def record_evaluation(
-    checkpoint_directory: Path, step: int, config: LoopConfig, metrics: Mapping[str, float], stages: Sequence[Stage]
+    checkpoint_directory: Path,
+    step: int,
+    config: TrainingOptions,
+    metrics: Mapping[str, float],
+    stages: Sequence[Stage],
 ) -> None:
     """Record the checkpoint of a step as the best if it improved, and apply the checkpoint retention.
 
@@ -254,7 +243,7 @@ def record_evaluation(
     Raises:
         TrainingError: the evaluation has no such metric, or the files cannot be written or removed.
     """
-    if config.best_metric not in metrics:
+    if config.best_metric is None or config.best_metric not in metrics:
         raise TrainingError(
             f"invalid --best_metric {config.best_metric}: not a metric of the evaluation; choose from "
             f"{', '.join(sorted(name for name in metrics if not is_level(name) and name not in PRETRAINING_COUNTS))}"
@@ -269,9 +258,9 @@ def _print_stopped(step: int, prefix: Path) -> None:
     print_status(f"Stopped at step {step}: saved {prefix}; run the same command again to resume")
 
 
-def _remove_old(directory: Path, config: LoopConfig) -> None:
+def _remove_old(directory: Path, config: TrainingOptions) -> None:
     record = best(directory)
-    checkpoint_manager.remove_old(directory, config.retention, record.step if record else None)
+    checkpoint_manager.remove_old(directory, config, record.step if record else None)
 
 
 def _flops_after(stage: Stage, stages: Sequence[Stage], sources: Sequence[TrainData]) -> float:
@@ -280,11 +269,16 @@ def _flops_after(stage: Stage, stages: Sequence[Stage], sources: Sequence[TrainD
     return sum(sources[other.data].work(other).flops * (other.end_step - other.first_step) for other in later)
 
 
-def _next_stop(step: int, config: LoopConfig, monitor: TrainingMonitor) -> int:
-    """Return the next step at which a report, checkpoint or evaluation is due, or `iterations_per_loop` ends."""
-    periods = (config.iterations_per_loop, config.save_checkpoints_steps, config.eval_steps)
+def iterations_per_loop(config: TrainingOptions, distribution: Distribution) -> int:
+    """Return --iterations_per_loop, or its default for the devices."""
+    return config.iterations_per_loop or (100 if distribution.is_accelerated else 1)
+
+
+def _next_stop(step: int, config: TrainingOptions, monitor: TrainingMonitor, steps_per_call: int) -> int:
+    """Return the next step at which a report, checkpoint or evaluation is due, or a call of several steps ends."""
+    periods = (steps_per_call, config.save_checkpoints_steps, config.eval_steps)
     ends = [(step // period + 1) * period for period in periods if period]
-    kept = config.retention.step
+    kept = config.decay_start
     if kept is not None and kept > step:
         ends.append(kept)
     return min(monitor.next_report(step), *ends)

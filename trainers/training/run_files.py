@@ -1,9 +1,11 @@
-"""Write the files that identify a run directory, and check that they exist: it may be deleted during training.
+"""Lock a run directory, write the files that identify it, and check that they exist: it may be deleted in training.
 
 This file imports neither Keras nor TensorFlow.
 """
 
 import contextlib
+import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,14 +14,15 @@ from beambert.bert_model.checkpoints.hugging_face_config import tokenizer_config
 from beambert.bert_model.config import BertConfig
 from beambert.common import file_errors
 from beambert.common.file_errors import AGAIN
-from beambert.common.local_files import write_atomic
+from beambert.common.local_files import remove_unfinished, write_atomic
 from beambert.common.tokenizer_files import TOKENIZER_CONFIG_FILE_NAME
 from beambert.common.word_rules import WordRules
-from beambert.pipelines.io.output_directory import entries_of
+from beambert.pipelines.io.output_directory import entries_of, lock_directory
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.checkpoints import best_checkpoint
+from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import StorageError
+from beambert.trainers.options import RunOptions
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_manifest import RunRecord
 
@@ -27,6 +30,53 @@ from beambert.trainers.training.run_manifest import RunRecord
 _RECREATED = {native.CHECKPOINTS_NAME, "logs"}
 # Encoded examples are cached before the run starts; their files are named by content, so that none is ever replaced.
 _CACHED = {"features"}
+
+
+@contextlib.contextmanager
+def run_lock(output: Path, config: RunOptions) -> Iterator[None]:
+    """Lock a run directory, created if needed, while the body runs.
+
+    Of several machines that train together, only the chief locks the directory, since it writes the files. Incomplete
+    files of a killed process are removed.
+
+    Args:
+        output: value of --output.
+        config: configuration with the backend chosen, and the processes that train together.
+
+    Raises:
+        OutputError: another process holds the lock, or the directory is not writable.
+    """
+    if not is_chief(config):
+        yield
+        return
+    with lock_directory(f"--output {output}", output, "another --output"):
+        for directory in (output, output / native.CHECKPOINTS_NAME):
+            remove_unfinished(directory)
+        yield
+
+
+def is_chief(config: RunOptions) -> bool:
+    """Return whether this process writes the files of a run, of several that train together.
+
+    TF_CONFIG names the machines of TensorFlow only: cluster managers set it for every program.
+
+    Args:
+        config: configuration with the backend chosen.
+    """
+    uses_tf_config = config.backend == "tensorflow" and config.strategy in ("auto", "multi_worker")
+    if uses_tf_config and "TF_CONFIG" in os.environ:
+        return _is_chief(os.environ["TF_CONFIG"])
+    return config.processes is None or config.processes.is_chief
+
+
+def _is_chief(tf_config: str) -> bool:
+    """Return the later value of `Distribution.is_chief`; True for an invalid TF_CONFIG, which is reported later."""
+    try:
+        content = json.loads(tf_config)
+        kind, index = content["task"]["type"], int(content["task"]["index"])
+        return kind == "chief" or (index == 0 and "chief" not in content["cluster"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return True
 
 
 def first_files(vocabulary: Vocabulary, config: BertConfig, record: RunRecord) -> dict[str, bytes]:
@@ -146,8 +196,8 @@ def require_checkpoint(directory: Path, step: int) -> None:
 
 def stale_best(directory: Path) -> bytes | None:
     """Return the content of `best.json` if its checkpoint is missing, as after a killed save; otherwise None."""
-    record = directory / best_checkpoint.FILE_NAME
-    return record.read_bytes() if record.exists() and best_checkpoint.best(directory) is None else None
+    record = directory / checkpoint_manager.BEST_FILE_NAME
+    return record.read_bytes() if record.exists() and checkpoint_manager.best(directory) is None else None
 
 
 def require_best(directory: Path, stale: bytes | None) -> None:
@@ -161,7 +211,7 @@ def require_best(directory: Path, stale: bytes | None) -> None:
         StorageError: the checkpoint was removed, or the record cannot be read.
     """
     if stale_best(directory) not in (None, stale):
-        record = directory / best_checkpoint.FILE_NAME
+        record = directory / checkpoint_manager.BEST_FILE_NAME
         raise StorageError(
             f"the best checkpoint, named in {record}, was removed while the command ran; run the same command again to "
             "use the last checkpoint as the model, or give another --output to train again"

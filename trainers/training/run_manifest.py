@@ -15,13 +15,16 @@ from typing import Any, NotRequired, TypedDict
 
 from beambert.bert_model.checkpoints import native
 from beambert.bert_model.config import BertConfig
+from beambert.common.command_line.options import options_of
 from beambert.common.typed_json import Count, FormatError, JsonError, Positive, Sha256, decode, require, require_format
 from beambert.common.word_rules import without_released_rules
 from beambert.pipelines.dataset import Dataset
 from beambert.pipelines.io.output_directory import RUN_MANIFEST
-from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.optimization.schedule import Stage, stage_at, stages_before
+from beambert.trainers.options import OnResume
+from beambert.trainers.pretraining.options import PretrainOptions
 
 FILE_NAME = RUN_MANIFEST
 # Lists which weights of --init_checkpoint were loaded.
@@ -29,45 +32,18 @@ INITIAL_WEIGHTS_NAME = "init_checkpoint.txt"
 FORMAT = "beambert-run"
 FORMAT_VERSION = 4
 
-# Options that a resumed run must not change.
-_FIXED = ("task", "seed", "group_by_length", "optimizer", "no_next_sentence", "causal_attention")
-# Options that a resumed run may change, which is then printed: those that change the later steps,
-_TRAINING = (
-    "num_train_steps",
-    "num_warmup_steps",
-    "learning_rate",
-    "lr_schedule",
-    "lr_decay_power",
-    "lr_decay_fraction",
-    "lr_min_fraction",
-    "schedule",
-    "train_batch_size",
-    "batch_ramp",
-    "mask_rate_schedule",
-    "weight_decay",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "clip_norm",
-    "clip",
-    "layerwise_lr_decay",
-    "lr_multiplier",
-    "on_nonfinite",
-    "class_weights",
-    "on_corrupt_record",
-)
-# and those that change numerics only.
-_NUMERICS = (
-    "backend",
-    "strategy",
-    "cpu_devices",
-    "gradient_accumulation_steps",
-    "shard_optimizer_state",
-    "precision",
-    "xla",
-    "activation_checkpointing",
-    "deterministic_ops",
-)
+_OPTIONS = {option.name: option for cls in (PretrainOptions, FinetuneOptions) for option in options_of(cls)}
+_TYPES = {name: option.type for name, option in _OPTIONS.items() if name != "given_options"}
+# None for a command that does not train, and for a metric that the task determines.
+_TYPES |= {name: _TYPES[name] | None for name in ("learning_rate", "num_train_steps", "best_metric")}
+# The options of a training command with their JSON types. A file has the options of its command; unknown options are
+# allowed.
+RecordedOptions = TypedDict("RecordedOptions", _TYPES, total=False)  # type: ignore[misc]
+
+
+def recorded_value(options: Mapping[str, Any], name: str) -> Any:
+    """Return an option of a run; the default of an option that was added after the run."""
+    return options[name] if name in options else _OPTIONS[name].default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,9 +191,8 @@ def check_same_run(
     """
     differences, remedy = _stage_difference(step, old, new)
     differences += [
-        f"--{name} ({_short(old.options.get(name))} before, {_short(new.options.get(name))} now)"
-        for name in _FIXED
-        if old.options.get(name) != new.options.get(name)
+        f"--{name} ({_short(before)} before, {_short(now)} now)"
+        for name, before, now in _changed(old, new, OnResume.FORBIDDEN)
     ]
     differences += model_differences(old_config, new_config)
     if differences:
@@ -239,19 +214,25 @@ def model_differences(old: BertConfig, new: BertConfig) -> list[str]:
 def changes(old: RunRecord, new: RunRecord) -> list[str]:
     """Return the changed options of a run that resumes, as lines to print."""
     lines = []
-    training = _changed(old.options, new.options, _TRAINING)
-    if training:
-        lines.append(f"Changed training options: {', '.join(training)}")
-    numerics = _changed(old.options, new.options, _NUMERICS) + _changed(
-        old.versions, new.versions, sorted(old.versions.keys() & new.versions.keys())
-    )
+    if training := _changed(old, new, OnResume.LATER_STEPS):
+        lines.append(f"Changed training options: {_shown(training)}")
+    packages = sorted(old.versions.keys() & new.versions.keys())
+    versions = [(name, old.versions[name], new.versions[name]) for name in packages]
+    numerics = _changed(old, new, OnResume.NUMERICS) + [entry for entry in versions if entry[1] != entry[2]]
     if numerics:
-        lines.append(f"Results are not bit-identical to an uninterrupted run: {', '.join(numerics)}")
+        lines.append(f"Results are not bit-identical to an uninterrupted run: {_shown(numerics)}")
     return lines
 
 
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    return [f"{name} {old.get(name)} to {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+def _changed(old: RunRecord, new: RunRecord, rule: OnResume) -> list[tuple[str, Any, Any]]:
+    """Return (name, value before, value now) of each option with a rule that differs."""
+    names = [option.name for option in _OPTIONS.values() if option.annotation(OnResume) is rule]
+    values = [(name, recorded_value(old.options, name), recorded_value(new.options, name)) for name in names]
+    return [entry for entry in values if entry[1] != entry[2]]
+
+
+def _shown(changed: Sequence[tuple[str, Any, Any]]) -> str:
+    return ", ".join(f"{name} {before} to {now}" for name, before, now in changed)
 
 
 def _stage_difference(step: int, old: RunRecord, new: RunRecord) -> tuple[list[str], str]:

@@ -1,13 +1,9 @@
-"""Argument types of flags (numbers, booleans), flags that several commands have, and configurations made of flags."""
+"""Argument types of flags: numbers, durations, booleans."""
 
 import argparse
 import dataclasses
 import math
 import re
-from typing import Any, Self
-
-from beambert.common.command_line.path_flags import ANY_PATH
-from beambert.common.word_rules import STRIP_ACCENTS
 
 # Maximum number of characters of a value in a message.
 _SHOWN_VALUE = 60
@@ -60,16 +56,6 @@ def real_number(text: str) -> float:
     return float(text) if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) else math.nan
 
 
-positive_int = WholeNumber(1)
-non_negative_int = WholeNumber(0)
-# Seeds are stored as int32.
-seed = WholeNumber(0, 2**31 - 1)
-# Limits above every practical value, so that a typing error does not exhaust the memory.
-sequence_length = WholeNumber(1, 65_536)
-batch_size = WholeNumber(1, 1_048_576)
-vocabulary_size = WholeNumber(1, 10_000_000)
-
-
 @dataclasses.dataclass(frozen=True)
 class Number:
     """Argument type: a finite number in decimal notation.
@@ -103,9 +89,6 @@ class Number:
         return words
 
 
-positive_float = Number(0.0, math.inf, least_too=False)
-fraction = Number(0.0, 1.0, most_too=True)
-
 _DURATION = re.compile(r"(?=.)(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s)?", re.ASCII)
 
 
@@ -124,58 +107,3 @@ def boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
     return text.lower() == "true"
-
-
-class FlagConfig:
-    """Base class of frozen dataclasses created from the flags of a command.
-
-    The fields define the defaults of the flags, and `__post_init__` validates them.
-    """
-
-    @classmethod
-    def from_args(cls, args: argparse.Namespace) -> Self:
-        """Return the configuration of parsed flags; flags without a field are ignored.
-
-        Raises:
-            The errors of `__post_init__` of the class.
-        """
-        return cls(**flag_values(cls, args))
-
-
-def flag_values(config: type[Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of flags by the field names of a dataclass; lists are converted to tuples."""
-    values = {field.name: getattr(args, field.name) for field in dataclasses.fields(config) if field.name in args}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
-def add_added_tokens_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the flag of a file with added tokens."""
-    group.add_argument(
-        "--added_tokens",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Tokens that are kept whole where a text contains them, one per line, in addition to those recorded with "
-        "the model. The vocabulary must have them; extend-vocab adds those that it lacks",
-    )
-
-
-def add_word_rule_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of `beambert.common.word_rules.WordRuleFlags`."""
-    group.add_argument(
-        "--do_lower_case",
-        type=boolean,
-        metavar="true|false",
-        help="Lowercase the text (default: as recorded with the model, else true if the vocabulary has no capitals)",
-    )
-    group.add_argument(
-        "--strip_accents",
-        choices=STRIP_ACCENTS,
-        help="Strip accents; auto strips them if the text is lowercased (default: as recorded with the model, else "
-        "auto)",
-    )
-    group.add_argument(
-        "--tokenize_chinese_chars",
-        type=boolean,
-        metavar="true|false",
-        help="Make each CJK ideograph a word (default: as recorded with the model, else true)",
-    )

@@ -27,16 +27,13 @@ from beambert.bert_model.config import BertConfig
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.common.typed_json import decode
 from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
-from beambert.trainers.backends.backend import TrainConfig
-from beambert.trainers.backends.jax.distribution import Distribution
-from beambert.trainers.backends.jax.memory_errors import exceeded_memory
+from beambert.trainers.backends.jax.distribution import Distribution, exceeded_memory
 from beambert.trainers.backends.jax.optimizer_sharding import slot_spec
 from beambert.trainers.backends.jax.train_step import Trainer
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from beambert.trainers.objective import Objective
-from beambert.trainers.optimization.optimizers import OptimizerState
+from beambert.trainers.optimization.optimizers import VariableState
+from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
-from beambert.trainers.training.run_setup import train_config_of
 
 _TYPE = re.compile(r"\b(pred|[a-z]+(\d+)(?:[a-z][a-z0-9]*)?)\[([\d,<= ]*)\]")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
@@ -74,7 +71,7 @@ def distribution_of(topology: str) -> Distribution:
 
 def train_step(
     objective: Objective,
-    config: TrainConfig,
+    config: TrainingOptions,
     distribution: Distribution,
     features: Mapping[str, np.ndarray],
     per_device: int,
@@ -83,7 +80,7 @@ def train_step(
 
     Args:
         objective: objective of a model with variables on the CPU.
-        config: configuration of the step.
+        config: options of the step.
         distribution: devices of a topology.
         features: a batch of any size, of which only the shapes and dtypes of a row are used.
         per_device: examples per device and step.
@@ -93,13 +90,13 @@ def train_step(
     state = {}
     for name, weight in weights.items():
         sharding = NamedSharding(distribution.mesh, slot_spec(trainer.slot_axes.get(name)))
-        slot = shape_of(objective.variables[name], sharding)
-        state[name] = OptimizerState(weight, slot, slot)
+        slots = (shape_of(slot, sharding) for slot in trainer.optimizer.slots_of(name))
+        state[name] = VariableState(weight, tuple(slots))
     frozen = [shape_of(variable, distribution.replicated) for variable in objective.frozen.values()]
     step = jax.ShapeDtypeStruct((), np.int32, sharding=distribution.replicated)
     size = sum(_bytes_of(weight) for weight in weights.values())
     sharded_size = sum(_bytes_of(weights[name]) for name in trainer.slot_axes)
-    state_size = 3 * size - 2 * sharded_size + 2 * sharded_size // distribution.replicas
+    state_size = sum(_bytes_on_device(value) for value in jax.tree.leaves(state))
     batch = global_batch(features, distribution, per_device)
     arguments = (state, frozen, step, batch)
     return Step(trainer.compiled_step(), arguments, size, state_size, sharded_size, distribution.replicas)
@@ -116,6 +113,10 @@ def global_batch(features: Mapping[str, np.ndarray], distribution: Distribution,
 
 def _bytes_of(shape: jax.ShapeDtypeStruct) -> int:
     return int(shape.size * shape.dtype.itemsize)
+
+
+def _bytes_on_device(shape: jax.ShapeDtypeStruct) -> int:
+    return math.prod(shape.sharding.shard_shape(shape.shape)) * shape.dtype.itemsize
 
 
 def shape_of(variable: keras.Variable, sharding: Any) -> jax.ShapeDtypeStruct:
@@ -297,13 +298,13 @@ def step_of(request: StepRequest, distribution: Distribution) -> Step:
     training = request.training.resolved(config, causal_attention=False)
     keras.config.set_dtype_policy("mixed_bfloat16" if training.precision == "bfloat16" else "float32")
     model = BertForPretraining(config, pad_vocabulary=True, causal_attention=training.causal_attention)
-    set_activation_checkpointing(model.encoder, training.activation_checkpointing)
+    model.encoder.set_activation_checkpointing(training.activation_checkpointing)
     objective = pretraining_task(model, next_sentence=not training.no_next_sentence)
     features = {
         name: np.zeros((1, length), np.float32 if name.endswith("_weights") else np.int32)
         for name, length in request.features.items()
     }
-    return train_step(objective, train_config_of(training, distribution), distribution, features, request.examples)
+    return train_step(objective, training, distribution, features, request.examples)
 
 
 def available_bytes(distribution: Distribution) -> int:

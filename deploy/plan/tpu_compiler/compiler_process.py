@@ -18,8 +18,8 @@ from beambert.common.process import python_command, python_environment
 from beambert.common.typed_json import Count, JsonError, Positive, decode
 from beambert.deploy.tpu.accelerators import ALIASES, ANY_ENGINE, tpu_type
 from beambert.pipelines.errors import SubmitError
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.monitoring.throughput import peak_flops
+from beambert.trainers.pretraining.options import PretrainOptions
 
 # Variables that start JAX on the CPU next to the TPU compiler.
 ENVIRONMENT = {
@@ -141,7 +141,7 @@ class StepRequest:
 
     topology: str
     bert_config: str
-    training: PretrainConfig
+    training: PretrainOptions
     features: dict[str, Positive]
     examples: Positive
     cycles: bool = False

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from beambert.bert_model.config import BertConfig
 from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, CompilerTarget, StepRequest
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.pretraining.options import PretrainOptions
 
 Compile = Callable[[StepRequest], CompiledStep]
 # Batches of multiples of 8 per micro-batch fill the tiles of the matrix units' memory.
@@ -60,7 +60,7 @@ def estimate_steps(
     target: CompilerTarget,
     slices: int,
     model: BertConfig,
-    training: PretrainConfig,
+    training: PretrainOptions,
     options: Sequence[PretrainingDataOptions],
     batch_sizes: Sequence[int],
     *,

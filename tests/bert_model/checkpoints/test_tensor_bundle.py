@@ -15,12 +15,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.bert_model.checkpoints import bundle_index, sorted_table, tensor_bundle, tf1
+from beambert.bert_model.checkpoints import sorted_table, tensor_bundle, tf1
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.bert_model.checkpoints.tensor_bundle import BundleError, UnsupportedTensorError
 from beambert.common.wire_format import masked_crc
 
-DTYPES = sorted(bundle_index.DTYPE_NAMES)
+DTYPES = sorted(tensor_bundle.DTYPE_NAMES)
 FILES = ("index", "data-00000-of-00001")
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 # As in models, names have few different parts, so that they share prefixes.
@@ -29,7 +29,7 @@ PATHS = st.lists(st.sampled_from(["bert", "layer_1", "layer_10", "kernel", "ÿ"]
 
 def numbers(dtype, shape, seed):
     """Return an array of random bytes, among them NaNs with payloads; those of booleans are 0 and 1."""
-    array = np.empty(shape, bundle_index.numpy_dtype(dtype))
+    array = np.empty(shape, tensor_bundle.numpy_dtype(dtype))
     content = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 256, array.nbytes, np.uint8)
     return content.view(array.dtype).reshape(shape)
 
@@ -63,7 +63,7 @@ def assert_reads(prefix, values):
     assert list(stored) == sorted(values)
     for name, value in values.items():
         array = stored[name].read()
-        assert array.dtype == value.dtype == bundle_index.numpy_dtype(stored[name].dtype)
+        assert array.dtype == value.dtype == tensor_bundle.numpy_dtype(stored[name].dtype)
         assert array.shape == value.shape == stored[name].shape
         assert array.tobytes() == value.tobytes()
 

@@ -20,6 +20,7 @@ from beambert import cli
 from beambert.common.imports import is_installed
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import jobs, launcher, workers
+from beambert.deploy.dataflow import options as dataflow_options
 from beambert.deploy.dataflow.workers import choose_machine_type
 from beambert.pipelines.errors import OutputFileError, SubmitError
 from beambert.pipelines.runner import dataflow_job
@@ -325,7 +326,7 @@ def test_numbers_of_workers_that_contradict_each_other_are_refused(cloud, capsys
 
 @pytest.mark.parametrize("value", ["my-project-123", "example.com:my-project", "abcdef"])
 def test_projects_of_every_kind_are_taken(value):
-    assert dataflow_flags.project(value) == value
+    assert dataflow_options.parse_project(value) == value
 
 
 def test_machines_have_the_memory_of_a_partition():
@@ -349,7 +350,7 @@ def test_a_job_name_is_that_of_its_output():
     assert dataflow_flags.job_name_of(one) == dataflow_flags.job_name_of(one.rstrip("/"))
     assert dataflow_flags.job_name_of(one) != dataflow_flags.job_name_of(other)
     for output in (one, other, "gs://bucket", "gs://bucket/" + "x" * 300, "gs://bucket/日本"):
-        assert dataflow_flags.job_name(dataflow_flags.job_name_of(output))
+        assert dataflow_options.parse_job_name(dataflow_flags.job_name_of(output))
 
 
 def test_counters_are_described_in_words():

@@ -119,7 +119,7 @@ def deployment() -> dict[str, Any]:
     return documents(FOLDER / "cluster.yaml")[0]
 
 
-def submission() -> tuple[str, Command, flink.FlinkConfig]:
+def submission() -> tuple[str, Command, flink.FlinkOptions]:
     """Return the image of the submission's pod, the command it runs, and its configuration of Flink."""
     pod = documents(FOLDER / "submit.yaml")[0]["spec"]["template"]["spec"]
     words = pod["containers"][0]["command"]

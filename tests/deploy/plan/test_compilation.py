@@ -17,9 +17,9 @@ from beambert.deploy.plan.tpu_compiler import compiler_process
 from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest, target_of
 from beambert.deploy.plan.tpu_compiler.step_estimate import StepEstimate, estimate_steps, features_of
 from beambert.pipelines.instances.options import PretrainingDataOptions
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.data.pipeline import train_batches
 from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.pretraining.options import PretrainOptions
 from tests.trainers.pretraining_shards import OPTIONS, write_dataset
 
 # Output of the compiler process for the preset base at 128 positions in bfloat16 on 16 chips of v5e, on 2026-11-23.
@@ -40,7 +40,7 @@ def recorded_step(request: StepRequest) -> CompiledStep:
 
 
 def estimates(per_chip: int, precision: str = "bfloat16") -> list[StepEstimate]:
-    training = PretrainConfig(data=(), output="", precision=precision)
+    training = PretrainOptions(data=(), output="", precision=precision)
     options = [PretrainingDataOptions(max_seq_length=128, max_predictions_per_seq=20)]
     target = target_of("v5litepod-16")
     return estimate_steps(

@@ -17,12 +17,12 @@ from beambert.deploy.plan.tpu_compiler.compiler_process import (
     target_of,
 )
 from beambert.pipelines.errors import SubmitError
-from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.options import PretrainOptions
 
 REQUEST = StepRequest(
     topology="v6e:4x4",
     bert_config=BertConfig.preset("tiny", 30_522).to_json(),
-    training=PretrainConfig(data=(), output="", precision="bfloat16"),
+    training=PretrainOptions(data=(), output="", precision="bfloat16"),
     features={"input_ids": 128},
     examples=16,
 )

@@ -8,7 +8,7 @@ import pytest
 from beambert.bert_model.config import BertConfig
 from beambert.deploy.plan.tpu_compiler.compiler_process import CompiledStep, StepRequest
 from beambert.deploy.plan.tpu_compiler.step_estimate import estimate_step, next_batch
-from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.trainers.pretraining.options import PretrainOptions
 
 GIB = 2**30
 
@@ -18,7 +18,7 @@ def request(examples: int, *, layers: int = 12, accumulation: int = 1) -> StepRe
     return StepRequest(
         topology="v5e:4x4",
         bert_config=config.to_json(),
-        training=PretrainConfig(data=(), output="", gradient_accumulation_steps=accumulation),
+        training=PretrainOptions(data=(), output="", gradient_accumulation_steps=accumulation),
         features={"input_ids": 128, "masked_lm_ids": 20},
         examples=examples,
     )

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from beambert import cli
 from beambert.deploy.tpu.accelerators import GKE, tpu_type
-from beambert.deploy.tpu.flags import TpuConfig
 from beambert.deploy.tpu.gke import manifest_text, to_yaml
 from beambert.deploy.tpu.job import job_of
+from beambert.deploy.tpu.options import TpuOptions
 from beambert.pipelines.errors import SubmitError
 from tests.conftest import ROOT
 
@@ -29,7 +29,7 @@ PRETRAIN = ("pretrain", "--data=gs://b/d", "--output=gs://b/r", "--do_train")
 
 def write(name="run", accelerator="v6e-16", command=PRETRAIN, **flags):
     """Return the documents of a manifest by kind, as a YAML library parses them."""
-    config = TpuConfig(accelerator_type=accelerator, engine=GKE, image=IMAGE, dry_run=True, **flags)
+    config = TpuOptions(accelerator_type=accelerator, engine=GKE, image=IMAGE, dry_run=True, **flags)
     job = job_of(cli.read_command(command[0], [*command[1:]]))
     text = manifest_text(config, tpu_type(accelerator, GKE), job, name)
     return {document["kind"]: document for document in yaml.safe_load_all(text)}

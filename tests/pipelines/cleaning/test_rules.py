@@ -11,11 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beambert.pipelines.cleaning import document_rules, rules
-from beambert.pipelines.cleaning.document_rules import rejection_reason
+from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.ngrams import count_words, ngram_keys, word_hashes, word_keys, word_spans
 from beambert.pipelines.cleaning.residual_markup import remove_residual_markup
-from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs
+from beambert.pipelines.cleaning.rules import CleaningOptions, clean_paragraphs, rejection_reason
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import gutenberg
 from beambert.pipelines.formats.input_format import ReadOptions
@@ -233,11 +232,11 @@ def test_thresholds_reject():
 
 
 def test_ratios_by_hand():
-    assert document_rules.symbol_ratio("# a ... b… c", 5) == 3 / 5
-    assert document_rules.digit_ratio(b"ab 12\n") == 2 / 4
-    assert document_rules.digit_ratio(b" ") == 0
-    assert document_rules.non_letter_ratio("a1 22 \u00df --".encode(), 4) == 2 / 4
-    assert document_rules.repeated_line_ratio(["ab", "cdef", "ab"]) == 2 / 8
+    assert rules.symbol_ratio("# a ... b… c", 5) == 3 / 5
+    assert rules.digit_ratio(b"ab 12\n") == 2 / 4
+    assert rules.digit_ratio(b" ") == 0
+    assert rules.non_letter_ratio("a1 22 \u00df --".encode(), 4) == 2 / 4
+    assert rules.repeated_line_ratio(["ab", "cdef", "ab"]) == 2 / 8
 
 
 def repeated_share(text: str) -> float:
@@ -258,7 +257,7 @@ def test_repeated_ngrams_against_a_slow_count(seed, length, repeats):
         words += words[start : start + 12]
     text = " ".join(words)
     data = text.encode()
-    assert document_rules.repeated_ngram_ratio(data, word_spans(data)) == pytest.approx(repeated_share(text))
+    assert rules.repeated_ngram_ratio(data, word_spans(data)) == pytest.approx(repeated_share(text))
 
 
 @given(st.lists(st.text("ab\u00e9 \n", max_size=150), max_size=6))

@@ -9,9 +9,10 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from beambert import cli
+from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.segmentation.own_abbreviations import read_abbreviations
-from beambert.pipelines.transforms import Document, SegmentSentences
+from beambert.pipelines.transforms.documents import SegmentSentences
 
 TEXT = "Das gilt bzgl. Haus und Hof. Siehe qx. Nord und ut zz. Süd."
 JOINED = ["Das gilt bzgl. Haus und Hof.", "Siehe qx. Nord und ut zz. Süd."]

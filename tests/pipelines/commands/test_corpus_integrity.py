@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beambert import cli
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.instances.options import PretrainingDataOptions

@@ -6,8 +6,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.pipelines.corpus.blocks import to_block
-from beambert.pipelines.corpus.deduplicate import deduplicate
+from beambert.pipelines.corpus.blocks import deduplicate, to_block
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document, identity
 from beambert.pipelines.transforms.partitions import (

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.corpus_manifest import CorpusShard
-from beambert.pipelines.corpus.corpus_reader import CorpusReader
+from beambert.pipelines.corpus.corpus_manifest import CorpusReader, CorpusShard
 from beambert.pipelines.documents import Document, identity
 from beambert.pipelines.examples import train_eval_overlap
 from beambert.pipelines.transforms.examples import _SearchShard

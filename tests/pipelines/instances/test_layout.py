@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.instances.instances import Instances
-from beambert.pipelines.instances.layout import RowPlan, lay_out
+from beambert.pipelines.instances.instances import Instances, RowPlan, lay_out
 from beambert.tokenizer.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(995))))

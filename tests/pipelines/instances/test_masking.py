@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.instances import Rows
 from beambert.pipelines.instances.masking import MaskingVocabulary, mask_rows
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.tokenizer.vocabulary import Vocabulary

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beambert.pipelines.examples.pretraining_examples import plan_rows
-from beambert.pipelines.instances.layout import lay_out, pack, pack_lengths
+from beambert.pipelines.instances.instances import lay_out, pack, pack_lengths
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from tests.pipelines.instances.test_layout import VOCAB, random_instances
 

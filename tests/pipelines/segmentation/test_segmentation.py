@@ -11,13 +11,13 @@ from beambert.pipelines.cleaning.rules import fold_whitespace
 from beambert.pipelines.corpus.document_steps import segment_document
 from beambert.pipelines.documents import Document, identity, is_validation, partition_of
 from beambert.pipelines.segmentation.segmenters import (
+    MAX_SENTENCE_CHARACTERS,
     SEGMENTERS,
     paragraph_segmenter,
     split_sentences,
     split_with_sentencex,
     truncate_sentences,
 )
-from beambert.pipelines.segmentation.sentence_boundaries import MAX_SENTENCE_CHARACTERS
 
 # By language: file names of the golden rules, and the minimum number of correct cases.
 GOLDEN = {

@@ -11,7 +11,7 @@ import pytest
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import ngrams, residual_markup, rules
-from beambert.pipelines.cleaning.document_rules import rejection_reason
+from beambert.pipelines.cleaning.rules import rejection_reason
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import get_format
 from beambert.pipelines.formats.input_format import ReadOptions

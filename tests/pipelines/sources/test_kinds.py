@@ -22,8 +22,7 @@ from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import recognize
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.lines import wide_encoding
-from beambert.pipelines.sources.kinds import kind_of
-from beambert.pipelines.sources.readers import find_format, read_file
+from beambert.pipelines.sources.readers import find_format, kind_of, read_file
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.tasks.utf8_files import read_text
 

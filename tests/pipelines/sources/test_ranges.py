@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats import fields, frames, get_format, line_runs
+from beambert.pipelines.formats import fields, frames, get_format, text
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.formats.lines import lines_of_stream
 from beambert.pipelines.sources import readers
@@ -160,7 +160,7 @@ def folder(tmp_path_factory):
 def small_limits():
     """Limits that short content reaches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line_runs, "_SENTENCES_PER_BOOK", 3)
+        patch.setattr(text, "_SENTENCES_PER_BOOK", 3)
         patch.setattr(fields, "_MAX_RECORDS_WITHOUT_FIELD", 5)
         yield
 

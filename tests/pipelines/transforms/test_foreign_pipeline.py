@@ -17,19 +17,18 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
-from beambert.pipelines.transforms import (
+from beambert.pipelines.documents import Document
+from beambert.pipelines.transforms.corpora import DeduplicateDocuments
+from beambert.pipelines.transforms.documents import (
     CleanDocuments,
-    CreatePretrainingExamples,
-    DeduplicateDocuments,
-    Document,
-    LearnWordPieceVocabulary,
     PartitionRejected,
     RejectDocuments,
     RejectIf,
-    RowsToDocuments,
     SegmentSentences,
-    WriteShards,
 )
+from beambert.pipelines.transforms.examples import CreatePretrainingExamples, WriteShards
+from beambert.pipelines.transforms.rows import RowsToDocuments
+from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 
 OPTIONS = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 2}
 WORDS = "cat sat mat while dogs ran birds sang over green hills far away from town".split()  # noqa: SIM905

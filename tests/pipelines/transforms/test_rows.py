@@ -15,7 +15,8 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import read_file
-from beambert.pipelines.transforms import CleanDocuments, RowsToDocuments, SegmentSentences
+from beambert.pipelines.transforms.documents import CleanDocuments, SegmentSentences
+from beambert.pipelines.transforms.rows import RowsToDocuments
 
 NESTED = RowsToDocuments(text="article.body", title="article.title", id="meta.key", language="meta.lang")
 

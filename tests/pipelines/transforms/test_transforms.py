@@ -35,40 +35,33 @@ from beambert.pipelines.corpus.document_steps import (
     segment_document,
     truncate_document,
 )
-from beambert.pipelines.documents import identified, identity
+from beambert.pipelines.documents import Document, identified, identity
+from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.sources import readers
 from beambert.pipelines.sources.readers import read_file
-from beambert.pipelines.transforms import (
+from beambert.pipelines.transforms import corpora, documents, examples, ml_transform, rows, vocabulary
+from beambert.pipelines.transforms.corpora import DeduplicateDocuments, ReadCorpus, WriteCorpus
+from beambert.pipelines.transforms.documents import (
     CleanDocuments,
     CleanParagraphs,
-    CreateExamplesOfCorpus,
-    CreatePretrainingExamples,
-    DatasetError,
-    DeduplicateDocuments,
-    Document,
     IdentifyLanguage,
-    LearnWordPieceVocabulary,
-    ReadCorpus,
     ReadDocuments,
     RejectContaminated,
     RejectDocuments,
     RejectIf,
     SegmentSentences,
-    SourceError,
     TruncateSentences,
-    WriteCorpus,
-    WriteShards,
-    corpora,
-    documents,
-    examples,
-    ml_transform,
-    rows,
-    vocabulary,
 )
-from beambert.pipelines.transforms.examples import _create_examples
+from beambert.pipelines.transforms.examples import (
+    CreateExamplesOfCorpus,
+    CreatePretrainingExamples,
+    WriteShards,
+    _create_examples,
+)
 from beambert.pipelines.transforms.partitions import _BLOCKS, DEFAULTS, _local_directory
+from beambert.pipelines.transforms.vocabulary import LearnWordPieceVocabulary
 from beambert.tokenizer.vocabulary import Vocabulary
 from tests.conftest import with_slow
 from tests.every_output import digests

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.config.process_group import ProcessGroup
+from beambert.trainers.options import ProcessGroup, TrainingOptions
 
 address, count, index, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[5])
 start_backend("jax", processes=ProcessGroup(address, count, index))
@@ -23,14 +23,13 @@ start_backend("jax", processes=ProcessGroup(address, count, index))
 import keras
 import numpy as np
 
-from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.backends.jax.distribution import open_distribution
 from beambert.trainers.backends.jax.train_step import Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.checkpoints.checkpoint_manager import Checkpoint
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.objective import Objective
-from beambert.trainers.training import chief_checkpoints
+from beambert.trainers.training import several_processes
 from tests.trainers.backends.updates import run_case
 
 result: dict[str, object] = {}
@@ -42,13 +41,19 @@ except TrainingError as error:
 distribution = open_distribution("auto")
 with distribution.machine_errors():
     weight = keras.Variable(np.array([-0.0, 1.5, index], np.float32))
-    chief_checkpoints.send(distribution, {"weight": weight})
+    several_processes.send(distribution, {"weight": weight})
     result["sent"] = weight.numpy().view(np.int32).tolist()
 
     # The slots of a kernel of this size are sharded.
     kernel = keras.Variable(np.ones((64, 32), np.float32))
     objective = Objective({"kernel": kernel}, lambda features, seed: {}, lambda features: {})
-    trainer = Trainer(objective, TrainConfig(2, 0, 0.1, 1, shard_optimizer_state=True), distribution)
+    numbers = {"num_train_steps": 2, "num_warmup_steps": 0, "learning_rate": 0.1}
+    config = TrainingOptions(**numbers, seed=1, shard_optimizer_state=True)
+    trainer = Trainer(
+        objective,
+        TrainingOptions(num_train_steps=2, num_warmup_steps=0, learning_rate=0.1, seed=1, shard_optimizer_state=True),
+        distribution,
+    )
     assert trainer.slot_axes
     values = trainer.checkpoint_values()
     if distribution.is_chief:
@@ -57,7 +62,7 @@ with distribution.machine_errors():
     trainer.state()
     for variable in trainer.saved_variables.values():
         variable.assign(variable.value + 1)
-    chief_checkpoints.restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, None)
+    several_processes.restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, None)
     result["restored"] = {
         name: np.unique(variable.numpy()).tolist() for name, variable in trainer.saved_variables.items()
     }

@@ -15,10 +15,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from beambert.trainers.backends.backend import TrainConfig, Trainer, active_backend
+from beambert.trainers.backends.backend import Trainer, active_backend
 from beambert.trainers.backends.startup import start_backend
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 from beambert.trainers.objective import Objective, Tensor
+from beambert.trainers.options import TrainingOptions
 
 # Batches of two sizes; the third call of `run_steps` has the first one of the second size.
 SIZES = (2, 2, 2, 2, 2, 2, 2, 4, 2)
@@ -35,7 +36,7 @@ def open_trainer(delayed: Callable[[Tensor], Tensor]) -> tuple[keras.Variable, T
     task = Objective(
         {"slope": slope}, sums_of, lambda features: {"error": ops.sum(ops.ones_like(features["input_ids"]))}
     )
-    config = TrainConfig(num_train_steps=100, num_warmup_steps=0, learning_rate=0.001, seed=1)
+    config = TrainingOptions(num_train_steps=100, num_warmup_steps=0, learning_rate=0.001, seed=1)
     backend = active_backend()
     return slope, backend.make_trainer(task, config, backend.open_distribution("single"))
 

@@ -3,8 +3,8 @@ import numpy as np
 
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.backends.tensorflow.train_step import Trainer
+from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
 from tests.trainers.small_runs import for_all, repeated
@@ -29,7 +29,10 @@ def losses(policy):
         model = BertForPretraining(BertConfig.preset("tiny", len(VOCABULARY)))
     finally:
         keras.mixed_precision.set_dtype_policy(before)
-    trainer = Trainer(pretraining_task(model), TrainConfig(UPDATES, 10, 5e-4, seed=1))
+    trainer = Trainer(
+        pretraining_task(model),
+        TrainingOptions(num_train_steps=UPDATES, num_warmup_steps=10, learning_rate=5e-4, seed=1),
+    )
     with trainer.make_steps(for_all(repeated([features()]))) as run:
         found = [run(step, 1, 0).sums["loss"][0] for step in range(UPDATES)]
     return np.array(found), {variable.dtype for variable in trainer.saved_variables.values()}

@@ -20,7 +20,7 @@ from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 
 LAMB = {"optimizer": "lamb"}
-PER_REPLICA = {"clip_per_replica": True}
+PER_REPLICA = {"clip": "per_shard"}
 
 
 @pytest.fixture(scope="module")

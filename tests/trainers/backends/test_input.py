@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from beambert.trainers.backends.tensorflow.distribution import Distribution
 from beambert.trainers.backends.tensorflow.input import dataset_of
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 from beambert.trainers.errors import TrainingError
 
 SHAPES = {"ids": ((2, None), np.dtype(np.int32)), "weights": ((2,), np.dtype(np.float32))}

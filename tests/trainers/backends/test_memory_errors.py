@@ -2,7 +2,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from beambert.trainers.backends.jax.memory_errors import exceeded_memory, memory_error  # noqa: E402
+from beambert.trainers.backends.jax.distribution import exceeded_memory, memory_error  # noqa: E402
 
 # Messages of the TPU compiler and of a GPU at run time.
 TPU = (

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
+from beambert.trainers import training_plan
 from beambert.trainers.backends.jax import startup
 from beambert.trainers.backends.jax.distribution import check_equal_devices
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.optimization.schedule import Stage
 from beambert.trainers.pretraining import prepare
-from beambert.trainers.training.chief_checkpoints import decided_by_chief
-from beambert.trainers.training.process_agreement import check_agreement
+from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training.several_processes import check_agreement, decided_by_chief
 from tests.trainers.pretraining_shards import SMALLEST, write_dataset
 
 
@@ -107,9 +107,9 @@ def test_a_difference_between_processes_is_named(record, model, causal, message)
 def test_a_host_without_the_run_cannot_evaluate(tmp_path, monkeypatch):
     write_dataset(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(prepare, "choose_backend", lambda name: name)
+    monkeypatch.setattr(training_plan, "choose_backend", lambda name: name)
     group = {"coordinator_address": "localhost:1", "num_processes": 2, "process_id": 1}
-    config = PretrainConfig(output="absent", data=("data",), backend="jax", do_eval=True, **group)
+    config = PretrainOptions(output="absent", data=("data",), backend="jax", do_eval=True, **group)
     with pytest.raises(
         TrainingError, match=r"no run to evaluate on this machine: copy run\.json, bert_config\.json and "
     ):

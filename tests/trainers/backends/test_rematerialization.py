@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from beambert.bert_model.checkpoints.variable_names import variables_by_tf1_name
 from beambert.bert_model.pretraining import BertForPretraining, pretraining_losses
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
 from tests.bert_model.small_models import CONFIG, encoder_inputs, randomise
 
 
@@ -27,7 +26,7 @@ def make_features():
 
 def traced(model, what, **options):
     """Return the step as a graph function, with loss and gradients as results."""
-    set_activation_checkpointing(model.encoder, what)
+    model.encoder.set_activation_checkpointing(what)
     variables = [variable.value for variable in variables_by_tf1_name(model).values()]
 
     @tf.function(**options)

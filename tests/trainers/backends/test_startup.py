@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import tensorflow as tf
 
-from beambert.bert_model.layers import gelu
+from beambert.bert_model.ops import gelu
 from beambert.trainers.backends import startup
 from beambert.trainers.backends.startup import choose_backend, freed_graphs
 from beambert.trainers.errors import TrainingError

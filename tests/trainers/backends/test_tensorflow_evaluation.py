@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from beambert.trainers.backends.tensorflow.distribution import Distribution
-from beambert.trainers.backends.tensorflow.evaluation import outputs_of
+from beambert.trainers.backends.tensorflow.runtime import outputs_of
 from tests.trainers.small_runs import batches_of, for_all
 
 

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from beambert.bert_model.finetuning_models import BertForTask
-from beambert.trainers.backends.tensorflow.train_step import Trainer, _sum_of_squares
+from beambert.trainers.backends.tensorflow.train_step import Trainer, _Replicas
 from beambert.trainers.finetuning.batches import features_of
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
@@ -50,9 +50,10 @@ def test_a_step_does_not_change_values_read_before(run):
 
 
 @pytest.mark.parametrize("shape", [(3,), (128,), (50_000,), (128, 512), (3_000, 768)], ids=str)
-def test_sum_of_squares_is_exact_to_float32(shape):
-    gradients = [
-        tf.constant(np.random.default_rng(seed).normal(0, 10.0**-seed, shape), tf.float32) for seed in range(3)
-    ]
-    exact = sum(float(np.sum(np.square(gradient.numpy().astype(np.float64)))) for gradient in gradients)
-    assert tf.function(_sum_of_squares)(gradients).numpy() == pytest.approx(exact, rel=1e-6)
+def test_the_norm_is_exact_to_float32(shape):
+    gradients = {
+        str(seed): tf.constant(np.random.default_rng(seed).normal(0, 10.0**-seed, shape), tf.float32)
+        for seed in range(3)
+    }
+    exact = sum(float(np.sum(np.square(gradient.numpy().astype(np.float64)))) for gradient in gradients.values())
+    assert tf.function(_Replicas(1).norm)(gradients).numpy() == pytest.approx(exact**0.5, rel=1e-6)

@@ -5,7 +5,7 @@ As a program, it calls `save_cases` with a JSON object; KERAS_BACKEND must name 
 Keys of a case:
     batch_size, steps: 32 examples and 3 steps by default.
     devices: "mirrored" for all devices of the process, the default, or "single".
-    accumulation, clip_per_replica, xla, dropout, optimizer, packed, no_next_sentence: options of training.
+    accumulation, clip, xla, dropout, optimizer, packed, no_next_sentence: options of training.
     dynamic: whether masks are dynamic.
     checkpointing: activation checkpointing.
     padded: whether the vocabulary is padded.
@@ -28,17 +28,16 @@ import numpy as np
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.bert_model.pretraining import BertForPretraining
-from beambert.trainers.backends.backend import Distribution, TrainConfig, active_backend
-from beambert.trainers.backends.rematerialization import set_activation_checkpointing
+from beambert.trainers.backends.backend import Distribution, active_backend
 from beambert.trainers.backends.startup import start_backend
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.data.batches import Batches, InputShard
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
-from beambert.trainers.data.stateless_random import stateless_hash
+from beambert.trainers.data.example_order import stateless_hash
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import features_of as features_of_rows
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.objective import Objective
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
+from beambert.trainers.options import TrainingOptions
 from beambert.trainers.pretraining.pretraining_objective import pretraining_task
 from tests.trainers.finetuning.rows_of_random_text import CONFIG as FINETUNING_CONFIG
 from tests.trainers.finetuning.rows_of_random_text import LABELS, random_rows
@@ -80,7 +79,7 @@ def objective_of(case: dict) -> Objective:
         config = BertConfig(vocab_size, **shape, max_position_embeddings=LENGTH, **rates)
         model = BertForPretraining(config, pad_vocabulary=case.get("padded", False))
         task = pretraining_task(model, next_sentence=not case.get("no_next_sentence", False))
-    set_activation_checkpointing(model.encoder, case.get("checkpointing", "none"))
+    model.encoder.set_activation_checkpointing(case.get("checkpointing", "none"))
     generator = np.random.default_rng(1)
     for variable in [*task.variables.values(), *task.frozen.values()]:
         variable.assign(generator.normal(0, 0.3, variable.shape))
@@ -93,17 +92,17 @@ def run_case(case: dict, distribution: Distribution) -> dict[str, np.ndarray]:
     batch_size, steps = case.get("batch_size", 32), case.get("steps", 3)
     with distribution.scope():
         task = objective_of(case)
-    config = TrainConfig(
+    config = TrainingOptions(
         num_train_steps=steps,
         num_warmup_steps=1,
         learning_rate=1e-2 if steps < 10 else 1e-3,
         seed=5,
         gradient_accumulation_steps=case.get("accumulation", 1),
-        clip_per_replica=case.get("clip_per_replica", False),
-        xla=case.get("xla", False),
-        skip_nonfinite="skipped_step" in case,
+        clip=case.get("clip", "global"),
+        xla=case.get("xla", "off"),
+        on_nonfinite="skip" if "skipped_step" in case else "stop",
         shard_optimizer_state=case.get("shard_optimizer_state", False),
-        optimizer=OptimizerOptions(name=case.get("optimizer", "bert_adam")),
+        optimizer=case.get("optimizer", "bert_adam"),
     )
     features = features_of(case, batch_size * steps)
     if "skipped_step" in case:

@@ -9,7 +9,7 @@ from beambert.pipelines import dataset
 from beambert.trainers.buckets import cache as bucket_cache
 from beambert.trainers.buckets import dataset_copies, input_copies
 from beambert.trainers.data.pipeline import train_batches
-from beambert.trainers.data.verification import check_sizes, verify
+from beambert.trainers.data.shard_reader import check_sizes, verify
 from beambert.trainers.errors import StorageError
 from beambert.trainers.optimization.schedule import Stage
 from tests.deploy.dataflow.gcp_stand_in import BUCKET

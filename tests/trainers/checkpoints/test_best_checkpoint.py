@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beambert.trainers.checkpoints.best_checkpoint import BestCheckpoint, best, lower_is_better, record_if_improved
+from beambert.trainers.checkpoints.checkpoint_manager import BestCheckpoint, best, lower_is_better, record_if_improved
 from beambert.trainers.errors import TrainingError
 
 

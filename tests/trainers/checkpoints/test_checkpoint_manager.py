@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.options import TrainingOptions
 from tests.forked import run
 
 
@@ -64,14 +65,12 @@ def test_the_last_ones_are_kept_in_numeric_order(tmp_path):
         checkpoint_manager.save(tmp_path, step, variables(step))
     # A file with another suffix is not part of a checkpoint, and stays.
     (tmp_path / "model.ckpt-7.notes").write_text("x")
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=0), best_step=None)
-    assert steps(tmp_path) == [8, 9, 10, 11, 100, 101, 102]
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(), best_step=None)
+    checkpoint_manager.remove_old(tmp_path, TrainingOptions(), best_step=None)
     assert steps(tmp_path) == [10, 11, 100, 101, 102]
     assert {path.name.split(".")[1] for path in tmp_path.iterdir()} == {
         *(f"ckpt-{step}" for step in (7, 10, 11, 100, 101, 102))
     }
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=1), best_step=11)
+    checkpoint_manager.remove_old(tmp_path, TrainingOptions(keep_checkpoint_max=1), best_step=11)
     assert steps(tmp_path) == [11, 102]
 
 
@@ -83,13 +82,13 @@ def test_the_last_ones_are_kept_in_numeric_order(tmp_path):
 @settings(max_examples=60, deadline=None)
 def test_one_checkpoint_is_kept_per_interval_of_training_hours(tmp_path_factory, minutes, last, hours):
     directory = tmp_path_factory.mktemp("kept")
-    retention = checkpoint_manager.RetentionPolicy(last, hours)
+    config = TrainingOptions(keep_checkpoint_max=last, keep_checkpoint_every_n_hours=hours)
     # Only the names and the states of checkpoints matter here.
     trained = dict(enumerate(itertools.accumulate(60 * minute for minute in minutes)))
     for step, seconds in trained.items():
         (directory / f"model.ckpt-{step}.state.json").write_text(json.dumps({"seconds": seconds}))
         (directory / f"model.ckpt-{step}.index").touch()
-        checkpoint_manager.remove_old(directory, retention, best_step=None)
+        checkpoint_manager.remove_old(directory, config, best_step=None)
     expected = set(list(trained)[-last:])
     for mark in range(1, int(max(trained.values()) / 3600 / hours) + 1):
         reached = [step for step, seconds in trained.items() if seconds >= mark * 3600 * hours]
@@ -103,7 +102,9 @@ def test_one_checkpoint_is_kept_per_interval_of_training_hours(tmp_path_factory,
 def test_extreme_hours_are_valid(tmp_path, hours):
     for step in (1, 2, 3):
         checkpoint_manager.save(tmp_path, step, variables(step), state={"seconds": 100.0 * step})
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(1, hours), best_step=None)
+    checkpoint_manager.remove_old(
+        tmp_path, TrainingOptions(keep_checkpoint_max=1, keep_checkpoint_every_n_hours=hours), best_step=None
+    )
     assert steps(tmp_path) == ([3] if hours > 1 else [1, 2, 3])
 
 
@@ -111,7 +112,9 @@ def test_a_damaged_state_of_an_old_checkpoint_stops_nothing(tmp_path):
     for step in (1, 2):
         checkpoint_manager.save(tmp_path, step, variables(step), state={"seconds": 4000})
     (tmp_path / "model.ckpt-1.state.json").write_text("{")
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(1, 1.0), best_step=None)
+    checkpoint_manager.remove_old(
+        tmp_path, TrainingOptions(keep_checkpoint_max=1, keep_checkpoint_every_n_hours=1.0), best_step=None
+    )
     assert steps(tmp_path) == [2]
 
 
@@ -212,16 +215,16 @@ def test_a_kill_during_a_second_save_of_a_step_keeps_the_others_and_mixes_no_fil
 
 
 def test_killed_at_any_operation_of_a_removal_the_rest_is_usable(tmp_path, dies_after):
-    retention = checkpoint_manager.RetentionPolicy(last=2)
+    config = TrainingOptions(keep_checkpoint_max=2)
     for operations in itertools.count():
         directory = tmp_path / str(operations)
         for step in (1, 2, 3, 4):
             save(directory, step)
-        died = dies_after(operations, lambda: checkpoint_manager.remove_old(directory, retention, best_step=None))  # noqa: B023
+        died = dies_after(operations, lambda: checkpoint_manager.remove_old(directory, config, best_step=None))  # noqa: B023
         found = content(directory)
         assert set(found) in ({1, 2, 3, 4}, {2, 3, 4}, {3, 4})
         save(directory, 5)
-        checkpoint_manager.remove_old(directory, retention, best_step=None)
+        checkpoint_manager.remove_old(directory, config, best_step=None)
         assert sorted(path.name for path in directory.iterdir()) == names(4, 5)
         if not died:
             break
@@ -258,7 +261,7 @@ def test_a_removal_deletes_the_index_first_and_synchronizes(tmp_path, monkeypatc
     fsync, unlink = os.fsync, os.unlink
     monkeypatch.setattr(os, "fsync", lambda descriptor: (events.append("on disk"), fsync(descriptor)))
     monkeypatch.setattr(os, "unlink", lambda path: (events.append(Path(path).name), unlink(path)))
-    checkpoint_manager.remove_old(tmp_path, checkpoint_manager.RetentionPolicy(last=1), best_step=None)
+    checkpoint_manager.remove_old(tmp_path, TrainingOptions(keep_checkpoint_max=1), best_step=None)
     assert events[:2] == ["model.ckpt-1.index", "on disk"]
     assert sorted(events[2:]) == [name for name in names(1) if not name.endswith("index")]
 
@@ -303,11 +306,11 @@ def test_lack_of_space_is_a_one_line_error_and_keeps_the_previous_checkpoint(tmp
 def test_a_warning_where_the_disk_has_no_room_for_all_that_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_manager, "_free_bytes", lambda directory: 100)
     saved = variables(1)  # 32 bytes
-    assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(2)) is None
-    warning = checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3))
+    assert checkpoint_manager.space_warning(tmp_path, saved, None, TrainingOptions(keep_checkpoint_max=2)) is None
+    warning = checkpoint_manager.space_warning(tmp_path, saved, None, TrainingOptions(keep_checkpoint_max=3))
     assert re.search("up to 4 more checkpoints of 32 bytes, and 100 bytes are free; .*--keep_checkpoint_max", warning)
     checkpoint_manager.save(tmp_path, 1, saved)
-    assert checkpoint_manager.space_warning(tmp_path, saved, None, checkpoint_manager.RetentionPolicy(3)) is None
+    assert checkpoint_manager.space_warning(tmp_path, saved, None, TrainingOptions(keep_checkpoint_max=3)) is None
 
 
 def save_and_restore_mirrored(directory):

@@ -8,7 +8,7 @@ from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.checkpoints.vocabulary_check import word_rules_of
-from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.options import FinetuneOptions
 
 
 @dataclasses.dataclass
@@ -42,5 +42,5 @@ def test_fine_tuning_with_only_a_vocabulary_file_decides_the_same(tmp_path):
     from beambert.trainers.finetuning.prepare import _vocabulary
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())
-    config = FinetuneConfig(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))
+    config = FinetuneOptions(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))
     assert _vocabulary(config, None)[1] == WordRules()

@@ -36,7 +36,7 @@ def reference(lines, layers, length=LENGTH):
         if " ||| " in text:
             text, pair = text[: text.rindex(" ||| ")], text[text.rindex(" ||| ") + 5 :]
         ids, mask, segments = (np.array([values], np.int32) for values in tokenizer.encode(text, pair, length))
-        states = opened.model.encoder(ids, mask, segments, all_hidden=True).all_hidden[1:]
+        states = list(opened.model.encoder.hidden_states(ids, mask, segments))[1:]
         result.append(
             {
                 "linex_index": number,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from beambert.pipelines.errors import DatasetError
-from beambert.pipelines.instances.layout import Rows
+from beambert.pipelines.instances.instances import Rows
 from beambert.pipelines.instances.masking import MaskingVocabulary, mask_rows
 from beambert.trainers.data.dynamic_masking import DynamicMasking, mask_batch
+from beambert.trainers.data.example_order import stateless_hash
 from beambert.trainers.data.pipeline import train_batches, validation_batches
-from beambert.trainers.data.stateless_random import stateless_hash
 from beambert.trainers.optimization.schedule import Stage
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, VOCABULARY, write_dataset
 

@@ -14,11 +14,13 @@ from beambert.trainers.data import example_order
 from beambert.trainers.data.example_order import (
     StepExamples,
     blocks_in_order,
+    extend_hash,
     length_of_step,
+    permutation,
+    stateless_hash,
     step_examples,
     train_blocks,
 )
-from beambert.trainers.data.stateless_random import extend_hash, permutation, stateless_hash
 from beambert.trainers.optimization.schedule import Stage
 
 

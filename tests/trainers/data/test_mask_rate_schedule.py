@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from beambert.trainers.data.mask_rate_schedule import check_predictions, mask_rate_at, parse_mask_rates
+from beambert.trainers.data.dynamic_masking import check_predictions, mask_rate_at, parse_mask_rates
 from beambert.trainers.data.pipeline import train_batches, validation_batches
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.schedule import Stage

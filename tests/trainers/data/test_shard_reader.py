@@ -14,8 +14,7 @@ from beambert.pipelines.dataset import Shard
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io.tfrecord import content_at, find_records
 from beambert.trainers.data.example_order import blocks_in_order, train_blocks
-from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, ShardRecords
-from beambert.trainers.data.verification import check_sizes, verify
+from beambert.trainers.data.shard_reader import CorruptRecordPolicy, RecordStream, ShardRecords, check_sizes, verify
 from tests.trainers.pretraining_shards import OPTIONS, write_dataset
 
 COMPRESSIONS = {"none": "", "gzip": "GZIP"}

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from beambert.pipelines.dataset import load
 from beambert.pipelines.errors import DatasetError
-from beambert.trainers.backends.tensorflow.input import dataset_of
-from beambert.trainers.backends.tensorflow.static_lengths import with_static_lengths
+from beambert.trainers.backends.tensorflow.input import dataset_of, with_static_lengths
 from beambert.trainers.commands import pretrain
 from beambert.trainers.data.pipeline import train_batches
 from beambert.trainers.objective import Objective

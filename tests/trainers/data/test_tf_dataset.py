@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from beambert.pipelines.dataset import FILE_NAME
 from beambert.pipelines.errors import DatasetError
-from beambert.trainers.data import as_tf_dataset
 from beambert.trainers.data.pipeline import train_batches, validation_batches
+from beambert.trainers.data.tf_dataset import as_tf_dataset
 from tests.conftest import ROOT
 from tests.trainers.data.test_pipeline import FORMATS, stages
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, PREDICTIONS, write_dataset

@@ -4,8 +4,7 @@ import pytest
 
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.data.text_encoding import encode_texts
-from beambert.trainers.data.unknown_tokens import UnknownTokens, example_and_remedy
+from beambert.trainers.data.text_encoding import UnknownTokens, encode_texts, example_and_remedy
 
 LOWER = Vocabulary((*SPECIAL_TOKENS, *"abcdefg", *(f"##{letter}" for letter in "abcdefg")))
 CASED = Vocabulary((*LOWER.tokens, "A"))

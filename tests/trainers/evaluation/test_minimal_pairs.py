@@ -187,7 +187,7 @@ def test_a_sample_is_even_and_depends_on_the_sentences_alone():
 def test_blimp_has_67_paradigms_in_12_fields(shared_data, tmp_path):
     import tarfile
 
-    from beambert.trainers.evaluation.published_pair_scores import published_accuracies
+    from beambert.trainers.evaluation.pair_scores import published_accuracies
 
     with tarfile.open(shared_data / "blimp" / "blimp.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")

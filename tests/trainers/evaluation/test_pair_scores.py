@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from beambert.trainers.evaluation.minimal_pairs import MinimalPair
-from beambert.trainers.evaluation.pair_scores import pair_scores
-from beambert.trainers.evaluation.published_pair_scores import BLIMP, BLIMP_FIELDS, published_accuracies
+from beambert.trainers.evaluation.pair_scores import BLIMP, BLIMP_FIELDS, pair_scores, published_accuracies
 
 
 def pairs_of(*groups):

@@ -6,7 +6,7 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.checkpoints import native
-from beambert.trainers.checkpoints.best_checkpoint import lower_is_better
+from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.finetuning.tasks.task_names import TASKS
 from tests.conftest import with_slow
 from tests.trainers.finetuning.conftest import ONE_LAYER

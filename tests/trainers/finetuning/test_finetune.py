@@ -16,11 +16,11 @@ from beambert.bert_model.checkpoints import native, tf1
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.common.typed_json import read
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best
+from beambert.trainers.checkpoints.checkpoint_manager import best
 from beambert.trainers.finetuning import finetuning_run
-from beambert.trainers.finetuning.outputs import print_summary
 from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.training_monitor import TrainingMonitor
+from beambert.trainers.training_run import Outcome
 from tests.forked import run
 from tests.pages import parsed
 from tests.trainers.finetuning.conftest import arguments
@@ -340,6 +340,6 @@ def test_lone_surrogate_in_squad_leaves_a_report_with_answers(initial, tmp_path)
 
 def test_summary_has_counts_as_integers(capsys):
     results = {"f1": 81.23456, "total": 11873, "global_step": 21990}
-    plan = SimpleNamespace(output=Path("output"), rows={})
-    print_summary(plan, None, results, [], None)
+    run = SimpleNamespace(output=Path("output"))
+    finetuning_run.FinetuningRun.print_results(run, Outcome(None, results))
     assert "eval_results.txt: f1 81.23, global_step 21990, total 11873" in capsys.readouterr().out

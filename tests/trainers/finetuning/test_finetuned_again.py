@@ -6,7 +6,7 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.checkpoints import native
-from beambert.trainers.checkpoints.best_checkpoint import FILE_NAME
+from beambert.trainers.checkpoints.checkpoint_manager import BEST_FILE_NAME
 from tests.trainers.finetuning.task_files import write_pairs
 
 
@@ -100,7 +100,7 @@ def test_early_stopping_without_do_eval_selects_the_best_checkpoint(initial, tmp
     course = ["--do_train", "--early_stopping", "2", "--num_train_epochs", "6", "--learning_rate", "1e-12"]
     flags = ["--init_checkpoint", str(initial), "--train_batch_size", "8"]
     assert cli.main([*command, *columns, *course, *flags]) == 0
-    best = json.loads((output / "checkpoints" / FILE_NAME).read_text())["step"]
+    best = json.loads((output / "checkpoints" / BEST_FILE_NAME).read_text())["step"]
     assert native.load(output).steps == best == 4
     assert (output / "eval_results.json").is_file()
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beambert.trainers.data.batches import InputShard
+from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.finetuning.batches import (
     EpochOrder,
     Grouping,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from beambert import cli
-from beambert.trainers.commands.tune import TuneConfig
+from beambert.trainers.commands.tune import TuneOptions
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.finetuning import sweep
+from beambert.trainers.finetuning.options import FinetuneOptions
 from tests.trainers.checkpoints.saved_checkpoints import variables
 
 
@@ -161,8 +162,7 @@ def test_a_single_run_is_not_overwritten(finetune, tmp_path, capsys):
 
 
 def test_runs_with_nearly_equal_values_have_different_names():
-    config = TuneConfig(
-        finetuning=None, train_batch_sizes=(8,), learning_rates=(2e-5, 1e-5, 1.0000001e-5), epochs=(3.0,)
-    )
+    grid = {"train_batch_sizes": (8,), "learning_rates": (2e-5, 1e-5, 1.0000001e-5), "epochs": (3.0,)}
+    config = TuneOptions(finetuning=FinetuneOptions(task="rte", output="o"), **grid)
     names = ["batch8-lr2e-05-epochs3", "batch8-lr1e-05-epochs3", "batch8-lr1.0000001e-05-epochs3"]
     assert list(config.grid()) == names

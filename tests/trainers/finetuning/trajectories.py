@@ -17,14 +17,13 @@ from beambert.bert_model.checkpoints.variable_names import variable_names, varia
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.finetuning_models import BertForTask
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.backends.backend import TrainConfig
 from beambert.trainers.backends.tensorflow.train_step import Trainer
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.finetuning.batches import Width, features_of, train_batches
 from beambert.trainers.finetuning.finetuning_objectives import finetuning_objective
 from beambert.trainers.finetuning.finetuning_task import Rows
-from beambert.trainers.optimization.optimizer_options import OptimizerOptions
 from beambert.trainers.optimization.schedule import Stage
+from beambert.trainers.options import TrainingOptions
 from tests.trainers.finetuning.rows_of_random_text import CONFIG, LABELS, random_rows
 
 # No dropout, since every library draws its random numbers differently.
@@ -69,7 +68,7 @@ class Course(NamedTuple):
     Learning rate and weight decay are large, so that both have an effect after few steps.
 
     Attributes:
-        optimizer: optimizer of `OptimizerOptions`.
+        optimizer: as in `OptimizerOptions`.
         steps: number of training steps.
         warmup_steps: number of warmup steps among them.
         batch_size: number of rows per step.
@@ -88,16 +87,16 @@ class Course(NamedTuple):
     clip_norm: float = 1.0
     seed: int = 7
 
-    def settings(self, **changes: int) -> TrainConfig:
+    def settings(self, **changes: int) -> TrainingOptions:
         """Return the options for beambert's training loop, with changed fields."""
-        return TrainConfig(
+        return TrainingOptions(
             num_train_steps=self.steps,
             num_warmup_steps=self.warmup_steps,
             learning_rate=self.learning_rate,
             seed=self.seed,
-            optimizer=OptimizerOptions(
-                self.optimizer, weight_decay=self.weight_decay, epsilon=1e-6, clip_norm=self.clip_norm
-            ),
+            optimizer=self.optimizer,
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
             **changes,
         )
 

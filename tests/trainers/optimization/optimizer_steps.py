@@ -2,21 +2,24 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from beambert.trainers.optimization.optimizers import Optimizer, OptimizerState, clip_by_global_norm, learning_rate_at
+from beambert.common.command_line.options import options_of
+from beambert.trainers.optimization.optimizers import Optimizer, VariableState, clip_factor, global_norm
+from beambert.trainers.options import LearningRateSchedule, OptimizerOptions, TrainingOptions
 from tests.trainers.optimization.optimizer_problem import PEAK_RATE, STEPS, WARMUP_STEPS, gradients, initial_weights
+
+CHOICES = {option.name: option.keywords().get("choices") for option in options_of(TrainingOptions)}
+OPTIMIZERS, LR_SCHEDULES = CHOICES["optimizer"], CHOICES["lr_schedule"]
 
 CHANGES = {
     "released": {},
-    "layerwise": {"layerwise_lr_decay": 0.5, "lr_multipliers": (("dense/bias", 3.0), ("bias$", 2.0))},
-    "others": {"weight_decay": 0.2, "clip_norm": 2.0, "epsilon": 1e-2},
+    "layerwise": {"layerwise_lr_decay": 0.5, "lr_multiplier": (("dense/bias", 3.0), ("bias$", 2.0))},
+    "others": {"weight_decay": 0.2, "clip_norm": 2.0, "adam_epsilon": 1e-2},
 }
 
 
@@ -48,16 +51,24 @@ def updates_of(updated: Callable) -> Callable:
 
 def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, updates: Callable | None = None) -> None:
     """Update all variables that have a gradient, by `updates` or, without it, by the optimizer's own method."""
-    variables = {name: OptimizerState(optimizer.variables[name], *optimizer.slots_of(name)) for name in given}
-    states = {
-        name: OptimizerState(*(ops.convert_to_tensor(variable) for variable in state))
-        for name, state in variables.items()
-    }
+    variables = {name: (optimizer.variables[name], *optimizer.slots_of(name)) for name in given}
+    states = {name: state_of(*map(ops.convert_to_tensor, values)) for name, values in variables.items()}
     tensors = {name: ops.convert_to_tensor(gradient) for name, gradient in given.items()}
     scalars = ops.convert_to_tensor(np.float32(rate)), ops.cast(step, "int32")
     for name, state in (updates or updates_of(optimizer.updated))(states, tensors, *scalars).items():
-        for variable, value in zip(variables[name], state, strict=True):
+        for variable, value in zip(variables[name], (state.weight, *state.slots), strict=True):
             variable.assign(value)
+
+
+def state_of(weight, *slots) -> VariableState:
+    return VariableState(weight, slots)
+
+
+def clipped(gradients: Sequence, clip_norm: float | None) -> tuple[list, float]:
+    """Return gradients scaled down to a maximum global norm, and their norm before."""
+    norm = global_norm(gradients)
+    factor = clip_factor(norm, clip_norm) if clip_norm else 1.0
+    return [gradient * factor for gradient in gradients], norm
 
 
 @functools.cache
@@ -68,17 +79,18 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
         Arrays by name: "norms" with the norms of the gradients, [STEPS], and "<step>:<name>" with the weights after
         each step. Slots are included after the last step.
     """
-    optimizer = new_optimizer(initial_weights(), OptimizerOptions(name=optimizer_name, **CHANGES[changes]))
+    optimizer = new_optimizer(initial_weights(), OptimizerOptions(optimizer=optimizer_name, **CHANGES[changes]))
     updates = updates_of(optimizer.updated)
     updates = compiled(updates) if is_compiled else updates
+    schedule = LearningRateSchedule(learning_rate=PEAK_RATE, num_train_steps=STEPS, num_warmup_steps=WARMUP_STEPS)
     results = {}
     norms = []
     for step in range(STEPS):
         given = {name: ops.convert_to_tensor(gradient) for name, gradient in gradients(step).items()}
-        clipped, norm = clip_by_global_norm(list(given.values()), optimizer.options.clip_norm)
+        scaled, norm = clipped(list(given.values()), optimizer.options.clip_norm)
         norms.append(float(norm))
-        rate = learning_rate_at(ops.cast(step, "int32"), PEAK_RATE, STEPS, WARMUP_STEPS)
-        make_step(optimizer, dict(zip(given, clipped, strict=True)), float(rate), step, updates)
+        rate = schedule.rate_at(ops.cast(step, "float32"), ops)
+        make_step(optimizer, dict(zip(given, scaled, strict=True)), float(rate), step, updates)
         values = optimizer.variables | (optimizer.slots if step == STEPS - 1 else {})
         # An array of TensorFlow on a CPU may share the memory of its variable.
         results |= {f"{step + 1}:{name}": np.array(value) for name, value in values.items()}
@@ -87,8 +99,10 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
 
 def rates_of(name: str) -> np.ndarray:
     """Return the compiled learning rates of steps 0 to 21 of a run of 20 steps: [22], float32."""
-    rate = compiled(lambda step: learning_rate_at(step, 1e-3, 20, 4, LearningRateSchedule(name)))
-    return np.array([float(rate(ops.cast(step, "int32"))) for step in range(22)], np.float32)
+    numbers = {"learning_rate": 1e-3, "num_train_steps": 20, "num_warmup_steps": 4}
+    schedule = LearningRateSchedule(lr_schedule=name, **numbers)
+    rate = compiled(lambda step: schedule.rate_at(step, ops))
+    return np.array([float(rate(ops.cast(step, "float32"))) for step in range(22)], np.float32)
 
 
 def compiled_results() -> dict[str, np.ndarray]:

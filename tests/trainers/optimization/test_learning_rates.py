@@ -3,19 +3,21 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES, LearningRateSchedule
-from beambert.trainers.optimization.optimizers import learning_rate_at
-from tests.trainers.optimization.optimizer_steps import rates_of
+from beambert.trainers.options import LearningRateSchedule
+from tests.trainers.optimization.optimizer_steps import LR_SCHEDULES, rates_of
 
 
-def rates(steps, peak, num_train_steps, num_warmup_steps, **options):
-    schedule = LearningRateSchedule(**options)
-    return [
-        float(learning_rate_at(tf.constant(step, tf.int64), peak, num_train_steps, num_warmup_steps, schedule))
-        for step in steps
-    ]
+def schedule_of(peak, num_train_steps, num_warmup_steps, **options):
+    numbers = {"num_train_steps": num_train_steps, "num_warmup_steps": num_warmup_steps}
+    return LearningRateSchedule(learning_rate=peak, **numbers, **options)
+
+
+def rates(steps, *numbers, **options):
+    schedule = schedule_of(*numbers, **options)
+    return [float(schedule.rate_at(tf.constant(step, tf.float32), ops)) for step in steps]
 
 
 def plain_rate(step, peak, steps, warmup, name, fraction=0.2, least=0.0):
@@ -50,7 +52,7 @@ def test_decay_is_tensorflows_polynomial_decay(num_train_steps, num_warmup_steps
         else peak * step / num_warmup_steps
         for step in steps
     ]
-    assert rates(steps, peak, num_train_steps, num_warmup_steps, decay_power=power) == pytest.approx(
+    assert rates(steps, peak, num_train_steps, num_warmup_steps, lr_decay_power=power) == pytest.approx(
         oracle, rel=1e-6, abs=1e-12
     )
 
@@ -59,17 +61,19 @@ def test_decay_is_tensorflows_polynomial_decay(num_train_steps, num_warmup_steps
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (7, 3), (97, 0)])
 def test_every_step_has_the_rate_of_the_plain_formula(name, steps, warmup):
     expected = [plain_rate(step, 3e-4, steps, warmup, name) for step in range(steps + 1)]
-    assert rates(range(steps + 1), 3e-4, steps, warmup, name=name) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+    assert rates(range(steps + 1), 3e-4, steps, warmup, lr_schedule=name) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 def test_the_options_of_cosine_and_wsd():
     expected = [plain_rate(step, 1.0, 50, 5, "cosine", least=0.1) for step in range(51)]
-    assert rates(range(51), 1.0, 50, 5, name="cosine", min_fraction=0.1) == pytest.approx(expected, rel=1e-5)
+    assert rates(range(51), 1.0, 50, 5, lr_schedule="cosine", lr_min_fraction=0.1) == pytest.approx(expected, rel=1e-5)
     assert expected[-1] == pytest.approx(0.1)
     expected = [plain_rate(step, 1.0, 50, 5, "wsd", fraction=0.5) for step in range(51)]
-    assert rates(range(51), 1.0, 50, 5, name="wsd", decay_fraction=0.5) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert rates(range(51), 1.0, 50, 5, lr_schedule="wsd", lr_decay_fraction=0.5) == pytest.approx(
+        expected, rel=1e-5, abs=1e-6
+    )
     # Step 40 is a quarter of the way through the decay from step 20 to step 100: sqrt(1/4) = 1/2.
-    assert rates([19, 20, 40, 100], 1.0, 100, 0, name="wsd", decay_fraction=0.8) == [1.0, 1.0, 0.5, 0.0]
+    assert rates([19, 20, 40, 100], 1.0, 100, 0, lr_schedule="wsd", lr_decay_fraction=0.8) == [1.0, 1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize("name", ["cosine", "constant", "wsd"])
@@ -80,29 +84,33 @@ def test_the_compiled_step_has_the_rate_of_the_plain_formula(name):
 
 def test_rates_after_the_last_step_stay_those_of_the_last_step():
     for name in LR_SCHEDULES:
-        assert rates([100, 101, 1000], 1.0, 100, 10, name=name) == rates([100] * 3, 1.0, 100, 10, name=name)
+        assert rates([100, 101, 1000], 1.0, 100, 10, lr_schedule=name) == rates(
+            [100] * 3, 1.0, 100, 10, lr_schedule=name
+        )
 
 
 def test_the_decay_of_wsd_starts_where_its_fraction_begins():
-    assert LearningRateSchedule("wsd").decay_start(1000) == 800
-    assert LearningRateSchedule("wsd", decay_fraction=1e-9).decay_start(1000) == 999
-    assert LearningRateSchedule("wsd", decay_fraction=1.0).decay_start(1000) == 0
-    assert [LearningRateSchedule(name).decay_start(1000) for name in ("linear", "cosine", "constant")] == [None] * 3
+    for fraction, start in ((0.2, 800), (1e-9, 999), (1.0, 0)):
+        options = {"lr_schedule": "wsd", "lr_decay_fraction": fraction}
+        assert LearningRateSchedule(**options, num_train_steps=1000).decay_start == start
+        assert LearningRateSchedule(**options).decay_start is None
+    for name in ("linear", "cosine", "constant"):
+        assert LearningRateSchedule(lr_schedule=name, num_train_steps=1000).decay_start is None
 
 
 def test_a_decay_within_warm_up_is_an_error():
-    schedule = LearningRateSchedule("wsd", decay_fraction=0.5)
-    schedule.check_steps(100, 50)
+    options = {"lr_schedule": "wsd", "lr_decay_fraction": 0.5}
+    schedule_of(1.0, 100, 50, **options)
     with pytest.raises(TrainingError, match=r"--lr_decay_fraction 0.5: the decay would start at step 50 of 100"):
-        schedule.check_steps(100, 51)
+        schedule_of(1.0, 100, 51, **options)
 
 
 @pytest.mark.parametrize(
     ("options", "flag", "schedule"),
     [
-        ({"name": "wsd", "decay_power": 2.0}, "--lr_decay_power 2", "linear"),
-        ({"name": "linear", "decay_fraction": 0.1}, "--lr_decay_fraction 0.1", "wsd"),
-        ({"name": "wsd", "min_fraction": 0.1}, "--lr_min_fraction 0.1", "cosine"),
+        ({"lr_schedule": "wsd", "lr_decay_power": 2.0}, "--lr_decay_power 2", "linear"),
+        ({"lr_schedule": "linear", "lr_decay_fraction": 0.1}, "--lr_decay_fraction 0.1", "wsd"),
+        ({"lr_schedule": "wsd", "lr_min_fraction": 0.1}, "--lr_min_fraction 0.1", "cosine"),
     ],
 )
 def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
@@ -114,14 +122,14 @@ def test_an_option_of_another_schedule_is_an_error(options, flag, schedule):
 @pytest.mark.parametrize(
     "options",
     [
-        {"decay_power": 0.5},
-        {"decay_power": 2.0},
-        {"name": "cosine", "min_fraction": 0.1},
-        {"name": "constant"},
-        {"name": "wsd", "decay_fraction": 0.3},
+        {"lr_decay_power": 0.5},
+        {"lr_decay_power": 2.0},
+        {"lr_schedule": "cosine", "lr_min_fraction": 0.1},
+        {"lr_schedule": "constant"},
+        {"lr_schedule": "wsd", "lr_decay_fraction": 0.3},
     ],
 )
-def test_the_rate_of_reports_is_that_of_training(warmup, options):
-    schedule = LearningRateSchedule(**options)
+def test_the_formulas_in_numpy_are_those_of_training(warmup, options):
+    schedule = schedule_of(0.3, 20, warmup, **options)
     expected = rates(range(23), 0.3, 20, warmup, **options)
-    assert [schedule.rate_at(step, 0.3, 20, warmup) for step in range(23)] == pytest.approx(expected, abs=1e-7)
+    assert [schedule.rate_at(step) for step in range(23)] == pytest.approx(expected, abs=1e-7)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,9 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from beambert.trainers.optimization.learning_rate_schedule import LR_SCHEDULES
-from beambert.trainers.optimization.optimizer_options import OPTIMIZERS, OptimizerOptions
-from beambert.trainers.optimization.optimizers import OptimizerState, clip_by_global_norm
+from beambert.trainers.options import OptimizerOptions
 from tests.conftest import ROOT
 from tests.trainers.optimization import optimizer_steps
 from tests.trainers.optimization.optimizer_problem import (
@@ -24,13 +23,20 @@ from tests.trainers.optimization.optimizer_problem import (
 )
 from tests.trainers.optimization.optimizer_steps import (
     CHANGES,
+    LR_SCHEDULES,
+    OPTIMIZERS,
+    clipped,
     compiled,
     make_step,
     new_optimizer,
     rates_of,
+    state_of,
     updates_of,
     weights_after,
 )
+
+# The optimizers with two moment estimates, and those with a momentum.
+ADAMS, MOMENTUMS = ("bert_adam", "adamw", "lamb"), ("sgd", "lion", "muon")
 
 # Rate factors of "layerwise" in CHANGES. Of two layers, the upper one has 0.5 and the lower one 0.25. The embeddings
 # have 0.125, and the variables above the layers 1.
@@ -45,11 +51,12 @@ RATE_FACTORS = {
 }
 
 
-def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, epsilon=1e-6, clip_norm=1.0):
-    """Return weights, slots and norms in float64, transcribed from the published papers and the released code."""
+def transcription(name, factors, weight_decay=0.01, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-6, clip_norm=1.0):
+    """Return weights, slots by name and norms in float64, transcribed from the papers and the released code."""
     w = {variable: value.astype(np.float64) for variable, value in initial_weights().items()}
-    m = {variable: np.zeros(shape) for variable, shape in SHAPES.items()}
-    v = {variable: np.zeros(shape) for variable, shape in SHAPES.items()}
+    slots = {
+        f"{variable}/{slot}": np.zeros(shape) for variable, shape in SHAPES.items() for slot in slots_of(name, variable)
+    }
     norms = []
     for t, rate in enumerate(rates(), start=1):
         given = {variable: gradient.astype(np.float64) for variable, gradient in gradients(t - 1).items()}
@@ -57,20 +64,46 @@ def transcription(name, factors, weight_decay=0.01, beta_1=0.9, beta_2=0.999, ep
         for variable, g in given.items():
             if clip_norm and norms[-1] > clip_norm:
                 g = g * clip_norm / norms[-1]
-            m[variable] = beta_1 * m[variable] + (1 - beta_1) * g
-            v[variable] = beta_2 * v[variable] + (1 - beta_2) * g**2
-            if name == "bert_adam":
-                r = m[variable] / (np.sqrt(v[variable]) + epsilon)
+            if f"{variable}/momentum" in slots:
+                momentum = slots[f"{variable}/momentum"]
+                if name == "sgd":
+                    r = momentum = adam_beta1 * momentum + g
+                elif name == "lion":
+                    r = np.sign(adam_beta1 * momentum + (1 - adam_beta1) * g)
+                    momentum = adam_beta2 * momentum + (1 - adam_beta2) * g
+                else:
+                    momentum = 0.95 * momentum + g
+                    r = 0.2 * np.sqrt(max(g.shape)) * newton_schulz(momentum)
+                slots[f"{variable}/momentum"] = momentum
             else:
-                m_hat, v_hat = m[variable] / (1 - beta_1**t), v[variable] / (1 - beta_2**t)
-                r = m_hat / (np.sqrt(v_hat) + epsilon)
+                m = adam_beta1 * slots[f"{variable}/adam_m"] + (1 - adam_beta1) * g
+                v = adam_beta2 * slots[f"{variable}/adam_v"] + (1 - adam_beta2) * g**2
+                slots |= {f"{variable}/adam_m": m, f"{variable}/adam_v": v}
+                if name == "bert_adam":
+                    r = m / (np.sqrt(v) + adam_epsilon)
+                else:
+                    r = m / (1 - adam_beta1**t) / (np.sqrt(v / (1 - adam_beta2**t)) + adam_epsilon)
             ratio = 1.0
             if variable in DECAYED:
                 r = r + weight_decay * w[variable]
                 if name == "lamb":
                     ratio = np.linalg.norm(w[variable]) / np.linalg.norm(r)
             w[variable] = w[variable] - rate * factors[variable] * ratio * r
-    return w, m, v, norms
+    return w, slots, norms
+
+
+def slots_of(name, variable):
+    is_adam = name in ADAMS or (name == "muon" and not re.fullmatch(r"bert/encoder/layer_./.*kernel", variable))
+    return ("adam_m", "adam_v") if is_adam else ("momentum",)
+
+
+def newton_schulz(matrix):
+    """Return the result of five steps by the singular values, on each of which a step is a polynomial."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    values = values / np.linalg.norm(values)
+    for _ in range(5):
+        values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
+    return left * values @ right
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +140,10 @@ def steps_made(request):
 )
 def test_twenty_steps_agree_with_a_transcription(backend, name, changes, is_compiled, steps_made):
     if changes == "layerwise":
-        expected_w, expected_m, expected_v, expected_norms = transcription(name, RATE_FACTORS)
+        expected_w, expected_slots, expected_norms = transcription(name, RATE_FACTORS)
     else:
         factors = dict.fromkeys(SHAPES, 1.0)
-        expected_w, expected_m, expected_v, expected_norms = transcription(name, factors, **CHANGES[changes])
+        expected_w, expected_slots, expected_norms = transcription(name, factors, **CHANGES[changes])
     results = steps_made(backend, name, changes, is_compiled)
     # The rate of step 0 is 0, so the step changes the slots but not the weights.
     assert all((results[f"1:{variable}"] == value).all() for variable, value in initial_weights().items())
@@ -121,13 +154,16 @@ def test_twenty_steps_agree_with_a_transcription(backend, name, changes, is_comp
     for variable in SHAPES:
         last = f"{STEPS}:{variable}"
         np.testing.assert_allclose(results[last], expected_w[variable], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(results[f"{last}/adam_m"], expected_m[variable], rtol=1e-5, atol=1e-7)
+    names = {key.removeprefix(f"{STEPS}:") for key in results if key.startswith(f"{STEPS}:")}
+    assert names == {*SHAPES, *expected_slots}
+    for slot, expected in expected_slots.items():
         # 1 - beta_2 is computed in float64; in float32, its relative error is -1.3e-5.
-        np.testing.assert_allclose(results[f"{last}/adam_v"], expected_v[variable], rtol=2e-6, atol=1e-10)
+        tolerances = {"rtol": 2e-6, "atol": 1e-10} if slot.endswith("adam_v") else {"rtol": 1e-5, "atol": 1e-6}
+        np.testing.assert_allclose(results[f"{STEPS}:{slot}"], expected, **tolerances)
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ADAMS)
 def test_weights_are_those_of_the_recorded_run(name, backend, steps_made):
     """Compare with recorded weights; for bert_adam, the released code also computed the learning rates.
 
@@ -154,12 +190,11 @@ def test_two_runs_have_the_same_bits():
 
     def run():
         weights = {variable: np.resize(initial_weights()[variable], (300, 400)) for variable in names}
-        optimizer = new_optimizer(weights, OptimizerOptions(name="lamb"))
+        optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb"))
         updates = compiled(updates_of(optimizer.updated))
         for step in range(3):
             large = [tf.constant(np.resize(gradients(step)[variable], (300, 400))) for variable in names]
-            clipped, _ = clip_by_global_norm(large, 1.0)
-            make_step(optimizer, dict(zip(names, clipped, strict=True)), 1e-3, step, updates)
+            make_step(optimizer, dict(zip(names, clipped(large, 1.0)[0], strict=True)), 1e-3, step, updates)
         return [value.numpy().tobytes() for value in (*optimizer.variables.values(), *optimizer.slots.values())]
 
     assert run() == run()
@@ -173,22 +208,23 @@ def test_rows_that_pad_the_vocabulary_change_nothing(name):
     def run(rows):
         padding = ((0, rows - 5), (0, 0))
         initial = np.pad(initial_weights()[word_embeddings], padding, constant_values=7.0)
-        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(name=name), vocab_size=5)
+        optimizer = new_optimizer({word_embeddings: initial}, OptimizerOptions(optimizer=name), vocab_size=5)
         for step in range(4):
             gradient = np.pad(gradients(step)[word_embeddings], padding)
             make_step(optimizer, {word_embeddings: gradient}, 0.01, step)
-        return optimizer.variables[word_embeddings].numpy()[:5], optimizer.slots[f"{word_embeddings}/adam_v"].numpy()
+        slots = [slot.numpy() for slot in optimizer.slots_of(word_embeddings)]
+        return optimizer.variables[word_embeddings].numpy()[:5], slots
 
     weights, _ = run(5)
-    padded_weights, padded_v = run(8)
+    padded_weights, padded_slots = run(8)
     np.testing.assert_allclose(padded_weights, weights, rtol=1e-6)
-    assert not padded_v[5:].any()
+    assert not any(slot[5:].any() for slot in padded_slots)
 
 
 def test_lamb_has_trust_ratio_1_where_a_norm_is_0():
     zeros, ones = np.zeros((2, 2), np.float32), np.ones((2, 2), np.float32)
     weights = {"zero/kernel": zeros, "still/kernel": ones}
-    optimizer = new_optimizer(weights, OptimizerOptions(name="lamb", weight_decay=0.0))
+    optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb", weight_decay=0.0))
     make_step(optimizer, {"zero/kernel": ones, "still/kernel": zeros}, 0.1, 0)
     np.testing.assert_allclose(optimizer.variables["zero/kernel"].numpy(), -0.1 * ones, rtol=1e-5)
     assert (optimizer.variables["still/kernel"].numpy() == ones).all()
@@ -198,15 +234,30 @@ def test_lamb_with_a_given_norm():
     """Check that a device with a part of a variable uses the norm of the whole, here of two equal halves."""
     whole = {"a/kernel": np.array([[3.0, 3.0], [4.0, 4.0]], np.float32)}
     gradient = np.array([[0.1, 0.1], [-0.3, -0.3]], np.float32)
-    expected = new_optimizer(whole, OptimizerOptions(name="lamb"))
+    expected = new_optimizer(whole, OptimizerOptions(optimizer="lamb"))
     make_step(expected, {"a/kernel": gradient}, 0.1, 0)
-    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(name="lamb"))
+    half = new_optimizer({"a/kernel": whole["a/kernel"][:, :1]}, OptimizerOptions(optimizer="lamb"))
 
-    def updated(name, state, *arguments):
-        return half.updated(name, state, *arguments, norm=lambda values: tf.sqrt(2 * tf.reduce_sum(values**2)))
+    class Half:
+        def norm(self, values):
+            return tf.sqrt(2 * tf.reduce_sum(values**2))
+
+    def updated(*arguments):
+        return half.updated(*arguments, part=Half())
 
     make_step(half, {"a/kernel": gradient[:, :1]}, 0.1, 0, updates_of(updated))
     np.testing.assert_allclose(half.variables["a/kernel"], expected.variables["a/kernel"].numpy()[:, :1], rtol=1e-6)
+
+
+def test_muon_makes_the_singular_values_of_a_matrix_equal():
+    name = "bert/encoder/layer_0/output/dense/kernel"
+    gradient = np.random.default_rng(0).normal(size=(12, 20)).astype(np.float32)
+    optimizer = new_optimizer(
+        {name: np.zeros((12, 20), np.float32)}, OptimizerOptions(optimizer="muon", weight_decay=0.0)
+    )
+    make_step(optimizer, {name: gradient}, 1.0, 0)
+    values = np.linalg.svd(optimizer.variables[name].numpy(), compute_uv=False) / (0.2 * 20**0.5)
+    assert 0.6 < values.min() < values.max() < 1.3
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -227,37 +278,34 @@ def test_variables_that_share_a_compiled_update_are_updated_alike(name):
     }
     generator = np.random.default_rng(0)
     weights = {variable: generator.normal(size=shape).astype(np.float32) for variable, shape in names.items()}
-    options = OptimizerOptions(name=name, weight_decay=0.1, layerwise_lr_decay=0.5)
+    options = OptimizerOptions(optimizer=name, weight_decay=0.1, layerwise_lr_decay=0.5)
     optimizer = new_optimizer(weights, options, vocab_size=5)
     shared = {variable: optimizer.first_alike(variable) for variable in names}
     assert shared["bert/encoder/layer_0/intermediate/dense/kernel"] == "bert/encoder/layer_0/output/dense/kernel"
     assert shared["bert/encoder/layer_0/output/LayerNorm/gamma"] == "bert/encoder/layer_0/output/dense/bias"
     for variable, first in shared.items():
-        values = generator.normal(size=(3, *names[variable])).astype(np.float32)
-        state = OptimizerState(*map(tf.constant, np.abs(values)))
+        count = 1 + len(optimizer.slots_of(variable))
+        values = generator.normal(size=(count, *names[variable])).astype(np.float32)
+        state = state_of(*map(tf.constant, np.abs(values)))
         gradient = tf.constant(weights[variable])
         expected = optimizer.updated(variable, state, gradient, tf.constant(0.1), tf.constant(3))
-        for value, one in zip(
-            optimizer.updated(first, state, gradient, tf.constant(0.1), tf.constant(3)), expected, strict=True
-        ):
+        shared_state = optimizer.updated(first, state, gradient, tf.constant(0.1), tf.constant(3))
+        for value, one in zip(tf.nest.flatten(shared_state), tf.nest.flatten(expected), strict=True):
             np.testing.assert_array_equal(value, one, err_msg=variable)
 
 
 def test_clipping():
-    gradients = [tf.constant([3.0, 0.0]), None, tf.constant([[4.0]])]
-    clipped, norm = clip_by_global_norm(gradients, 1.0)
+    gradients = [tf.constant([3.0, 0.0]), tf.constant([[4.0]])]
+    scaled, norm = clipped(gradients, 1.0)
     assert float(norm) == pytest.approx(5.0)
-    assert clipped[1] is None
-    np.testing.assert_allclose(clipped[0].numpy(), [0.6, 0.0], rtol=1e-6)
-    np.testing.assert_allclose(clipped[2].numpy(), [[0.8]], rtol=1e-6)
-    for longest in (5.1, None, 0.0):
-        same, norm = clip_by_global_norm(gradients, longest)
-        assert float(norm) == pytest.approx(5.0)
-        np.testing.assert_allclose(same[2].numpy(), [[4.0]], rtol=1e-6)
+    np.testing.assert_allclose(scaled[0].numpy(), [0.6, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(scaled[1].numpy(), [[0.8]], rtol=1e-6)
+    same, _ = clipped(gradients, 5.1)
+    np.testing.assert_allclose(same[1].numpy(), [[4.0]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("clip_norm", [1.0, None])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
-def test_a_norm_that_is_not_finite_is_returned(bad, clip_norm):
-    _, norm = clip_by_global_norm([tf.constant([1.0, bad], tf.float32), None, tf.constant([2.0])], clip_norm)
+def test_a_norm_that_is_not_finite_makes_all_gradients_nan(bad):
+    scaled, norm = clipped([tf.constant([1.0, bad], tf.float32), tf.constant([2.0])], 1.0)
     assert not np.isfinite(norm.numpy())
+    assert all(np.isnan(gradient).all() for gradient in scaled)

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 from beambert.bert_model.config import BertConfig
 from beambert.trainers.commands import pretrain
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.metrics.diagnosis import findings_of_run, is_on_plateau
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
 from beambert.trainers.run_report.run_facts import Run, facts_of, read_run
 
 # With these flags, a model learns a toy language and most of the real texts.
@@ -27,10 +25,10 @@ def pretrained(folder: Path, data: Path, model: BertConfig, *flags: str) -> Diag
     """Pretrain a model in `folder`/run, and return its diagnosis."""
     (folder / "model.json").write_text(model.to_json(), encoding="utf-8")
     parser = ArgumentParser()
-    add_arguments(parser)
+    pretrain.add_arguments(parser)
     output = folder / "run"
     files = ["--data", str(data), "--output", str(output), "--model", str(folder / "model.json")]
-    assert pretrain.run(PretrainConfig.from_args(parser.parse_args([*files, *flags]))) == 0
+    assert pretrain.run(pretrain.configure(parser.parse_args([*files, *flags]))) == 0
     run = read_run(output)
     facts = facts_of(run.options, run.config, run.baselines, run.train)
     assert facts is not None

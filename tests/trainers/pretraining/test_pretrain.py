@@ -13,10 +13,10 @@ from beambert.pipelines.errors import DatasetError, OutputError
 from beambert.tokenizer.vocabulary import Vocabulary
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.commands import pretrain
-from beambert.trainers.config.pretrain_config import default_learning_rate, default_warmup_steps
+from beambert.trainers.commands.pretrain import add_arguments
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.monitoring import metrics_jsonl
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.pretraining.options import default_learning_rate, default_warmup_steps
 from tests.trainers import fake_backend
 from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import LENGTH, OPTIONS, VOCABULARY, write_dataset

@@ -4,11 +4,10 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.config import BertConfig
-from beambert.common.formatting import format_duration
+from beambert.trainers.commands.pretrain import add_arguments
 from beambert.trainers.monitoring.throughput import peak_flops
 from beambert.trainers.optimization.schedule import check_batch_sizes, plan_stages
 from beambert.trainers.pretraining import recipes
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
 from beambert.trainers.pretraining.recipes import RECIPES, expected_hours, recipe_cost, run_cost, with_recipe
 from tests.conftest import ROOT
 
@@ -54,8 +53,9 @@ def test_the_command_lists_the_recipes(capsys):
     with pytest.raises(SystemExit):
         cli.main(["pretrain", "--help"])
     assert alone in capsys.readouterr().out
-    for name in RECIPES:
-        assert f"\n  {name}: " in alone
+    for name, recipe in RECIPES.items():
+        assert f"\n  {name}: {recipe.summary}\n    beambert pretrain --recipe {name} " in alone
+        assert f"\n    time     {recipes.estimated_time(name)}\n    results  {recipe.results}\n" in alone
     assert max(map(len, alone.splitlines())) <= 88
 
 
@@ -110,14 +110,15 @@ def test_the_table_in_the_documents_is_that_of_the_recipes():
     rows = text[text.index("<!-- recipes -->") :].split("\n\n")[0].splitlines()[3:]
     expected = []
     for name, recipe in RECIPES.items():
-        cost, hardware, flags = recipe_cost(name), recipe.hardware, recipe.flags
+        cost, flags = recipe_cost(name), recipe.flags
         updates = f"{cost.updates:,} x {int(flags['train_batch_size']):,}"
-        time = format_duration(3600 * expected_hours(cost, hardware))
-        peak = f"{hardware.utilization:.0%} of {hardware.peak_tflops:g} TFLOP/s"
         expected.append(
             f"| `{name}` | {flags['model']} | {'; '.join([updates, *filter(None, [flags.get('schedule')])])} | "
-            f"{recipes.rounded(cost.positions)} | {cost.flops:.2g} | {time} on {hardware.name} at {peak} |"
+            f"{recipes.rounded(cost.positions)} | {cost.flops:.2g} | {recipes.estimated_time(name)} | "
+            f"{recipe.results} |"
         )
+        assert f"## `{name}`" in text
+        assert f"\n{recipes.command(name)}\n" in text
     assert rows == expected
 
 

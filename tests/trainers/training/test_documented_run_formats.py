@@ -8,9 +8,8 @@ import pytest
 
 from beambert import cli
 from beambert.bert_model.checkpoints.native import ModelRecord
-from beambert.trainers.checkpoints.best_checkpoint import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
+from beambert.trainers.checkpoints.checkpoint_manager import HIGHER_IS_BETTER, LOWER_IS_BETTER, BestCheckpoint
 from beambert.trainers.commands import pretrain
-from beambert.trainers.config.recorded_options import RecordedOptions
 from beambert.trainers.finetuning import sweep
 from beambert.trainers.metrics.baseline_record import BaselineRecord
 from beambert.trainers.metrics.chance_levels import LEVELS, PRETRAINING_COUNTS
@@ -20,7 +19,7 @@ from beambert.trainers.monitoring.metrics_jsonl import TIMING_FIELDS
 from beambert.trainers.monitoring.throughput import StepCost
 from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from beambert.trainers.optimization.schedule import Stage
-from beambert.trainers.training.run_manifest import RunRecord
+from beambert.trainers.training.run_manifest import RecordedOptions, RunRecord
 from tests.conftest import ROOT
 
 RUN_FORMAT = ROOT / "docs/reference/run-format.md"

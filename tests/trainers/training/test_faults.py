@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from beambert import cli
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.checkpoints.best_checkpoint import best
+from beambert.trainers.checkpoints.checkpoint_manager import best
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.goodput import GoodputSeconds
 from beambert.trainers.monitoring.training_monitor import TrainingMonitor

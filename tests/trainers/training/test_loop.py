@@ -230,7 +230,7 @@ def test_every_step_and_micro_step_has_its_own_dropout_seed_and_evaluation_none(
 
 def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
     task, slope = line_task()
-    trainer = Trainer(task, settings(skip_nonfinite=True))
+    trainer = Trainer(task, settings(on_nonfinite="skip"))
     nan = float("nan")
     trained(trainer, batches_of(batches([1, 2, nan, 1] + [1, 2] * 8)), tmp_path)
     good, other = line_task()
@@ -247,6 +247,6 @@ def test_updates_that_are_not_finite_are_skipped_and_counted(tmp_path):
 
 def test_a_run_that_only_skips_stops(tmp_path):
     task, _ = line_task()
-    trainer = Trainer(task, settings(skip_nonfinite=True, num_train_steps=1000))
+    trainer = Trainer(task, settings(on_nonfinite="skip", num_train_steps=1000))
     with pytest.raises(TrainingError, match="not finite at step 0"):
         trained(trainer, repeated(batches([float("nan")] * 2)), tmp_path, save_checkpoints_steps=1000)

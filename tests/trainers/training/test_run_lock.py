@@ -7,9 +7,9 @@ import pytest
 
 from beambert.pipelines.errors import OutputError
 from beambert.pipelines.io.output_directory import LOCK_NAME
-from beambert.trainers.config.pretrain_config import PretrainConfig
 from beambert.trainers.errors import TrainingError
-from beambert.trainers.training.run_lock import run_lock
+from beambert.trainers.pretraining.options import PretrainOptions
+from beambert.trainers.training.run_files import run_lock
 
 HOSTS = ["a:1", "b:1"]
 CONFIGS = [
@@ -22,7 +22,7 @@ CONFIGS = [
 
 
 def config(strategy, **changes):
-    return PretrainConfig(data=("data",), output="run", strategy=strategy, **changes)
+    return PretrainOptions(data=("data",), output="run", strategy=strategy, **changes)
 
 
 @pytest.mark.parametrize(("cluster", "kind", "index", "chief"), CONFIGS)

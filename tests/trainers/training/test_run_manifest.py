@@ -1,19 +1,25 @@
 import argparse
 import dataclasses
 import json
+import re
 from importlib import metadata
 
 import pytest
 
 from beambert.bert_model.config import BertConfig
-from beambert.trainers.config.pretrain_config import PretrainConfig
+from beambert.common.command_line.options import options_of
+from beambert.trainers.commands.pretrain import add_arguments, configure
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.optimization.schedule import plan_stages
-from beambert.trainers.pretraining.pretrain_flags import add_arguments
+from beambert.trainers.options import OnResume
+from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_manifest import RunRecord, changes, check_same_run, last_step, load
+from tests.conftest import ROOT
 
 CONFIG = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+COMMANDS = (PretrainOptions, FinetuneOptions)
 SHORT, LONG = "a" * 64, "b" * 64
 
 
@@ -30,7 +36,7 @@ def record(*flags, data=((SHORT, 128),), **changed):
         "do_lower_case": True,
         "max_seq_length": max(lengths),
         "stages": tuple(stages),
-        "options": PretrainConfig.from_args(args).to_json(),
+        "options": configure(args).to_json(),
         "versions": {"python": "3.11.7"},
     }
     return RunRecord(**values | changed)
@@ -148,8 +154,8 @@ def test_changed_options_are_listed():
     )
     assert changes(record(), new) == [
         "Changed training options: num_train_steps 100 to 200, learning_rate None to 0.1",
-        "Results are not bit-identical to an uninterrupted run: gradient_accumulation_steps 1 to 2, precision float32 "
-        "to bfloat16, python 3.11.7 to 3.12.0",
+        "Results are not bit-identical to an uninterrupted run: precision float32 to bfloat16, "
+        "gradient_accumulation_steps 1 to 2, python 3.11.7 to 3.12.0",
     ]
 
 
@@ -168,18 +174,42 @@ def test_a_sharded_optimizer_state_changes_numerics_only(tmp_path):
     assert refused(tmp_path, 50, old, sharded) is None
 
 
-def test_every_option_is_ruled_on():
-    """Check that every option, also a new one, is either free to change or compared by `run_manifest`."""
-    free = {"data", "output", "do_train", "do_eval", "recipe", "model", "init_checkpoint", "max_eval_steps", "verify"}
-    # A different --max_train_time is an error before runs are compared (trainers/pretraining/prepare.py).
-    free |= {"max_train_time"}
-    free |= {"tpu_name", "tpu_zone", "gcp_project", "iterations_per_loop", "peak_tflops", "save_checkpoints_steps"}
-    free |= {"coordinator_address", "num_processes", "process_id"}
-    free |= {"keep_checkpoint_max", "keep_checkpoint_every_n_hours", "eval_steps", "eval_batch_size", "best_metric"}
-    ruled = {*run_manifest._FIXED, *run_manifest._TRAINING, *run_manifest._NUMERICS}
-    of_fine_tuning = {"task", "class_weights", "group_by_length"}
-    assert ruled - of_fine_tuning | free == set(record().options)
-    assert not ruled & free
+def test_an_option_that_a_run_does_not_record_has_its_default(tmp_path):
+    older = record()
+    for name in ("causal_attention", "clip", "xla"):
+        del older.options[name]
+    assert refused(tmp_path, 50, older, record()) is None
+    assert changes(older, record()) == []
+    assert "--causal_attention (False before, True now)" in refused(tmp_path, 50, older, record("--causal_attention"))
+    assert changes(older, record("--clip", "per_shard")) == ["Changed training options: clip global to per_shard"]
+
+
+@pytest.mark.parametrize("cls", COMMANDS)
+def test_every_option_has_a_rule_and_a_help(cls):
+    rules = {option.name: option.annotation(OnResume) for option in options_of(cls)}
+    assert None not in rules.values()
+    assert all(len(option.description) > 20 for option in options_of(cls) if option.flag and option.name != "task")
+    assert rules["seed"] is OnResume.FORBIDDEN
+    assert rules["learning_rate"] is OnResume.LATER_STEPS
+    assert rules["precision"] is OnResume.NUMERICS
+    assert rules["output"] is OnResume.NO_EFFECT
+
+
+def test_an_option_of_both_commands_has_one_rule():
+    rules = [{option.name: option.annotation(OnResume) for option in options_of(cls)} for cls in COMMANDS]
+    shared = rules[0].keys() & rules[1].keys()
+    assert len(shared) > 40
+    assert [name for name in shared if rules[0][name] is not rules[1][name]] == []
+
+
+@pytest.mark.parametrize(("rule", "cell"), [(OnResume.FORBIDDEN, "no: give"), (OnResume.NUMERICS, "yes; the message")])
+def test_the_guide_names_the_flags_of_a_rule(rule, cell):
+    guide = (ROOT / "docs/guides/resume.md").read_text(encoding="utf-8")
+    (row,) = (line for line in guide.splitlines() if line.startswith("| ") and f"| {cell}" in line)
+    named = set(re.findall(r"`--(\w+)`", row.split(" | ")[0]))
+    options = {option.name for cls in COMMANDS for option in options_of(cls) if option.annotation(OnResume) is rule}
+    # The task is in the name of the command; the row has "number of devices".
+    assert named == options - {"task", "cpu_devices"}
 
 
 def test_tensorflow_is_found_under_the_name_that_it_has_on_a_tpu(monkeypatch):

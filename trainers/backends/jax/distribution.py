@@ -1,28 +1,35 @@
-"""Open the devices of a run with JAX: all devices of all processes, as a mesh with one axis."""
+"""Open the devices of a run with JAX: all devices of all processes, as a mesh with one axis.
+
+Move the values of Keras variables to the devices, and recognize errors of devices without enough memory.
+"""
 
 import atexit
 import contextlib
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import keras
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from beambert.trainers.backends.backend import MakeBatches
-from beambert.trainers.backends.jax.memory_errors import memory_error
 from beambert.trainers.backends.jax.prefetch import Prefetch
 from beambert.trainers.backends.jax.startup import LOST_PROCESS
-from beambert.trainers.data.batches import InputShard
+from beambert.trainers.data.pipeline import InputShard
 from beambert.trainers.errors import TrainingError
 
 # The axis of the mesh, over which batches are sharded.
 DATA = "data"
+_SIZES = re.compile(r"\(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+)([KMGT])\)")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_REMEDY = "raise --gradient_accumulation_steps, use --activation_checkpointing or lower --train_batch_size"
 
 
 class Distribution:
@@ -186,3 +193,59 @@ def check_equal_devices(processes: Sequence[int]) -> None:
                 f"process 0 has {counts[0]} device{plural}, process {process} has {count}: start every process with "
                 "the same number of devices"
             )
+
+
+def with_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> keras.StatelessScope:
+    """Return a context in which variables have the given values, which may be traced."""
+    return keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True)))
+
+
+def place(
+    variables: Sequence[keras.Variable], distribution: Distribution, specs: Sequence[PartitionSpec] | None = None
+) -> list[jax.Array]:
+    """Return the values of variables on the devices, where they stay.
+
+    Args:
+        variables: the variables.
+        distribution: the devices.
+        specs: how each variable is distributed; None for a copy on every device.
+    """
+    specs = specs or [PartitionSpec()] * len(variables)
+    values = [distribution.on_devices(variable.value, spec) for variable, spec in zip(variables, specs, strict=True)]
+    assign(variables, values)
+    return values
+
+
+def assign(variables: Sequence[keras.Variable], values: Sequence[jax.Array]) -> None:
+    """Assign arrays to variables without copying them."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
+class ExceededMemory(NamedTuple):
+    """Memory that a program needs, arguments included, and the memory of a device for a program."""
+
+    required_bytes: int
+    available_bytes: int
+
+
+def exceeded_memory(error: jax.errors.JaxRuntimeError) -> ExceededMemory | None:
+    """Return the sizes in the error of a TPU program that does not fit into the memory of a device; None for others."""
+    if (sizes := _SIZES.search(str(error))) is None:
+        return None
+    required, unit, available, available_unit = sizes.groups()
+    return ExceededMemory(round(float(required) * _UNITS[unit]), round(float(available) * _UNITS[available_unit]))
+
+
+def memory_error(error: jax.errors.JaxRuntimeError) -> str | None:
+    """Return the message for a program that does not fit into the memory of a device; None for other errors.
+
+    Args:
+        error: error of compiling or running a program.
+    """
+    text = str(error)
+    if not text.startswith("RESOURCE_EXHAUSTED"):
+        return None
+    sizes = _SIZES.search(text)
+    needed = f" ({sizes[1]}{sizes[2]}iB of temporary data, {sizes[3]}{sizes[4]}iB available)" if sizes else ""
+    return f"the step does not fit into the memory of a device{needed}: {_REMEDY}"

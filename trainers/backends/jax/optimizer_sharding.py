@@ -7,15 +7,17 @@ Functions of tensors are called on every device (`Distribution.shard_map`).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec
 
-from beambert.bert_model.vocabulary_padding import is_padded, without_padding
+from beambert.bert_model.size import is_padded, without_padding
 from beambert.trainers.backends.jax.distribution import DATA
-from beambert.trainers.objective import Tensor
-from beambert.trainers.optimization.optimizers import OptimizerState, sum_of_squares
+from beambert.trainers.backends.step import Gradients
+from beambert.trainers.objective import Sums, Tensor
+from beambert.trainers.optimization.optimizers import sum_of_squares
 
 # Smaller variables stay replicated: parts of them would save little memory and cost two collective operations each.
 LEAST_ELEMENTS = 1024
@@ -45,41 +47,43 @@ def slot_spec(axis: int | None) -> PartitionSpec:
     return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, DATA)
 
 
-def state_spec(axis: int | None) -> OptimizerState:
-    """Return how a variable and its slots are distributed."""
-    return OptimizerState(PartitionSpec(), slot_spec(axis), slot_spec(axis))
-
-
-def sum_over_devices(gradients: dict[str, Tensor], axes: Mapping[str, int], *others: Any) -> tuple[Any, ...]:
-    """Return the sums over devices.
+@dataclass
+class Devices:
+    """The sums over devices of a step; see `beambert.trainers.backends.step.Replicas`.
 
     Args:
-        gradients: gradient of each variable, by name, of its shape.
-        axes: axes of the sharded variables.
-        others: structures of tensors to sum as well.
-
-    Returns:
-        The summed gradients, of which those of sharded variables are the part of this device, and the sums of `others`.
+        count: number of devices.
+        axes: axes of the variables whose slots are sharded. Of their summed gradients, a device has its part.
     """
-    replicated = {name: gradient for name, gradient in gradients.items() if name not in axes}
-    replicated, *others = jax.lax.psum((replicated, *others), DATA)
-    scattered = {
-        name: jax.lax.psum_scatter(gradients[name], DATA, scatter_dimension=axis, tiled=True)
-        for name, axis in axes.items()
-        if name in gradients
-    }
-    summed = {**replicated, **scattered}
-    return {name: summed[name] for name in gradients}, *others
 
+    count: int
+    axes: Mapping[str, int]
+    share: float = 1.0
 
-def global_norm(gradients: Mapping[str, Tensor], axes: Mapping[str, int]) -> Tensor:
-    """Return the norm of summed gradients, of which those of sharded variables are parts; float32 scalar."""
-    replicated = [gradient for name, gradient in gradients.items() if name not in axes]
-    parts = [gradient for name, gradient in gradients.items() if name in axes]
-    squares = sum_of_squares(replicated) if replicated else 0.0
-    if parts:
-        squares += jax.lax.psum(sum_of_squares(parts), DATA)
-    return jax.numpy.sqrt(squares)
+    def sum(self, values: Any) -> Any:
+        """Return the sums over devices."""
+        return jax.lax.psum(values, DATA)
+
+    def sum_gradients(self, gradients: Gradients, loss: Tensor, sums: Sums) -> tuple[Gradients, Tensor, Sums]:
+        """Return the sums over devices, of sharded variables this device's part."""
+        replicated = {name: gradient for name, gradient in gradients.items() if name not in self.axes}
+        replicated, loss, sums = jax.lax.psum((replicated, loss, sums), DATA)
+        scattered = {
+            name: jax.lax.psum_scatter(gradients[name], DATA, scatter_dimension=axis, tiled=True)
+            for name, axis in self.axes.items()
+            if name in gradients
+        }
+        summed = {**replicated, **scattered}
+        return {name: summed[name] for name in gradients}, loss, sums
+
+    def norm(self, gradients: Gradients) -> Tensor:
+        """Return the norm of summed gradients, of which those of sharded variables are parts; float32 scalar."""
+        replicated = [gradient for name, gradient in gradients.items() if name not in self.axes]
+        parts = [gradient for name, gradient in gradients.items() if name in self.axes]
+        squares = sum_of_squares(replicated) if replicated else 0.0
+        if parts:
+            squares += jax.lax.psum(sum_of_squares(parts), DATA)
+        return jax.numpy.sqrt(squares)
 
 
 def own_part(value: Tensor, axis: int) -> Tensor:
@@ -93,8 +97,9 @@ def with_all_parts(value: Tensor, axis: int) -> Tensor:
     return jax.lax.all_gather(value, DATA, axis=axis, tiled=True)
 
 
-def norm_of_whole(name: str, axis: int, vocab_size: int | None) -> Callable[[Tensor], Tensor]:
-    """Return a function from a part to the Euclidean norm of the whole value, without vocabulary padding.
+@dataclass(frozen=True)
+class VariableSlice:
+    """This device's part of a sharded variable; see `beambert.trainers.optimization.update_rules.VariablePart`.
 
     Args:
         name: TF1 name of the variable.
@@ -102,12 +107,19 @@ def norm_of_whole(name: str, axis: int, vocab_size: int | None) -> Callable[[Ten
         vocab_size: vocabulary size if variables are padded beyond it; None without padding.
     """
 
-    def norm(part: Tensor) -> Tensor:
-        if axis != 0:
-            part = without_padding(name, part, vocab_size)
-        elif vocab_size is not None and is_padded(name):
-            rows = jax.lax.axis_index(DATA) * len(part) + jax.numpy.arange(len(part))
-            part = jax.numpy.where(rows.reshape(-1, *[1] * (part.ndim - 1)) < vocab_size, part, 0.0)
-        return jax.numpy.sqrt(jax.lax.psum(jax.numpy.sum(jax.numpy.square(part)), DATA))
+    name: str
+    axis: int
+    vocab_size: int | None
 
-    return norm
+    def norm(self, values: Tensor) -> Tensor:
+        """Return the Euclidean norm of the whole, without vocabulary padding."""
+        if self.axis != 0:
+            values = without_padding(self.name, values, self.vocab_size)
+        elif self.vocab_size is not None and is_padded(self.name):
+            rows = jax.lax.axis_index(DATA) * len(values) + jax.numpy.arange(len(values))
+            values = jax.numpy.where(rows.reshape(-1, *[1] * (values.ndim - 1)) < self.vocab_size, values, 0.0)
+        return jax.numpy.sqrt(jax.lax.psum(jax.numpy.sum(jax.numpy.square(values)), DATA))
+
+    def on_whole(self, function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+        """Return this part of the result of a function of the whole, which every device computes."""
+        return own_part(function(with_all_parts(values, self.axis)), self.axis)

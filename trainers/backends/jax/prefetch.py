@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from beambert.trainers.data.batches import Batches
+from beambert.trainers.data.pipeline import Batches
 
 # Number of batches to read ahead of use.
 _READ_AHEAD = 4

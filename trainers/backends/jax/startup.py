@@ -5,8 +5,8 @@ import socket
 import time
 
 from beambert.common.imports import uncollected_imports
-from beambert.trainers.config.process_group import ProcessGroup
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.options import ProcessGroup
 
 # Time to connect to the coordinator, and time without a sign of life after which a process counts as lost. JAX then
 # aborts the other processes, with a line that another task died.

@@ -6,41 +6,35 @@ of devices nor that of micro-batches changes a step.
 """
 
 import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import keras
 import numpy as np
+from jax.extend.core import Var
 from jax.sharding import PartitionSpec
 
-from beambert.bert_model.jax_dropout import example_seeds
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
-from beambert.trainers.backends.jax.distribution import DATA, Distribution
-from beambert.trainers.backends.jax.evaluation import on_host
+from beambert.bert_model.ops.jax.dropout import example_seeds
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults
+from beambert.trainers.backends.jax.distribution import DATA, Distribution, assign, place, with_values
 from beambert.trainers.backends.jax.optimizer_sharding import (
-    global_norm,
-    norm_of_whole,
+    Devices,
+    VariableSlice,
     own_part,
     sharded_axes,
-    state_spec,
-    sum_over_devices,
+    slot_spec,
     with_all_parts,
 )
-from beambert.trainers.backends.jax.state import assign, place, with_values
-from beambert.trainers.backends.jax.used_arguments import used_arguments
-from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, sums_of_step
-from beambert.trainers.optimization.optimizers import (
-    Optimizer,
-    OptimizerState,
-    clip_by_global_norm,
-    clip_by_norm,
-    learning_rate_at,
-)
+from beambert.trainers.backends.step import Gradients, compute_update
+from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, Tensor, loss_of, to_host
+from beambert.trainers.optimization.optimizers import Optimizer, VariableState
+from beambert.trainers.options import TrainingOptions
 
 # Weights and slots of every trained variable, by TF1 name.
-TrainState = dict[str, OptimizerState]
+TrainState = dict[str, VariableState]
 # Number of steps that may be waiting for the devices.
 _STEPS_AHEAD = 2
 
@@ -50,15 +44,15 @@ class Trainer:
 
     Args:
         task: the objective.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for all devices.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         shapes = {name: tuple(variable.shape) for name, variable in task.variables.items()}
         # Axes along which slots are sharded, of variables that have one.
         self.slot_axes = sharded_axes(shapes, self.distribution.replicas) if config.shard_optimizer_state else {}
@@ -105,7 +99,7 @@ class Trainer:
                         compiling += time.perf_counter() - ready
                     metrics.append(of_step)
                 self._assign(state)
-                sums = [on_host(of_step) for of_step in jax.device_get(metrics)]
+                sums = [to_host(of_step) for of_step in jax.device_get(metrics)]
                 nonfinite = [step for step, of_step in enumerate(sums, first_step) if of_step[NOT_FINITE][0]]
                 first_nonfinite = nonfinite[0] if nonfinite else -1
                 return StepResults(
@@ -123,7 +117,7 @@ class Trainer:
             numerator and denominator, float32 [2].
         """
         everywhere, by_example = PartitionSpec(), PartitionSpec(DATA)
-        state = {name: state_spec(self.slot_axes.get(name)) for name in self.task.variables}
+        state = {name: self.state_spec(name) for name in self.task.variables}
         step = self.distribution.shard_map(self._step, (state, everywhere, everywhere, by_example), (state, everywhere))
         return jax.jit(step, donate_argnums=0)
 
@@ -131,44 +125,35 @@ class Trainer:
         self, state: TrainState, frozen: list[Tensor], step: Tensor, features: Features
     ) -> tuple[TrainState, dict[str, Tensor]]:
         """Run one step on a device; features are its part of the batch, [batch_size / devices, ...]."""
-        config, replicas = self.config, self.distribution.replicas
-        local = self.task.weights(features)
-        # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
-        # its masked tokens are distributed over devices.
-        denominators = local if config.clip_per_replica else jax.lax.psum(local, DATA)
-        loss, sums, gradients = self._gradients(state, frozen, denominators, step, features)
-        if config.clip_per_replica:
-            clipped, _ = clip_by_global_norm(list(gradients.values()), config.optimizer.clip_norm)
-            gradients = dict(zip(gradients, clipped, strict=True))
-        gradients, loss, sums = sum_over_devices(gradients, self.slot_axes, loss, sums)
-        if config.clip_per_replica:
-            loss /= replicas
-        norm = global_norm(gradients, self.slot_axes)
-        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
-        clipped = clip_by_norm(list(gradients.values()), norm, clip_norm)
-        rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
-        sums, is_finite = sums_of_step(sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0)
+
+        def gradients_of(features: Features, denominators: Mapping[str, Tensor]) -> tuple[Tensor, Sums, Gradients]:
+            return self._gradients(state, frozen, denominators, step, features)
+
+        devices = Devices(self.distribution.replicas, self.slot_axes)
+        update = compute_update(self.task, self.config, features, step, gradients_of, devices)
         new_state = dict(state)
-        for name, gradient in zip(gradients, clipped, strict=True):
+        for name, gradient in update.gradients.items():
             axis = self.slot_axes.get(name)
-            old, whole_norm = state[name], None
+            old, part = state[name], None
             if axis is not None:
                 old = old._replace(weight=own_part(old.weight, axis))
-                whole_norm = norm_of_whole(name, axis, self.task.vocab_size)
-            updated = self.optimizer.updated(name, old, gradient, rate, step, whole_norm)
-            if config.skip_nonfinite:
-                pairs = zip(updated, old, strict=True)
-                updated = OptimizerState(*(jax.numpy.where(is_finite, *pair) for pair in pairs))
+                part = VariableSlice(name, axis, self.task.vocab_size)
+            updated = self.optimizer.updated(name, old, gradient * update.factor, update.rate, step, part)
+            if self.config.on_nonfinite == "skip":
+                updated = jax.tree.map(functools.partial(jax.numpy.where, update.is_finite), updated, old)
             if axis is not None:
                 updated = updated._replace(weight=with_all_parts(updated.weight, axis))
             new_state[name] = updated
-        return new_state, {name: jax.numpy.stack(ratio) for name, ratio in sums.items()}
+        return new_state, {name: jax.numpy.stack(ratio) for name, ratio in update.sums.items()}
 
     def _gradients(
-        self, state: TrainState, frozen: list[Tensor], denominators: dict[str, Tensor], step: Tensor, features: Features
-    ) -> tuple[Tensor, Sums, dict[str, Tensor]]:
+        self,
+        state: TrainState,
+        frozen: list[Tensor],
+        denominators: Mapping[str, Tensor],
+        step: Tensor,
+        features: Features,
+    ) -> tuple[Tensor, Sums, Gradients]:
         """Return loss, metric sums and gradients of a device's part of the batch, computed by micro-batches.
 
         Variables that the loss does not depend on have no gradient.
@@ -211,19 +196,44 @@ class Trainer:
         totals, _ = jax.lax.scan(add, zeros, parts)
         return totals
 
+    def state_spec(self, name: str) -> VariableState:
+        """Return how a variable and its slots are distributed."""
+        slots = slot_spec(self.slot_axes.get(name))
+        return VariableState(PartitionSpec(), (slots,) * len(self.optimizer.slots_of(name)))
+
     def state(self) -> TrainState:
         """Return the values of weights and slots on the devices: copies, or parts of sharded slots."""
         state = {}
         for name, variable in self.task.variables.items():
-            variables = [variable, *self.optimizer.slots_of(name)]
-            state[name] = OptimizerState(*place(variables, self.distribution, state_spec(self.slot_axes.get(name))))
+            spec, slots = self.state_spec(name), self.optimizer.slots_of(name)
+            (weight,) = place([variable], self.distribution, [spec.weight])
+            state[name] = VariableState(weight, tuple(place(slots, self.distribution, spec.slots)))
         return state
 
     def _assign(self, state: TrainState) -> None:
         for name, values in state.items():
-            assign([self.task.variables[name], *self.optimizer.slots_of(name)], values)
+            assign([self.task.variables[name], *self.optimizer.slots_of(name)], [values.weight, *values.slots])
 
 
 def summed(steps: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
     """Return the sums of numerators and denominators over steps."""
     return {name: (sum(step[name][0] for step in steps), sum(step[name][1] for step in steps)) for name in steps[0]}
+
+
+def used_arguments(function: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> set[str]:
+    """Return the names of the arguments that the result of a function depends on.
+
+    Differentiation gives zeros for the others. A variable that the loss does not depend on must not be updated, not
+    even by weight decay, as in the released code.
+
+    Args:
+        function: function of a dict of arrays.
+        arguments: arrays or shapes by name.
+    """
+    program = jax.make_jaxpr(function)(arguments).jaxpr
+    needed = {variable for variable in program.outvars if isinstance(variable, Var)}
+    for equation in reversed(program.eqns):
+        if needed.intersection(equation.outvars):
+            needed.update(variable for variable in equation.invars if isinstance(variable, Var))
+    # The leaves of a dict are in the order of its sorted keys.
+    return {name for name, variable in zip(sorted(arguments), program.invars, strict=True) if variable in needed}

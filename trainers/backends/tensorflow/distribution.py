@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from beambert.trainers.backends.tensorflow.input import dataset_of
-from beambert.trainers.data.batches import Batches, InputShard
+from beambert.trainers.data.pipeline import Batches, InputShard
 from beambert.trainers.errors import TrainingError
 
 
@@ -46,7 +46,7 @@ class Distribution:
         """Open the devices; call before any computation.
 
         Args:
-            name: one of `training_flags.STRATEGIES`. "auto" is "multi_worker" if TF_CONFIG is set, else "tpu" if a TPU
+            name: as in `DeviceOptions`. "auto" is "multi_worker" if TF_CONFIG is set, else "tpu" if a TPU
                 is attached or named, else "mirrored" with several GPUs or logical CPU devices, else "single".
             tpu_name: name of the TPU; None for the TPU attached to this machine.
             tpu_zone: zone of the TPU; None for the zone of this machine.

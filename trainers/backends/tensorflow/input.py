@@ -1,12 +1,16 @@
-"""Feed the batches of an input pipeline to TensorFlow."""
+"""Feed the batches of an input pipeline to TensorFlow, and trace an objective for each sequence length of a dataset."""
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
-from beambert.trainers.data.batches import Batches
+from beambert.pipelines.dataset import Dataset
+from beambert.trainers.data.parsing import feature_lengths
+from beambert.trainers.data.pipeline import Batches
+from beambert.trainers.objective import Features, Objective, Sums
 
 # Number of elements to prefetch. With autotuning, a busy machine may prefetch none.
 _READ_AHEAD = 8
@@ -70,3 +74,36 @@ class _Reader:
                 self._error = error
                 self._errors.append(error)
                 raise
+
+
+def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
+    """Return an objective whose metric sums are traced separately for each sequence length of a dataset.
+
+    Args:
+        task: the objective.
+        dataset: the manifest.
+
+    Returns:
+        An objective for batches with dynamic lengths (`beambert.trainers.data.pipeline.train_batches`), or the given
+        objective if the dataset has a single sequence length.
+    """
+    shapes = sorted({(shard.max_seq_length, shard.max_predictions_per_seq) for shard in dataset.shards})
+    if len(shapes) == 1:
+        return task
+    row_lengths = tf.constant([row_length for row_length, _ in shapes])
+
+    def sums(features: Features, seed: tf.Tensor | None) -> Sums:
+        def sums_at(row_length: int, predictions: int) -> Sums:
+            lengths = feature_lengths(dataset.instances_per_row, row_length, predictions)
+            shaped = {
+                name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) if name in lengths else value
+                for name, value in features.items()
+            }
+            return task.sums(shaped, seed)
+
+        if features["input_ids"].shape[1] is not None:
+            return task.sums(features, seed)
+        length_index = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
+        return tf.switch_case(length_index, [lambda shape=shape: sums_at(*shape) for shape in shapes])
+
+    return dataclasses.replace(task, sums=sums)

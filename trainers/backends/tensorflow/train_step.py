@@ -3,27 +3,23 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, TrainConfig
+from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResults, uses_xla
+from beambert.trainers.backends.step import Gradients, compute_update
 from beambert.trainers.backends.tensorflow.distribution import (
     Distribution,
     replica_number,
     sum_over_replicas,
     update_together,
 )
-from beambert.trainers.objective import NOT_FINITE, Features, Objective, Ratios, Sums, loss_of, sums_of_step
-from beambert.trainers.optimization.optimizers import (
-    Optimizer,
-    OptimizerState,
-    clip_by_global_norm,
-    clip_factor,
-    learning_rate_at,
-)
+from beambert.trainers.objective import NOT_FINITE, Features, Objective, Sums, loss_of, to_host
+from beambert.trainers.optimization.optimizers import Optimizer, VariableState
+from beambert.trainers.options import TrainingOptions
 
 
 def dropout_seed(
@@ -38,6 +34,33 @@ def dropout_seed(
     for number in (step, micro_step, replica, 0):
         folded = tf.random.experimental.stateless_fold_in(folded, tf.cast(number, tf.int32))
     return folded
+
+
+class _Replicas:
+    """The sums over replicas of a step; see `beambert.trainers.backends.step.Replicas`.
+
+    Args:
+        count: number of replicas.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        # `Distribution.sum` adds the metric sums of all replicas after the step.
+        self.share = 1.0 / count
+
+    def sum(self, values: Any) -> Any:
+        """Return the sums over replicas."""
+        return sum_over_replicas(values)
+
+    def sum_gradients(self, gradients: Gradients, loss: tf.Tensor, sums: Sums) -> tuple[Gradients, tf.Tensor, Sums]:
+        """Return the sums of gradients and loss over replicas, and the metric sums of this replica."""
+        *summed, loss = sum_over_replicas([*gradients.values(), loss])
+        return dict(zip(gradients, summed, strict=True)), loss, sums
+
+    def norm(self, gradients: Gradients) -> tf.Tensor:
+        """Return the norm of the gradients; as `optimizers.global_norm`, without a copy of each for its squares."""
+        halves = [tf.nn.l2_loss(gradient) for gradient in gradients.values()]
+        return tf.sqrt(2 * tf.reduce_sum(tf.stack(halves)))
 
 
 class _Totals(NamedTuple):
@@ -59,16 +82,16 @@ class Trainer:
 
     Args:
         task: the objective; its variables must be created in the scope of `distribution`.
-        config: configuration of the training steps.
+        config: options of the steps.
         distribution: the devices; None for a single device.
     """
 
-    def __init__(self, task: Objective, config: TrainConfig, distribution: Distribution | None = None) -> None:
+    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
         self.task = task
         self.config = config
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
-            self.optimizer = Optimizer(task.variables, config.optimizer, task.vocab_size)
+            self.optimizer = Optimizer(task.variables, config, task.vocab_size)
         # XLA compiles the formulas into a few loops over the values. The function assigns the variables itself, because
         # XLA then writes into their buffers; results would be new buffers, whose pages the system clears at every step.
         self._compiled_update = tf.function(self._assign_updated, autograph=False, jit_compile=True)
@@ -94,73 +117,65 @@ class Trainer:
             The replica's part of the metric sums, and of loss, gradient_norm, learning_rate and not_finite; the sums
             over all replicas are those of the step.
         """
-        config, replicas = self.config, self.distribution.replicas
-        local = self.task.weights(features)
-        # Loss terms are divided by the weight of the whole batch, so that the step does not depend on how the batch and
-        # its masked tokens are distributed over replicas.
-        denominators = local if config.clip_per_replica else sum_over_replicas(local)
-        loss, sums, gradients = backward(features, denominators, step, replica_number())
-        if config.clip_per_replica:
-            gradients, _ = clip_by_global_norm(gradients, config.optimizer.clip_norm)
-        present = [gradient for gradient in gradients if gradient is not None]
-        *present, loss = sum_over_replicas([*present, loss])
-        if config.clip_per_replica:
-            loss /= replicas
-        norm = tf.sqrt(_sum_of_squares(present))
-        clip_norm = None if config.clip_per_replica else config.optimizer.clip_norm
-        factor = clip_factor(norm, clip_norm) if clip_norm else tf.constant(1.0)
-        rate = learning_rate_at(
-            step, config.learning_rate, config.num_train_steps, config.num_warmup_steps, config.lr_schedule
-        )
-        sums, is_finite = sums_of_step(
-            sums, loss, norm, rate, skip_nonfinite=config.skip_nonfinite, part=1.0 / replicas
-        )
-        names = [name for name, gradient in zip(self.task.variables, gradients, strict=True) if gradient is not None]
 
-        def update(update_each: Callable[..., None], *tensors: Any) -> None:
-            *scalars, is_finite = tensors[: -len(names)]
-            for name, gradient in zip(names, tensors[-len(names) :], strict=True):
+        def gradients_of(
+            features: Features, denominators: Mapping[str, tf.Tensor]
+        ) -> tuple[tf.Tensor, Sums, Gradients]:
+            loss, sums, gradients = backward(features, denominators, step, replica_number())
+            pairs = zip(self.task.variables, gradients, strict=True)
+            return loss, sums, {name: gradient for name, gradient in pairs if gradient is not None}
+
+        replicas = _Replicas(self.distribution.replicas)
+        update = compute_update(self.task, self.config, features, step, gradients_of, replicas)
+
+        def update_variables(update_each: Callable[..., None], *tensors: Any) -> None:
+            is_finite, *scalars = tensors[:4]
+            for name, gradient in zip(update.gradients, tensors[4:], strict=True):
                 slots = [slot.value for slot in self.optimizer.slots_of(name)]
+                change = functools.partial(self._update, name, len(slots))
                 arguments = (*slots, is_finite, gradient, *scalars)
-                update_each(self.task.variables[name].value, functools.partial(self._update, name), arguments)
+                update_each(self.task.variables[name].value, change, arguments)
 
-        update_together(update, [factor, rate, step, is_finite, *present])
-        return sums
+        scalars = [update.is_finite, update.factor, update.rate, step]
+        update_together(update_variables, [*scalars, *update.gradients.values()])
+        return update.sums
 
     def _updated(
-        self, name: str, state: OptimizerState, gradient: Any, factor: Any, rate: Any, step: Any
-    ) -> OptimizerState:
+        self, name: str, state: VariableState, gradient: Any, factor: Any, rate: Any, step: Any
+    ) -> VariableState:
         """Return the state of a variable after a step whose gradients are scaled by a factor."""
         return self.optimizer.updated(name, state, gradient * factor, rate, step)
 
-    def _assign_updated(self, name: str, handles: OptimizerState, gradient: Any, *scalars: Any) -> None:
+    def _assign_updated(self, name: str, handles: list[Any], gradient: Any, *scalars: Any) -> None:
         """Assign a variable and its slots, given by their resource handles, the values of `_updated`."""
-        values = (
+        weight, *slots = (
             tf.ensure_shape(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32), gradient.shape)
             for handle in handles
         )
-        updated = self._updated(name, OptimizerState(*values), gradient, *scalars)
-        for handle, value in zip(handles, updated, strict=True):
+        updated = self._updated(name, VariableState(weight, tuple(slots)), gradient, *scalars)
+        for handle, value in zip(handles, [updated.weight, *updated.slots], strict=True):
             tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
-    def _update(self, name: str, weight: Any, m: Any, v: Any, finite: Any, *arguments: Any) -> None:
+    def _update(self, name: str, slot_count: int, weight: Any, *slots_and_arguments: Any) -> None:
         """Update a variable and its slots on one device; a variable without a gradient stays unchanged."""
+        slots, (is_finite, *arguments) = slots_and_arguments[:slot_count], slots_and_arguments[slot_count:]
 
         def update() -> tf.Tensor:
             if self.distribution.is_tpu:
                 # The whole step is one program of XLA.
-                state = OptimizerState(weight.read_value(), m.read_value(), v.read_value())
-                for variable, value in zip((weight, m, v), self._updated(name, state, *arguments), strict=True):
+                state = VariableState(weight.read_value(), tuple(slot.read_value() for slot in slots))
+                updated = self._updated(name, state, *arguments)
+                for variable, value in zip((weight, *slots), (updated.weight, *updated.slots), strict=True):
                     variable.assign(value)
             else:
                 # Handles, because with several devices, variables as arguments of a function that is compiled once
                 # for several variables are always the first of these.
-                handles = OptimizerState(weight.handle, m.handle, v.handle)
+                handles = [variable.handle for variable in (weight, *slots)]
                 self._compiled_update(self.optimizer.first_alike(name), handles, *arguments)
             return tf.constant(True)
 
-        if self.config.skip_nonfinite:
-            tf.cond(finite, update, lambda: tf.constant(False))
+        if self.config.on_nonfinite == "skip":
+            tf.cond(is_finite, update, lambda: tf.constant(False))
         else:
             update()
 
@@ -228,7 +243,7 @@ class Trainer:
                     scalars = _scalars(first_step + done, count - done, stop_vote)
                     totals, votes = several_steps(iterator, totals, *scalars)
                 return StepResults(
-                    on_host(totals.sums),
+                    to_host(totals.sums),
                     int(totals.first_nonfinite.numpy()),
                     float(totals.seconds_waiting.numpy()),
                     seconds_compiling,
@@ -249,7 +264,7 @@ class Trainer:
         """
         distribution = self.distribution
         # TPU programs are always compiled with XLA.
-        xla = self.config.xla and not distribution.is_tpu
+        xla = uses_xla(self.config, distribution) and not distribution.is_tpu
         backward = tf.function(self._gradients, autograph=False, jit_compile=xla or None)
 
         @tf.function(autograph=False)
@@ -296,22 +311,9 @@ class Trainer:
         return several_steps, zeros
 
 
-def _sum_of_squares(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the sum of squares over all elements of at least one gradient, float32 scalar.
-
-    The same as `optimizers.sum_of_squares`, without a copy of every gradient for its squares.
-    """
-    return 2 * tf.reduce_sum(tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients]))
-
-
 def _scalars(first_step: int, count: int, stop_vote: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the numbers of a call of `several_steps` as tensors, which do not compile it again."""
     return tf.constant(first_step, tf.int64), tf.constant(count, tf.int64), tf.constant(stop_vote)
-
-
-def on_host(sums: Sums) -> Ratios:
-    """Return metric sums as Python floats."""
-    return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
 
 
 def _clock() -> tf.Tensor:

@@ -1,12 +1,12 @@
 """Small files in the published layout of each task of GLUE and of XNLI, for tests."""
 
-import argparse
+import dataclasses
 from pathlib import Path
 
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.finetuning.tasks.text import glue
 from beambert.trainers.finetuning.tasks.text.text_task import TextTask
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 _MNLI_TEXTS = (
     "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse "
@@ -117,9 +117,6 @@ def open_glue(
     task: str, directory: Path, *wanted: str, labels: tuple[str, ...] | None = None, most: int | None = None, flags=()
 ) -> TextTask:
     """Open a task as the command does."""
-    parser = argparse.ArgumentParser()
-    glue.add_arguments(parser)
     limits = dict.fromkeys(("max_train_samples", "max_eval_samples", "max_predict_samples"), most)
-    given = {**vars(parser.parse_args(flags)), **limits}
-    config = FinetuneConfig(output="out", task=task, data_dir=str(directory), **given)
+    config = dataclasses.replace(parse_options(task, "--data_dir", directory, *flags), **limits)
     return glue.open_task(config, wanted, labels)

@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from beambert.trainers.config.finetune_config import FinetuneConfig
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.spans.squad_files import Answer, Question, SquadFile
 
 
 def arguments(**given):
     """Return the configuration of the task with these options."""
-    return FinetuneConfig(output="out", task="squad", **given)
+    return FinetuneOptions(output="out", task="squad", **given)
 
 
 def squad_file(contexts, questions):

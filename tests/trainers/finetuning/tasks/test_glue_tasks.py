@@ -3,10 +3,11 @@
 import pytest
 
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.errors import TaskDataError
+from beambert.trainers.errors import TaskDataError, TrainingError
 from beambert.trainers.finetuning.tasks.text import glue
 from tests.trainers.finetuning.tasks import glue_layouts
 from tests.trainers.finetuning.tasks.glue_layouts import examples, open_glue, write_table, write_task
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 ALL = ("train", "dev", "test")
 
@@ -92,10 +93,11 @@ def test_xnli_reads_its_language(tmp_path):
         open_glue("xnli", tmp_path, "train", flags=("--xnli_language", "de"))
 
 
-def test_the_language_is_for_xnli_alone(tmp_path):
-    write_task(tmp_path, "mnli")
-    with pytest.raises(TaskDataError, match=r"^--xnli_language is a flag of xnli, not of mnli: omit it$"):
-        open_glue("mnli", tmp_path, "dev", flags=("--xnli_language", "en"))
+@pytest.mark.parametrize("task", ["mnli", "squad"])
+def test_the_language_is_for_xnli_alone(task):
+    options = parse_options(task, "--xnli_language", "en")
+    with pytest.raises(TrainingError, match=rf"^--xnli_language is a flag of xnli, not of {task}: omit it$"):
+        options.check_task()
 
 
 def test_rows_of_qqp_that_lack_columns_are_left_out_and_counted(tmp_path):

@@ -11,9 +11,9 @@ import pytest
 
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text import multiple_choice
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz.,"
@@ -87,7 +87,7 @@ def write_lines(path: Path, rows: list[dict]) -> None:
 
 
 def open_task(folder: Path, wanted=(TRAIN, DEV, TEST), **limits) -> multiple_choice.ChoiceTask:
-    config = FinetuneConfig(output="out", task="swag", data_dir=str(folder), **limits)
+    config = FinetuneOptions(output="out", task="swag", data_dir=str(folder), **limits)
     return multiple_choice.open_task(config, wanted, None)
 
 

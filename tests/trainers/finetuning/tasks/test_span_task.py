@@ -9,7 +9,8 @@ import pytest
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.spans.span_task import add_arguments, open_task
+from beambert.trainers.finetuning.tasks.spans.span_task import open_task
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 from tests.trainers.finetuning.tasks.squad_examples import arguments, write_squad
 
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, "green", "tea", "rain", "sun", "what", "?")))
@@ -226,16 +227,12 @@ def test_fingerprint_depends_on_the_inputs_of_rows(tmp_path):
 
 
 def test_flags_are_those_of_the_released_code():
-    import argparse
-
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    args = parser.parse_args(["--version_2_with_negative", "--null_score_diff_threshold", "-1.5"])
+    args = parse_options("squad", "--version_2_with_negative", "--null_score_diff_threshold", "-1.5")
     assert (args.version_2_with_negative, args.null_score_diff_threshold) == (True, -1.5)
-    assert parser.parse_args(["--version_2_with_negative=False"]).version_2_with_negative is False
+    assert parse_options("squad", "--version_2_with_negative=False").version_2_with_negative is False
     assert (args.doc_stride, args.max_query_length, args.n_best_size, args.max_answer_length) == (128, 64, 20, 30)
     with pytest.raises(SystemExit):
-        parser.parse_args(["--null_score_diff_threshold", "low"])
+        parse_options("squad", "--null_score_diff_threshold", "low")
 
 
 def test_truncation_counts_questions(tmp_path):

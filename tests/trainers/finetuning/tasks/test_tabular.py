@@ -1,7 +1,7 @@
 """Test the task `csv`: rows, metrics, details and predictions for files of every format and kind of label."""
 
-import argparse
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text import tabular
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS))))
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 
 
-def options(folder: Path, *flags: str, **limits: int) -> FinetuneConfig:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    tabular.add_arguments(parser)
-    return FinetuneConfig(output="out", task="csv", data_dir=str(folder), **vars(parser.parse_args(flags)), **limits)
+def options(folder: Path, *flags: str, **limits: int) -> FinetuneOptions:
+    return dataclasses.replace(parse_options("csv", "--data_dir", folder, *flags), **limits)
 
 
 def write(path: Path, rows: list[dict]) -> Path:

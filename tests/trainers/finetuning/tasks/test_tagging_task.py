@@ -1,14 +1,12 @@
-import argparse
-
 import numpy as np
 import pytest
 
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
-from beambert.trainers.finetuning.tasks.tagging.tagging_task import add_arguments, open_task
+from beambert.trainers.finetuning.tasks.tagging.tagging_task import open_task
 from tests.trainers.finetuning.tasks.ner_sentences import sentences, text
+from tests.trainers.finetuning.tasks.parsed_options import parse_options
 
 CHARACTERS = sorted({c for document in sentences() for words in document for word, _, _ in words for c in word})
 TOKENIZER = Tokenizer(Vocabulary((*SPECIAL_TOKENS, *CHARACTERS, *(f"##{c}" for c in CHARACTERS))), False)
@@ -26,11 +24,7 @@ def folder(tmp_path):
 
 
 def arguments(folder, *flags):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    for kind in ("train", "eval", "predict"):
-        parser.add_argument(f"--max_{kind}_samples", type=int)
-    return FinetuneConfig(output="out", task="ner", data_dir=str(folder), **vars(parser.parse_args(flags)))
+    return parse_options("ner", "--data_dir", folder, *flags)
 
 
 def opened(folder, *flags, wanted=ALL, labels=None):

@@ -1,18 +1,15 @@
 """The task `squad`: extractive question answering on SQuAD 1.1 and 2.0 (paper, sections 4.2 and 4.3)."""
 
-import argparse
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beambert.common.command_line.flags import Number, boolean, sequence_length, shortened
-from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.config.finetune_config import FinetuneConfig, SquadConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.options import BEST, FinetuneOptions
 from beambert.trainers.finetuning.tasks.spans.squad_answers import Answers, find_answers, write_answers
 from beambert.trainers.finetuning.tasks.spans.squad_files import SquadFile, read_squad
 from beambert.trainers.finetuning.tasks.spans.squad_scores import (
@@ -25,84 +22,8 @@ from beambert.trainers.finetuning.tasks.spans.squad_windows import window_rows
 from beambert.trainers.metrics.score_warnings import answer_warnings
 
 DEFAULT_MAX_SEQ_LENGTH = 384
-# Value of --null_score_diff_threshold that selects the best threshold for F1.
-BEST = "best"
 # Maximum number of answers in the report, and of wrong answers among them.
 SHOWN, SHOWN_WRONG = 30, 20
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this task, under the names of run_squad.py."""
-    group = parser.add_argument_group("task: squad")
-    group.add_argument(
-        "--train_file",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Training questions in SQuAD's JSON format (default: train-v1.1.json or train.json in --data_dir; "
-        "train-v2.0.json with --version_2_with_negative)",
-    )
-    group.add_argument(
-        "--predict_file",
-        type=ANY_PATH,
-        metavar="FILE",
-        help="Questions for evaluation and prediction, with or without answers (default: dev-v1.1.json, dev-v2.0.json "
-        "or dev.json in --data_dir, and for prediction also a test file named the same way)",
-    )
-    group.add_argument(
-        "--version_2_with_negative",
-        type=boolean,
-        nargs="?",
-        const=True,
-        default=SquadConfig.version_2_with_negative,
-        metavar="true|false",
-        help="Allow questions without an answer, as in SQuAD 2.0",
-    )
-    group.add_argument(
-        "--doc_stride",
-        type=sequence_length,
-        default=SquadConfig.doc_stride,
-        metavar="N",
-        help="Stride of the sliding window over long contexts, in tokens (default: %(default)s)",
-    )
-    group.add_argument(
-        "--max_query_length",
-        type=sequence_length,
-        default=SquadConfig.max_query_length,
-        metavar="N",
-        help="Maximum question length in tokens; longer questions are truncated (default: %(default)s)",
-    )
-    group.add_argument(
-        "--n_best_size",
-        type=sequence_length,
-        default=SquadConfig.n_best_size,
-        metavar="N",
-        help="Number of answers per question in nbest_predictions.json, and of start and end candidates per window "
-        "(default: %(default)s)",
-    )
-    group.add_argument(
-        "--max_answer_length",
-        type=sequence_length,
-        default=SquadConfig.max_answer_length,
-        metavar="N",
-        help="Maximum answer length, in tokens (default: %(default)s)",
-    )
-    group.add_argument(
-        "--null_score_diff_threshold",
-        type=_threshold,
-        default=SquadConfig.null_score_diff_threshold,
-        metavar="NUMBER|best",
-        help="Predict no answer where the score difference in null_odds.json exceeds this threshold; best selects the "
-        "threshold with the highest F1 on the evaluated questions (default: %(default)s)",
-    )
-
-
-def _threshold(text: str) -> float | str:
-    if text == BEST:
-        return text
-    try:
-        return Number()(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number or {BEST}") from None
 
 
 class SpanTask:
@@ -110,7 +31,7 @@ class SpanTask:
 
     Args:
         files: SQuAD files by split.
-        config: options, among them the flags of `add_arguments`.
+        config: options, among them `SquadOptions`.
     """
 
     name = "squad"
@@ -119,7 +40,7 @@ class SpanTask:
     multi_label = False
     best_metric = "f1"
 
-    def __init__(self, files: Mapping[str, SquadFile], config: FinetuneConfig) -> None:
+    def __init__(self, files: Mapping[str, SquadFile], config: FinetuneOptions) -> None:
         self.files = dict(files)
         self.version_2: bool = config.version_2_with_negative
         self.windows = {"doc_stride": config.doc_stride, "max_query_length": config.max_query_length}
@@ -239,7 +160,7 @@ class SpanTask:
         return applied_threshold(scores.f1, scores.has_answer, texts, _null_odds(answers))
 
 
-def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001
+def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[str, ...] | None) -> SpanTask:  # noqa: ARG001
     """Read and validate the files.
 
     With the test split, the predict file is read too. A test file is optional, since that of SQuAD is not public. A
@@ -283,18 +204,18 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     return SpanTask(files, config)
 
 
-def _names(config: FinetuneConfig, split: str) -> tuple[str, str]:
+def _names(config: FinetuneOptions, split: str) -> tuple[str, str]:
     return f"{split}-v{'2.0' if config.version_2_with_negative else '1.1'}.json", f"{split}.json"
 
 
-def _existing_paths(config: FinetuneConfig, split: str) -> Path | None:
+def _existing_paths(config: FinetuneOptions, split: str) -> Path | None:
     if config.data_dir is None:
         return None
     paths = [Path(config.data_dir, name) for name in _names(config, split)]
     return next((path for path in paths if path.is_file()), None)
 
 
-def _path(config: FinetuneConfig, flag: str, split: str) -> Path:
+def _path(config: FinetuneOptions, flag: str, split: str) -> Path:
     value = getattr(config, flag)
     if value:
         return Path(value)

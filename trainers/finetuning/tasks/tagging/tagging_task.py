@@ -1,6 +1,5 @@
 """The task `ner`: named entity recognition on CoNLL column files (paper, section 5.3)."""
 
-import argparse
 import hashlib
 import json
 from collections import Counter
@@ -10,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from beambert.common.command_line.flags import WholeNumber, boolean
 from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.tagging import conll
 from beambert.trainers.finetuning.tasks.tagging.conll import ConllFile, Layout
 from beambert.trainers.finetuning.tasks.tagging.entity_scores import entity_scores
@@ -23,7 +21,6 @@ from beambert.trainers.finetuning.tasks.tagging.tag_schemes import (
     DEFAULT_SCHEME,
     IO,
     OUTSIDE,
-    SCHEMES,
     Entities,
     detect,
     entities_of,
@@ -39,56 +36,13 @@ from beambert.trainers.metrics.score_warnings import entity_warnings
 DEFAULT_MAX_SEQ_LENGTH = 128
 _SHOWN_SENTENCES = 30
 _DETECT = "auto"
-_COLUMN = WholeNumber(-10_000, 10_000)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this task."""
-    group = parser.add_argument_group("task: ner")
-    group.add_argument(
-        "--word_column", type=_COLUMN, metavar="N", help="Index of the word column; 0 is the first (default: 0)"
-    )
-    group.add_argument(
-        "--tag_column", type=_COLUMN, metavar="N", help="Index of the tag column; -1 is the last (default: -1)"
-    )
-    group.add_argument(
-        "--comment_prefix", metavar="TEXT", help='Prefix of comment lines, such as "#" (default: "#" in .conllu files)'
-    )
-    group.add_argument(
-        "--file_tag_scheme",
-        choices=(_DETECT, *SCHEMES),
-        help="Tag scheme of the files; in io every word has the bare type (default: auto, detected from the tags)",
-    )
-    group.add_argument(
-        "--tag_scheme", choices=tuple(SCHEMES), help=f"Tag scheme of the model's labels (default: {DEFAULT_SCHEME})"
-    )
-    group.add_argument(
-        "--document_context",
-        type=boolean,
-        metavar="true|false",
-        help="Fill sequences up to --max_seq_length with neighboring sentences of the same document (separated by "
-        "-DOCSTART- lines)",
-    )
-    group.add_argument(
-        "--test_without_tags",
-        type=boolean,
-        metavar="true|false",
-        help="Read the last column of the test file as a feature, not as tags; not needed for a file with words only "
-        "(default: false)",
-    )
-    group.add_argument(
-        "--feature_based",
-        type=boolean,
-        metavar="true|false",
-        help="Freeze BERT and train a BiLSTM on its last four layers (paper, section 5.3)",
-    )
-
-
-def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "TaggingTask":
+def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[str, ...] | None) -> "TaggingTask":
     """Read and validate the files.
 
     Args:
-        config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: `TaggingOptions`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: subset of "train", "dev" and "test".
         labels: labels of the model, which are tags including "O"; None for the tags of the whole training file.
 

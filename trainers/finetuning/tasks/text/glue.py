@@ -5,14 +5,13 @@ https://gluebenchmark.com/tasks and https://github.com/facebookresearch/XNLI. La
 run_classifier.py, which has cola, mnli, mrpc and xnli.
 """
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text.glue_files import TsvFile, TsvRow
 from beambert.trainers.finetuning.tasks.text.text_example import TextExample
 from beambert.trainers.finetuning.tasks.text.text_task import TextTask, listed
@@ -110,33 +109,18 @@ TASKS = {
 }  # fmt: skip
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of these tasks, all of which belong to xnli."""
-    group = parser.add_argument_group("task: xnli")
-    group.add_argument(
-        "--xnli_language",
-        metavar="CODE",
-        help="Language of evaluation and prediction, such as en (default: zh, as in run_classifier.py)",
-    )
-    group.add_argument(
-        "--xnli_train_language",
-        metavar="CODE",
-        help="Language of the training file multinli.train.CODE.tsv (default: --xnli_language)",
-    )
-
-
-def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
+def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
     """Read and validate the files of a task.
 
     Args:
-        config: the flags of `add_arguments`, and task, data_dir, max_train_samples, max_eval_samples,
+        config: `XnliOptions`, and task, data_dir, max_train_samples, max_eval_samples,
             max_predict_samples.
         wanted: subset of "train", "dev" and "test".
         labels: labels of the model where it is fine-tuned already, else None.
 
     Raises:
-        TaskDataError: a file is missing, empty or invalid, a row is invalid, the labels of the model are not those of
-            the task, or a flag belongs to another task.
+        TaskDataError: a file is missing, empty or invalid, a row is invalid, or the labels of the model are not those
+            of the task.
     """
     task = TASKS[config.task]
     if labels is not None and task.labels is not None and sorted(labels) != sorted(task.labels):
@@ -144,9 +128,6 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
             f"the labels of the model ({listed(labels)}) are not those of {config.task} ({listed(task.labels)}): use a "
             f"model of {config.task}, or a pretrained model"
         )
-    for flag in ("xnli_language", "xnli_train_language"):
-        if getattr(config, flag) is not None and config.task != "xnli":
-            raise TaskDataError(f"--{flag} is a flag of xnli, not of {config.task}: omit it")
     directory = _directory(config.data_dir)
     language = config.xnli_language or "zh"
     train_language = config.xnli_train_language or language

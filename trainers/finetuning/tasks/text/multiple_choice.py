@@ -3,7 +3,6 @@
 Letters in shapes: N examples, C choices.
 """
 
-import argparse
 import dataclasses
 import hashlib
 import json
@@ -16,10 +15,10 @@ import numpy as np
 from beambert.common.formatting import counted, replace_surrogates
 from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
-from beambert.trainers.config.finetune_config import FinetuneConfig
 from beambert.trainers.data.text_encoding import encode_texts
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, Logits, Rows
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.submission import readable_predictions, test_results
 from beambert.trainers.finetuning.tasks.text.table_files import Table, read_split
 from beambert.trainers.metrics.score_warnings import choice_warnings
@@ -47,11 +46,7 @@ class ChoiceExample:
     where: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this task, which has none."""
-
-
-def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> "ChoiceTask":  # noqa: ARG001
+def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[str, ...] | None) -> "ChoiceTask":  # noqa: ARG001
     """Read train, dev (or val, valid, validation) and test, as CSV, TSV, JSON lines or Parquet.
 
     The columns determine one of two layouts:

@@ -1,6 +1,5 @@
 """The task `csv`: classification or regression of texts or pairs from CSV, TSV, JSON lines or Parquet files."""
 
-import argparse
 import contextlib
 import dataclasses
 import hashlib
@@ -11,17 +10,16 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.command_line.flags import Number
 from beambert.common.formatting import replace_surrogates
-from beambert.trainers.config.finetune_config import FinetuneConfig, TableConfig
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN
+from beambert.trainers.finetuning.options import FinetuneOptions
 from beambert.trainers.finetuning.tasks.text.table_files import Table, find_split, read_split
 from beambert.trainers.finetuning.tasks.text.text_example import TextExample
 from beambert.trainers.finetuning.tasks.text.text_task import TextTask, listed
 
 DEFAULT_MAX_SEQ_LENGTH = 128
-CLASSIFICATION, MULTI_LABEL, REGRESSION = PROBLEMS = ("classification", "multi_label", "regression")
+CLASSIFICATION, MULTI_LABEL, REGRESSION = ("classification", "multi_label", "regression")
 # Values of multi-hot labels, in any format of file.
 _BITS = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
 # Values of hidden labels in a test file with a column for each label.
@@ -35,40 +33,7 @@ _PLAUSIBLE_LABELS = 20
 Label = str | tuple[str, ...] | float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this task."""
-    group = parser.add_argument_group("task: csv")
-    group.add_argument("--text_column", metavar="NAME", help='Column of the text (default: "text", else "sentence")')
-    group.add_argument(
-        "--text_pair_column", metavar="NAME", help='Column of the second text (default: "text_pair" if it exists)'
-    )
-    group.add_argument(
-        "--label_column",
-        default=TableConfig.label_column,
-        metavar="NAME",
-        help="Column of the label, or for multi_label NAME,NAME,...: columns of 0 and 1, each named as its label",
-    )
-    group.add_argument(
-        "--problem",
-        choices=PROBLEMS,
-        default=TableConfig.problem,
-        help="Problem type: one class, any number of labels, or a number",
-    )
-    group.add_argument(
-        "--label_separator",
-        default=TableConfig.label_separator,
-        metavar="TEXT",
-        help="Separator of several labels in one cell; JSON lines and Parquet may contain lists instead",
-    )
-    group.add_argument(
-        "--dev_fraction",
-        type=Number(0.0, 1.0, least_too=False),
-        metavar="FRACTION",
-        help="Fraction of train to use as dev without a dev file, chosen deterministically by a hash of the text",
-    )
-
-
-def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
+def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[str, ...] | None) -> TextTask:
     """Read the splits.
 
     The classes are the sorted labels of the whole train file, in numerical order where all are numbers; a fine-tuned
@@ -76,7 +41,7 @@ def open_task(config: FinetuneConfig, wanted: Collection[str], labels: tuple[str
     labels that are not classes are an error, as in dev.
 
     Args:
-        config: the flags of `add_arguments`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
+        config: `TableOptions`, and data_dir, max_train_samples, max_eval_samples, max_predict_samples.
         wanted: subset of "train", "dev" and "test".
         labels: labels of the model, in the order of the logits; None where it has none.
 
@@ -142,14 +107,14 @@ class _Columns(NamedTuple):
     labels: tuple[str, ...]
 
     @classmethod
-    def from_options(cls, config: FinetuneConfig, table: Table) -> "_Columns":
+    def from_options(cls, config: FinetuneOptions, table: Table) -> "_Columns":
         """Return the columns of the flags, or the default columns of the first file."""
         usual = [name for name in _TEXT_COLUMNS if name in table.columns]
         pair = config.text_pair_column or (_TEXT_PAIR_COLUMN if _TEXT_PAIR_COLUMN in table.columns else None)
         return cls(config.text_column or [*usual, _TEXT_COLUMNS[0]][0], pair, _label_columns(config, table))
 
 
-def _label_columns(config: FinetuneConfig, table: Table) -> tuple[str, ...]:
+def _label_columns(config: FinetuneOptions, table: Table) -> tuple[str, ...]:
     """Return the columns of --label_column, several for multi-label problems with a column for each label."""
     names = tuple(name.strip() for name in config.label_column.split(","))
     if len(names) == 1 or config.label_column in table.columns:
@@ -166,7 +131,7 @@ def _label_columns(config: FinetuneConfig, table: Table) -> tuple[str, ...]:
     return names
 
 
-def _examples(table: Table, columns: _Columns, config: FinetuneConfig, optional: bool = False) -> list[TextExample]:
+def _examples(table: Table, columns: _Columns, config: FinetuneOptions, optional: bool = False) -> list[TextExample]:
     """Return the examples of a table; labels may be missing where `optional`."""
     texts = table.texts(columns.text, "set --text_column to the column of the text")
     pairs: Sequence[str | None] = [None] * len(table)
@@ -253,7 +218,7 @@ def _is_missing(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
-def _label(cell: Any, config: FinetuneConfig, where: str) -> Label:
+def _label(cell: Any, config: FinetuneOptions, where: str) -> Label:
     if config.problem == REGRESSION:
         return _number(cell, where)
     if config.problem == CLASSIFICATION:
@@ -333,7 +298,7 @@ def _names(examples: Sequence[TextExample]) -> set[str]:
     return {name for names in labels if isinstance(names, tuple) for name in names}
 
 
-def _splits_dev_from_train(config: FinetuneConfig, directory: Path) -> bool:
+def _splits_dev_from_train(config: FinetuneOptions, directory: Path) -> bool:
     if config.dev_fraction is None:
         return False
     if not 0 < config.dev_fraction < 1:

@@ -1,1 +1,0 @@
-"""Define the configuration of training runs: a frozen dataclass per command, with the flags and `run.json` fields."""
