@@ -79,5 +79,5 @@ def test_the_command_prints_what_fits_on_a_chip(capsys):
     assert section["largest batch per device"] > 256
     # 256 sequences of 64 take longer than the matrix units need at the peak of 918 TFLOP/s.
     assert 0 < section["estimated utilization"] < 1
-    assert section["step seconds"] == pytest.approx(section["cycles"] / 1.751e9, rel=1e-3)
+    assert section["step time"] == pytest.approx(section["cycles"] / 1.751e9, rel=1e-3)
     assert all(line.startswith(("Compiling", "Estimating")) for line in output.err.splitlines())

@@ -5,7 +5,6 @@ The shards of a dataset are copied when they are read (`beambert.trainers.bucket
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from beambert.bert_model.checkpoints import native
@@ -15,7 +14,6 @@ from beambert.trainers.buckets import cache, dataset_copies, objects
 from beambert.trainers.buckets.objects import BucketObject
 from beambert.trainers.errors import StorageError
 
-_DOWNLOADS = 4
 _CHECKPOINT = re.compile(r"((?:.*/)?model\.ckpt)-(\d+)\.(?:index|data-\d{5}-of-\d{5}|state\.json)")
 # Directories of a run that no command reads as an input.
 _UNUSED = ("logs/", "features/")
@@ -115,6 +113,4 @@ def _copy(wanted: Sequence[BucketObject], directory: Path, show: Callable[[str],
         return
     size = sum(found.size for found in old)
     show(f"Copying {cache.with_urls(f'{directory}/')}: {len(old)} of {len(wanted)} files, {size / 1e6:,.1f} MB")
-    with ThreadPoolExecutor(_DOWNLOADS) as threads:
-        for copied in [threads.submit(cache.copy_object, found, directory / found.name) for found in old]:
-            copied.result()
+    cache.copy_objects(old, directory)

@@ -12,7 +12,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 from typing import NamedTuple, TypedDict
 
@@ -23,7 +22,6 @@ from beambert.trainers.buckets import cache, objects
 from beambert.trainers.buckets.objects import BucketObject, ChangedError
 from beambert.trainers.errors import StorageError
 
-_DOWNLOADS = 4
 _POLL_SECONDS = 2.0
 # A file that was changed at most this long before its copy may change again within the resolution of its time.
 _SAME_TIME_SECONDS = 1.0
@@ -92,10 +90,7 @@ class OutputCopy:
         ]
         if missing:
             show(f"Copying {self._url}: {len(missing)} files, {sum(found.size for found in missing) / 1e6:,.1f} MB")
-        with ThreadPoolExecutor(_DOWNLOADS) as threads:
-            copies = [threads.submit(cache.copy_object, found, self._path / found.name) for found in missing]
-            for copied in copies:
-                copied.result()
+        cache.copy_objects(missing, self._path)
         for name in there.keys() - self._files.keys() | {found.name for found in missing}:
             self._files[name] = _of(self._path / name, there[name].generation)
         self._write_state()

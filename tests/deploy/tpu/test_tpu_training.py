@@ -3,6 +3,7 @@
 A preempted run ends with the bytes of an uninterrupted run.
 """
 
+import functools
 import json
 import os
 import re
@@ -74,7 +75,8 @@ def test_a_preempted_run_ends_with_the_bytes_of_a_straight_one(bucket, tmp_path,
 
     preempted = Cloud(tmp_path / "preempted", wheel)
     process = preempted.begin(*flags, "--spot", command=pretrain("preempted"))
-    until(lambda: process.poll() is not None or any(bucket.bucket().list_blobs(prefix="preempted/checkpoints/")), 300)
+    uploaded = functools.partial(bucket.bucket().list_blobs, prefix="preempted/checkpoints/")
+    until(lambda: process.poll() is not None or any(blob.name.endswith(".index") for blob in uploaded()), 300)
     if hosts == 2:
         preempted.preempt_worker(NAME, 1)
     else:
