@@ -155,7 +155,7 @@ def test_the_default_in_the_help_is_the_default():
 
 # Flags of `pretrain` and `build` in modules of the trainers that `finetune` uses too, in messages that it cannot print.
 NOT_OF_FINETUNE = {
-    "data/mask_rate_schedule.py": {"--mask_rate_schedule", "--masking", "--max_predictions_per_seq"},
+    "data/dynamic_masking.py": {"--mask_rate_schedule", "--masking", "--max_predictions_per_seq"},
     "data/shard_reader.py": {"--on_corrupt_record"},
     "data/tf_dataset.py": {"--format"},
     "metrics/diagnosis.py": {
