@@ -188,8 +188,9 @@ def _problem(message: str, value: Any, prefix: str = "") -> str:
         return f"{_field(prefix, f'{path}.{missing[1]}')} is missing"
     name = shortened(_field(prefix, path), _SHOWN_PATH) or "the content"
     bad_value = _value_at(value, path)
-    # The message has the type of the value, where the value itself is better.
-    reason = shortened(re.sub(r", got `\w+`$", "", reason).replace("`", ""), 2 * _SHOWN_PATH)
+    # The message has the type of the value, or all of an invalid name, where the value itself is shown.
+    reason = re.sub(r", got `\w+`$|(?<=Invalid enum value) '.*'$", "", reason, flags=re.DOTALL)
+    reason = shortened(reason.replace("`", ""), 2 * _SHOWN_PATH)
     if bad_value is _NOTHING or not reason.startswith(("Expected", "Invalid")):
         return f"{name}: {reason}"
     return f"{name} is {shown(bad_value)}: {reason[0].lower()}{reason[1:]}"
