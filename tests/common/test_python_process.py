@@ -59,7 +59,7 @@ def test_only_one_module_starts_python():
 def test_containers_start_python_without_the_current_directory():
     files = [path for path in (ROOT / "deploy").rglob("*") if path.suffix == ".yaml" or "Dockerfile" in path.name]
     flags = [flag for path in files for flag in re.findall(r"\bpython\W+([Pm])\b", path.read_text(encoding="utf-8"))]
-    assert flags == ["P"] * 3
+    assert flags == ["P"] * 2
 
 
 @pytest.mark.parametrize("form", ["console script", "module"])
