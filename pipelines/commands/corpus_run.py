@@ -20,6 +20,7 @@ from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, 
 from beambert.pipelines import dataset
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
+from beambert.pipelines.cleaning.personal_data import require_placeholders
 from beambert.pipelines.commands.input_files import check_inputs, describe_file, find_inputs
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, corpus_shard_name, sizes_of_corpus
@@ -158,6 +159,11 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         require_package()
     if options.cleaning.fix_mojibake:
         _require_clean("--fix_mojibake", "ftfy")
+    if options.cleaning.personal_data_rules:
+        for package in ("phonenumbers", "stdnum"):
+            _require_clean(f"--pii {options.cleaning.pii}", package)
+    if options.vocab_file:
+        require_placeholders(_read_vocabulary("--vocab_file", vocab_file), options.cleaning.placeholders)
     if options.identify_language:
         _require_clean("--identify_language", "py3langid")
         known = known_languages()
@@ -170,6 +176,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
 
 def _require_clean(flag: str, package: str) -> None:
     if importlib.util.find_spec(package) is None:
+        package = {"stdnum": "python-stdnum"}.get(package, package)
         raise SourceError(f"{flag} requires {package}, which is not installed; run pip install 'beambert[clean]'")
 
 

@@ -68,6 +68,7 @@ def reported_rules(document: Document) -> list[str]:
     if document.rejected:
         return []
     reported = [CONTAMINATED] if document.removed.contamination else []
+    reported += document.removed.personal_data
     return [*reported, HTML_TAGS] if document.removed.html_tags else reported
 
 

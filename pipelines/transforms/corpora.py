@@ -15,6 +15,7 @@ from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines.cleaning.personal_data import mask_personal_data
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
@@ -26,7 +27,7 @@ from beambert.pipelines.corpus.corpus_manifest import (
     sizes_of_corpus,
 )
 from beambert.pipelines.corpus.counts import Loss, add_counts, count_documents, losses_of_files, reported_rules
-from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
+from beambert.pipelines.corpus.document_steps import snippet
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
@@ -61,7 +62,7 @@ from beambert.tokenizer.lost_marks import count_marks
 
 _MAX_REJECTED_LISTED = 1000
 # Fields of `CleaningOptions` that concern paragraphs, not documents.
-_PARAGRAPH_OPTIONS = ("fix_mojibake", "end_punctuation")
+_PARAGRAPH_OPTIONS = ("fix_mojibake", "end_punctuation", "pii")
 
 
 @beam.typehints.with_input_types(Document)
@@ -261,9 +262,13 @@ class _RejectedLines:
 
     Documents are added in order of their IDs, which are hashes. So the entries are a random sample that is the same in
     every build.
+
+    Args:
+        hidden_rules: rules whose personal data the list does not have, from `CleaningOptions`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hidden_rules: tuple[str, ...]) -> None:
+        self._hidden_rules = hidden_rules
         self._seen: Counter[str] = Counter()
         self._lines: list[str] = []
 
@@ -274,12 +279,12 @@ class _RejectedLines:
             line = {
                 "id": document.id,
                 "reason": rule,
-                "title": document.title,
+                "title": mask_personal_data(document.title, self._hidden_rules),
                 "source": document.source,
                 **({"line": document.line} if document.line else {}),
                 **({"byte": document.byte} if document.byte >= 0 else {}),
                 **({"source_id": document.source_id} if document.source_id else {}),
-                "text": text[:SNIPPET_CHARACTERS],
+                "text": snippet(text, self._hidden_rules),
                 **fields,
             }
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
@@ -354,7 +359,9 @@ class _WriteCorpusShard(beam.DoFn):
         self, name: str, split: str, number: int, deduplicated: DeduplicationResult
     ) -> tuple[CorpusShard | None, dict[str, Any]]:
         """Write the Parquet file and the rejected texts, and return the shard and its counts."""
-        _rejected_lines(deduplicated).write(f"{self._output}/rejected/{name}.jsonl")
+        _rejected_lines(deduplicated, self._options.cleaning.hidden_rules).write(
+            f"{self._output}/rejected/{name}.jsonl"
+        )
         counts = count_documents(deduplicated)
         if WordRules.of(self._options).strips_accents:
             counts["diacritics"] = vars(count_marks(document.text for document in deduplicated.kept))
@@ -367,9 +374,9 @@ class _WriteCorpusShard(beam.DoFn):
         return CorpusShard(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
 
 
-def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
+def _rejected_lines(deduplicated: DeduplicationResult, hidden_rules: tuple[str, ...] = ()) -> _RejectedLines:
     """Return the lines of the rejected documents, then of dropped paragraphs and documents that are only reported."""
-    lines = _RejectedLines()
+    lines = _RejectedLines(hidden_rules)
     for document in deduplicated.rejected:
         fields = {}
         if document.rejected == NEAR_DUPLICATE:
@@ -377,13 +384,16 @@ def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
             fields = {"like": kept_id} if kept_id else {}
         elif document.rejected == CONTAMINATED:
             fields = document.removed.contamination
+        elif document.rejected in document.removed.personal_data:
+            fields = {"context": document.removed.personal_data[document.rejected]}
         lines.add(document, document.rejected, document.text, **fields)
     for document in [*deduplicated.rejected, *deduplicated.kept]:
-        for rule, snippet in document.removed.dropped:
-            lines.add(document, rule, snippet)
+        for rule, text in document.removed.dropped:
+            lines.add(document, rule, text)
         for rule in reported_rules(document):
             fields = document.removed.contamination if rule == CONTAMINATED else {}
-            lines.add(document, f"{rule}, kept", document.text, **fields)
+            text = document.removed.personal_data.get(rule, document.text)
+            lines.add(document, f"{rule}, kept", text, **fields)
     for document in deduplicated.kept:
         for text in deduplicated.repeated.get(document.id, ()):
             lines.add(document, REPEATED_PARAGRAPH, text)

@@ -29,6 +29,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PCollection
 
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning.personal_data import require_placeholders
 from beambert.pipelines.corpus.counts import add_marks, sum_counts
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import SPLITS
@@ -45,7 +46,7 @@ from beambert.pipelines.transforms.partitions import (
     deduplicate_partition,
     group_documents,
 )
-from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
+from beambert.pipelines.vocabulary.vocabulary_options import language_factors, require_languages
 from beambert.pipelines.vocabulary.word_groups import (
     Batch,
     Group,
@@ -82,16 +83,18 @@ class Vocabularies:
     alphabet: dict[str, int] | None = None
 
 
-def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
+def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: CorpusOptions) -> Vocabularies:
     """Learn the vocabulary, or read the one given by --vocab_file.
 
     Raises:
-        SourceError: there are no words to learn from.
+        SourceError: there are no words to learn from, or the given vocabulary lacks a placeholder of the corpus.
         VocabularyError: there are too few words for the vocabulary size, or a vocabulary file is invalid.
     """
     compared = _read(options.compare_vocab) if options.compare_vocab else None
     if options.vocab_file:
-        return Vocabularies(_read(options.vocab_file), None, compared)
+        vocabulary = _read(options.vocab_file)
+        require_placeholders(vocabulary, options.cleaning.placeholders)
+        return Vocabularies(vocabulary, None, compared)
     words: dict[str, int] = {}
     distinct = running = 0
     for group in word_groups:
@@ -103,7 +106,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
             "the training split has no words to learn a vocabulary from; give files with text, check any "
             "rejected/*.jsonl in the output directory, or lower --validation_fraction"
         )
-    tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
+    placeholders = options.cleaning.placeholders
+    tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit, placeholders)
     learned_from = {
         "words": running,
         "words_excluded": running - sum(words.values()),
@@ -111,7 +115,7 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         "distinct_words_excluded": distinct - len(words),
     }
     alphabet = alphabet_losses(words, options.alphabet_limit)
-    return Vocabularies(Vocabulary(tuple(tokens)), learned_from, compared, alphabet)
+    return Vocabularies(Vocabulary.of_tokens(tokens), learned_from, compared, alphabet)
 
 
 def _read(path: str) -> Vocabulary:
@@ -281,7 +285,11 @@ def count_shard_words(split: str, kept: Iterable[Document], options: CorpusOptio
     for document in kept:
         language = document.language if training and options.language_sampling_exponent != 1.0 else ""
         # Validation text has no weights.
-        texts.setdefault((language, document.weight if training else 1.0), []).append(document.text)
+        text = document.text
+        # Placeholders are tokens, not words.
+        for placeholder in options.cleaning.placeholders:
+            text = text.replace(placeholder, " ")
+        texts.setdefault((language, document.weight if training else 1.0), []).append(text)
     groups = num_word_groups(options.num_partitions)
     for (language, weight), language_texts in sorted(texts.items()):
         yield from word_batches(split, language_texts, options, groups, language, weight)
@@ -333,9 +341,9 @@ class LearnWordPieceVocabulary(beam.PTransform):
     Args:
         size: number of tokens.
         **options: fields of `CorpusOptions` that concern words and partitions: do_lower_case, strip_accents,
-            tokenize_chinese_chars, num_unused, alphabet_limit, min_count, and num_partitions and validation_fraction,
-            which must be those of `CreatePretrainingExamples`. Where partitions have more than 100,000 distinct words
-            each, the vocabulary depends on their number.
+            tokenize_chinese_chars, num_unused, alphabet_limit, min_count, cleaning if it masks personal data, and
+            num_partitions and validation_fraction, which must be those of `CreatePretrainingExamples`. Where partitions
+            have more than 100,000 distinct words each, the vocabulary depends on their number.
 
     Raises:
         SourceError: a value is invalid.
