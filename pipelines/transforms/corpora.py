@@ -279,6 +279,7 @@ class _RejectedLines:
                 **({"line": document.line} if document.line else {}),
                 **({"byte": document.byte} if document.byte >= 0 else {}),
                 **({"source_id": document.source_id} if document.source_id else {}),
+                **({"metadata": document.metadata} if document.metadata else {}),
                 "text": text[:SNIPPET_CHARACTERS],
                 **fields,
             }
@@ -476,7 +477,7 @@ def _list_shards(directory: str, splits: tuple[str, ...]) -> list[tuple[str, Cor
 
 def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
     """Yield the documents of a shard; the corpus does not record where a paragraph ends."""
-    table = reader.read_shard(name, corpus_manifest.SCHEMA.names)
+    table = reader.read_shard(name, [*corpus_manifest.SCHEMA.names, corpus_manifest.METADATA.name])
     for row in table.to_pylist():
         yield Document(
             ["\n".join(row["sentences"])],
@@ -485,6 +486,7 @@ def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
             language=row["language"],
             weight=row["weight"],
             id=row["id"],
+            metadata=json.loads(row.get("metadata") or "{}"),
         )
 
 
