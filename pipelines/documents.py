@@ -58,6 +58,8 @@ class Document:
         weight: Sampling weight: how often it is sampled per copy of the data, on average.
         id: Hexadecimal `identity` of its sentences, which segmentation sets; "" before. It stays the same if a later
             step changes the text.
+        metadata: What else the file states about it, by name: the URL and the date of a web page (`url`, `date`), and
+            the fields of --keep_fields.
         removed: What the reader and the cleaning rules found.
 
     Raises:
@@ -77,6 +79,7 @@ class Document:
     origin: str = ""
     weight: float = 1.0
     id: str = ""
+    metadata: dict[str, str] = dataclasses.field(default_factory=dict)
     removed: Removed = dataclasses.field(default_factory=Removed)
 
     def __post_init__(self) -> None:
@@ -160,6 +163,7 @@ def identified(document: Document, language: str = "") -> Document:
     require_segmented(document)
     if document.id and document.language:
         return document
-    # The title distributes documents without text over the partitions.
-    document_id = document.id or identity([document.rejected, document.title, *document.paragraphs]).hex()
+    # Title and metadata distribute documents without text over the partitions.
+    content = [document.rejected, document.title, *document.paragraphs, *map(str, sorted(document.metadata.items()))]
+    document_id = document.id or identity(content).hex()
     return dataclasses.replace(document, id=document_id, language=document.language or language)

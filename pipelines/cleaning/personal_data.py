@@ -8,7 +8,7 @@ numbering plans of telephone numbers (libphonenumber). Only ASCII digits are rec
 import bisect
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from beambert.pipelines.errors import SourceError
@@ -84,6 +84,14 @@ def mask_personal_data(text: str, rules: Collection[str] = PERSONAL_DATA_RULES) 
     """Return a text with a placeholder in place of each finding; arguments as `find_personal_data`."""
     findings = find_personal_data(text, rules)
     return mask_findings(text, findings) if findings else text
+
+
+def mask_metadata(metadata: Mapping[str, str], rules: Collection[str]) -> dict[str, str]:
+    """Return the metadata of a document without personal data; in its URL, numbers are those of pages, and stay."""
+    return {
+        name: mask_personal_data(value, [rule for rule in rules if rule == EMAIL or name != "url"])
+        for name, value in metadata.items()
+    }
 
 
 def require_placeholders(vocabulary: Vocabulary, placeholders: Iterable[str]) -> None:

@@ -149,6 +149,7 @@ def precedence(document: Document) -> tuple[Any, ...]:
         document.language,
         document.sentence_counts,
         removed,
+        sorted(document.metadata.items()),
         document.source,
         document.paragraphs,
         document.origin,

@@ -60,6 +60,8 @@ SCHEMA = pyarrow.schema(
         ("sentences", pyarrow.list_(pyarrow.string())),
     ]
 )
+# Another column of shards in which a document has metadata, so that the files of other corpora stay the same.
+METADATA = pyarrow.field("metadata", pyarrow.string())
 _REMEDY = "restore it from a copy, or delete the directory and build the corpus again"
 _ROW_GROUP_CHARACTERS = 8 << 20
 _ROW_GROUP_DOCUMENTS = 10_000
@@ -215,24 +217,35 @@ def write_shard(path: str, documents: Sequence[Document]) -> tuple[int, str]:
     Returns:
         Size in bytes and hex SHA-256 of the file.
     """
-    with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+    schema = SCHEMA.append(METADATA) if any(document.metadata for document in documents) else SCHEMA
+    with write_atomically(path) as file, pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         group: list[Document] = []
         characters = 0
         for document in documents:
             group.append(document)
             characters += len(document.text)
             if characters >= _ROW_GROUP_CHARACTERS or len(group) >= _ROW_GROUP_DOCUMENTS:
-                writer.write_table(_table(group))
+                writer.write_table(_table(group, schema))
                 group, characters = [], 0
         if group:
-            writer.write_table(_table(group))
+            writer.write_table(_table(group, schema))
     return file.bytes, file.sha256
 
 
-def _table(documents: list[Document]) -> pyarrow.Table:
-    rows = [(each.id, each.title, each.source, each.language, each.weight, each.sentences) for each in documents]
-    columns = [pyarrow.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
-    return pyarrow.Table.from_arrays(columns, schema=SCHEMA)
+def _table(documents: list[Document], schema: pyarrow.Schema) -> pyarrow.Table:
+    rows = [
+        (each.id, each.title, each.source, each.language, each.weight, each.sentences, _metadata_json(each))
+        for each in documents
+    ]
+    columns = zip(*rows, strict=True)
+    # Without its column, the metadata, which comes last, is left out.
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
+    return pyarrow.Table.from_arrays(arrays, schema=schema)
+
+
+def _metadata_json(document: Document) -> str:
+    """Return the metadata as a JSON object, a string that every reader of Parquet supports; "" without metadata."""
+    return json.dumps(document.metadata, ensure_ascii=False, sort_keys=True) if document.metadata else ""
 
 
 def sizes_of_corpus(shards: Iterable[CorpusShard]) -> dict[str, int | None]:
@@ -276,7 +289,8 @@ class CorpusReader:
 
         Args:
             name: path of the shard relative to the corpus directory.
-            columns: names of columns in `corpus_manifest.SCHEMA`; the default is what job 2 requires.
+            columns: names of columns in `corpus_manifest.SCHEMA`, or `METADATA`, which a shard may lack; the default is
+                what job 2 requires.
 
         Raises:
             SourceError: the file is missing, or its SHA-256 differs from `corpus.json`.
@@ -285,7 +299,9 @@ class CorpusReader:
             sha256 = _checksums(self)[name]
         # Read into memory at once: a shard is several dozen megabytes, and hashing is much faster than tokenizing.
         content = _checked(f"{self.directory}/{name}", sha256, corpus_manifest.FILE_NAME)
-        return pyarrow.parquet.read_table(pyarrow.BufferReader(content), columns=list(columns)).combine_chunks()
+        shard = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content))
+        missing = {METADATA.name} - set(shard.schema_arrow.names)
+        return shard.read([column for column in columns if column not in missing]).combine_chunks()
 
 
 @functools.lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from beambert.pipelines.cleaning.personal_data import (
     PLACEHOLDERS,
     find_personal_data,
     mask_findings,
+    mask_metadata,
     mask_personal_data,
     show,
 )
@@ -46,7 +47,8 @@ def clean_document(document: Document, options: CleaningOptions) -> Document:
     lost = Counter(document.removed.lost)
     paragraphs = rules.clean_paragraphs(document.paragraphs, options, counts, dropped, lost)
     removed = Removed(dict(counts), _sample(dropped, options.hidden_rules), dict(+lost), has_html(document.paragraphs))
-    document = dataclasses.replace(document, paragraphs=paragraphs, removed=removed)
+    metadata = mask_metadata(document.metadata, options.hidden_rules)
+    document = dataclasses.replace(document, paragraphs=paragraphs, metadata=metadata, removed=removed)
     return process_personal_data(document, options) if options.personal_data_rules else document
 
 

@@ -15,7 +15,7 @@ from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
-from beambert.pipelines.cleaning.personal_data import mask_personal_data
+from beambert.pipelines.cleaning.personal_data import mask_metadata, mask_personal_data
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
@@ -284,6 +284,7 @@ class _RejectedLines:
                 **({"line": document.line} if document.line else {}),
                 **({"byte": document.byte} if document.byte >= 0 else {}),
                 **({"source_id": document.source_id} if document.source_id else {}),
+                **({"metadata": mask_metadata(document.metadata, self._hidden_rules)} if document.metadata else {}),
                 "text": snippet(text, self._hidden_rules),
                 **fields,
             }
@@ -486,7 +487,7 @@ def _list_shards(directory: str, splits: tuple[str, ...]) -> list[tuple[str, Cor
 
 def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
     """Yield the documents of a shard; the corpus does not record where a paragraph ends."""
-    table = reader.read_shard(name, corpus_manifest.SCHEMA.names)
+    table = reader.read_shard(name, [*corpus_manifest.SCHEMA.names, corpus_manifest.METADATA.name])
     for row in table.to_pylist():
         yield Document(
             ["\n".join(row["sentences"])],
@@ -495,6 +496,7 @@ def _read_shard(name: str, reader: CorpusReader) -> Iterator[Document]:
             language=row["language"],
             weight=row["weight"],
             id=row["id"],
+            metadata=json.loads(row.get("metadata") or "{}"),
         )
 
 

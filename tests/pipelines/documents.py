@@ -31,5 +31,6 @@ def documents() -> st.SearchStrategy[Document]:
         origin=text,
         weight=st.floats(0.001, 1000),
         id=st.binary(min_size=16, max_size=16).map(bytes.hex),
+        metadata=st.dictionaries(text, text, max_size=2),
         removed=removed,
     )

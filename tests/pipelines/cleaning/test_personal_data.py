@@ -142,6 +142,16 @@ def test_mask():
     assert not cleaned.removed.personal_data
 
 
+@pytest.mark.parametrize("mode", ["mask", "drop"])
+def test_metadata(mode):
+    """Test that the number of a page in its URL stays, even if it resembles a telephone number."""
+    metadata = {"url": "https://example.org/212-736-5000?by=joe@example.org", "author": "joe@example.org, 212-736-5000"}
+    cleaned = clean_document(document("", metadata=metadata), CleaningOptions(pii=mode))
+    assert cleaned.metadata == {"url": "https://example.org/212-736-5000?by=[EMAIL]", "author": "[EMAIL], [PHONE]"}
+    assert not cleaned.rejected
+    assert clean_document(document("", metadata=metadata), CleaningOptions(pii="report")).metadata == metadata
+
+
 def test_report_and_drop():
     text = "Call 212-736-5000 or write to joe@example.org."
     reported = clean_document(document(text), CleaningOptions(pii="report"))

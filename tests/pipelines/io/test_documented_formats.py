@@ -111,5 +111,5 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
             fields |= set(json.loads(line))
             reasons.add(json.loads(line)["reason"])
     assert reasons == {"duplicate", "near_duplicate", "contaminated", "pii_email"}
-    # Only a file that is divided has offsets.
-    assert TABLES["rejected"] == fields | {"byte"}
+    # Only a file that is divided has offsets, and only some formats have metadata.
+    assert TABLES["rejected"] == fields | {"byte", "metadata"}

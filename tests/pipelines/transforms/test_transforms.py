@@ -20,10 +20,12 @@ from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
+from pyarrow import parquet
 
 from beambert import cli
 from beambert.pipelines import dataset, transforms
 from beambert.pipelines.cleaning.rules import CleaningOptions
+from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import to_block
 from beambert.pipelines.corpus.document_steps import (
     clean_document,
@@ -237,6 +239,33 @@ def test_a_corpus_is_read_back(built, tmp_path, file_format):
     assert digests(tmp_path / "data", "shards/*") == digests(tmp_path / "again", "shards/*")
     ours, theirs = dataset.load(tmp_path / "data"), dataset.load(tmp_path / "again")
     assert (ours.file_format, ours.versions) == (theirs.file_format, theirs.versions)
+
+
+def test_metadata_is_in_the_corpus_and_in_its_lists(tmp_path):
+    """Metadata changes neither identity nor order, and shards without it have the columns they always had."""
+    texts = [f"Document {number} has a sentence of its own." for number in range(40)]
+    pages = [
+        Document([text], metadata={"url": f"https://a.example/{number}", "date": "2026"} if number else {})
+        for number, text in enumerate(texts)
+    ]
+    copy = Document([texts[1]], title="B", metadata={"url": "https://b.example/1"})
+    for name, listed in {"plain": map(Document, [[text] for text in texts]), "pages": [*pages, copy]}.items():
+        with beam.Pipeline() as pipeline:
+            documents = pipeline | beam.Create(list(listed)) | SegmentSentences()
+            _ = documents | WriteCorpus(str(tmp_path / name), vocab_size=60, num_partitions=2)
+    with beam.Pipeline() as pipeline:
+        found = pipeline | ReadCorpus(str(tmp_path / "pages"))
+        assert_that(
+            found | beam.Map(lambda document: (document.text, document.metadata)),
+            equal_to([(page.text, page.metadata) for page in pages]),
+        )
+    shards = sorted((tmp_path / "pages" / "corpus").glob("*.parquet"))
+    for shard in shards:
+        table, plain = (parquet.read_table(path) for path in (shard, tmp_path / "plain" / "corpus" / shard.name))
+        assert plain.column_names == corpus_manifest.SCHEMA.names
+        assert table.drop_columns(["metadata"]) == plain
+    (rejected,) = (tmp_path / "pages" / "rejected").glob("*.jsonl")
+    assert json.loads(rejected.read_text(encoding="utf-8"))["metadata"] == copy.metadata
 
 
 @pytest.mark.usefixtures("without_array_record")
