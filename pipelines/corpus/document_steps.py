@@ -24,6 +24,7 @@ from beambert.pipelines.cleaning.personal_data import (
 )
 from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions, rejection_reason
+from beambert.pipelines.cleaning.urls import BLOCKED_URL, UNLISTED_URL, URL, load_url_list
 from beambert.pipelines.documents import Document, Removed, identity, require_segmented
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.segmentation.segmenters import paragraph_segmenter, truncate_sentences
@@ -198,6 +199,28 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     return dataclasses.replace(
         document, language=language, paragraphs=paragraphs, id=identity(paragraphs).hex(), segmented=False
     )
+
+
+def reject_by_url(document: Document, block: Sequence[str], allow: Sequence[str]) -> Document:
+    """Reject a document by lists of URLs.
+
+    Args:
+        document: the document.
+        block: files of `load_url_list` whose URLs are rejected.
+        allow: files of `load_url_list`: documents with another URL, or without one, are rejected; [] for none.
+
+    Raises:
+        SourceError: a file cannot be read, or is invalid.
+    """
+    if document.rejected:
+        return document
+    url = document.metadata.get(URL, "")
+    rule = ""
+    if block and load_url_list(tuple(block), "--block_urls").matches(url):
+        rule = BLOCKED_URL
+    elif allow and not load_url_list(tuple(allow), "--allow_urls").matches(url):
+        rule = UNLISTED_URL
+    return dataclasses.replace(document, rejected=rule)
 
 
 def reject_document(document: Document, options: CleaningOptions) -> Document:

@@ -18,7 +18,7 @@ from beambert.common.word_rules import WordRules, rules_of, without_released_rul
 from beambert.pipelines.cleaning.personal_data import mask_metadata, mask_personal_data
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
+from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import (
     Corpus,
     CorpusReader,
@@ -47,6 +47,7 @@ from beambert.pipelines.transforms.documents import (
     RejectDocuments,
 )
 from beambert.pipelines.transforms.partitions import (
+    DEDUPLICATION_OPTIONS,
     NUM_PARTITIONS,
     GroupByPartition,
     Grouped,
@@ -83,14 +84,26 @@ class DeduplicateDocuments(beam.PTransform):
     Args:
         near_duplicates: whether to reject documents that share most of their text with another one.
         repeated_paragraphs: whether to drop paragraphs that also occur in another document.
+        duplicate_urls: whether to reject documents with the URL of another one, of which the smallest ID is kept.
+        domain_lines: if not 0, drop paragraphs that this number of documents of a domain have.
         num_partitions: number of groups of documents; a group is held in memory. It does not change the result.
     """
 
     def __init__(
-        self, near_duplicates: bool = False, repeated_paragraphs: bool = False, num_partitions: int = NUM_PARTITIONS
+        self,
+        near_duplicates: bool = False,
+        repeated_paragraphs: bool = False,
+        num_partitions: int = NUM_PARTITIONS,
+        duplicate_urls: bool = False,
+        domain_lines: int = 0,
     ) -> None:
         super().__init__()
-        self.recorded = {"near_duplicates": near_duplicates, "repeated_paragraphs": repeated_paragraphs}
+        self.recorded = {
+            "near_duplicates": near_duplicates,
+            "repeated_paragraphs": repeated_paragraphs,
+            "duplicate_urls": duplicate_urls,
+            "domain_lines": domain_lines,
+        }
         self._options = corpus_options(**self.recorded, num_partitions=num_partitions)
 
     def expand(self, documents: PCollection) -> PCollection:
@@ -174,7 +187,7 @@ def _recorded_options(transforms: list[beam.PTransform], options: CorpusOptions)
         described = getattr(transform, "recorded", {})
         filters = described.get("filters", []) + recorded.get("filters", [])
         recorded = {**described, **recorded, "filters": filters}
-    for name in ("near_duplicates", "repeated_paragraphs"):
+    for name in DEDUPLICATION_OPTIONS:
         recorded[name] = recorded.get(name, False) or getattr(options, name)
     skipped = {
         *(name for name in PARAGRAPH_RULES if cleaning is None or not cleaning.runs(name)),
@@ -380,9 +393,8 @@ def _rejected_lines(deduplicated: DeduplicationResult, hidden_rules: tuple[str, 
     lines = _RejectedLines(hidden_rules)
     for document in deduplicated.rejected:
         fields = {}
-        if document.rejected == NEAR_DUPLICATE:
-            kept_id = deduplicated.near_duplicate_of.get(document.id)
-            fields = {"like": kept_id} if kept_id else {}
+        if kept_id := deduplicated.duplicates.like(document):
+            fields = {"like": kept_id}
         elif document.rejected == CONTAMINATED:
             fields = document.removed.contamination
         elif document.rejected in document.removed.personal_data:
@@ -396,8 +408,8 @@ def _rejected_lines(deduplicated: DeduplicationResult, hidden_rules: tuple[str, 
             text = document.removed.personal_data.get(rule, document.text)
             lines.add(document, f"{rule}, kept", text, **fields)
     for document in deduplicated.kept:
-        for text in deduplicated.repeated.get(document.id, ()):
-            lines.add(document, REPEATED_PARAGRAPH, text)
+        for rule, text in deduplicated.repeated.get(document.id, ()):
+            lines.add(document, rule, text)
     return lines
 
 
