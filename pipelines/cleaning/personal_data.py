@@ -134,7 +134,7 @@ _LOCAL_PART = re.compile(r"(?<![A-Za-z0-9_.@%+-])[A-Za-z0-9](?:[A-Za-z0-9_%+'-]|
 _DOMAIN = re.compile(
     r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59})(?![A-Za-z0-9_@-])"
 )
-_USER_OF_URL, _PATH = re.compile(r"://[^\s/]*\Z"), re.compile(r":[~/\w]")
+_USER_OF_URL, _PATH = re.compile(r"://[^\s/?#]*\Z"), re.compile(r":[~/\w]")
 _LOCAL_CHARACTERS, _DOMAIN_CHARACTERS = 64, 255
 # "icon@2x.png" is a file, not an address.
 _FILE_SUFFIXES = frozenset(
@@ -159,7 +159,7 @@ def _emails(text: str) -> Iterator[tuple[int, int]]:
 
 
 # ISO 13616: country, two check digits, 11 to 30 letters and digits; printed in groups of four.
-_IBAN_START = re.compile(r"[A-Z][A-Z][0-9][0-9][ -]?[A-Z0-9]{3}")
+_IBAN_START = re.compile(r"[A-Z][A-Z][0-9][0-9][ \u00a0-]?[A-Z0-9]{3}")
 _IBAN = re.compile(r"(?<!\w)[A-Z]{2}[0-9]{2}(?:[ \u00a0-]?[A-Z0-9]){11,30}(?![a-z0-9_])")
 
 
@@ -187,7 +187,8 @@ _SEPARATOR = r"[ \u00a0\u202f()./\u2010-\u2013-]"
 _NUMBER = re.compile(rf"[0-9](?:(?:{_SEPARATOR}{{0,3}}[0-9]){{6}}|[0-9]{{0,2}}\.[0-9]{{1,3}}\.[0-9]{{1,3}}\.[0-9])")
 # Not within a word, a decimal number, a path or a longer number.
 # Chinese and Japanese text has no spaces around a number.
-_BEFORE, _AFTER = r"(?<![A-Za-z0-9_$€£#])(?<![A-Za-z0-9_.,][.,/:=_-])", r"(?![A-Za-z0-9_%])(?![.,/:_-][A-Za-z0-9_])"
+_BEFORE = r"(?<![A-Za-z0-9_$€£#])(?<![0-9_][.,/:=-])(?<![A-Za-z.,][.,/=-])"
+_AFTER = r"(?![A-Za-z0-9_%])(?![.,/:_-][A-Za-z0-9_])"
 
 # ISO/IEC 7812: groups of four digits, or 4-6-5 (American Express) and 4-6-4 (Diners Club).
 _CARD = re.compile(
@@ -257,10 +258,10 @@ _NORTH_AMERICAN = re.compile(
 )
 # A trunk prefix and an area code, then at least two groups: 020 7946 0958, (030) 123 456, 01 23 45 67 89.
 _TRUNK_PREFIX = re.compile(r"\(?0[1-9][0-9]{0,3}\)?[ /\u2011-]{1,3}[0-9]{2,8}(?:[ \u2011-][0-9]{2,8}){0,3}")
-_LOCAL = re.compile(r"[2-9][0-9]{2}[-.][0-9]{4}")
+_LOCAL = re.compile(r"[2-9][0-9]{2}-[0-9]{4}")
 _LABEL = re.compile(
     r"(?:\b(?:tele?(?:phone?|fon|fono|fax)?|t[eé]l[eé]phone|t[eé]l|ph(?:one)?|fax|mob(?:ile?|il)?|cell|call|dial|hotline"
-    r"|helpline|text|whatsapp|sms|handy|rufnummer|m[oó]vil|portable|tel[eé]fono|телефон|тел)|[☎📞]|电话|電話)"
+    r"|helpline|whatsapp|sms|handy|rufnummer|m[oó]vil|tel[eé]fono|телефон|тел)|[☎📞]|电话|電話)"
     r"(?: (?:number|us|me|no|nr|at|on|is))*\W{0,3}\Z",
     re.IGNORECASE,
 )
