@@ -201,9 +201,9 @@ bench-train: .venv-bench/.installed
 	@touch $@
 
 lock:
-	uv pip compile setup.py $(addprefix --extra ,data clean array-record gcp yaml train convert onnx tensorflow-text jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py $(addprefix --extra ,data clean web array-record gcp yaml train convert onnx tensorflow-text jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
-	uv pip compile setup.py --extra data --extra clean --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
+	uv pip compile setup.py --extra data --extra clean --extra web --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
 	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --extra gcs --override deploy/tpu/overrides.txt \

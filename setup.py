@@ -18,6 +18,8 @@ DATA = [
     "zstandard>=0.19",
 ]
 CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
+# Web pages and archives: parser, text extraction and WARC reader, all of one project.
+WEB = ["fastwarc>=2.0.1", "resiliparse>=2.0.1"]
 # `--format array_record`. From 0.8.1 on, it has wheels for Python 3.13.
 ARRAY_RECORD = ["array-record>=0.8.1"]
 # Beam YAML, for examples/pretraining_data.yaml.
@@ -85,6 +87,7 @@ setup(
     extras_require={
         "data": DATA,
         "clean": CLEAN,
+        "web": WEB,
         "array-record": ARRAY_RECORD,
         "wikiextractor": WIKIEXTRACTOR,
         "gcp": GCP,

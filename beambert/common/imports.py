@@ -14,6 +14,7 @@ from typing import Any
 # all others.
 _EXTRAS = {
     "array_record": "array-record",
+    "fastwarc": "web",
     "ftfy": "clean",
     "google": "gcp",
     "h5py": "convert",
@@ -21,6 +22,7 @@ _EXTRAS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "py3langid": "clean",
+    "resiliparse": "web",
     "safetensors": "convert",
     "tensorflow": "train",
     "tensorflow_text": "tensorflow-text",
