@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-corpus bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
+	@echo "make bench-html   extraction of web pages compared with other libraries (about 2 minutes); ARGS='--crawl 500' builds a WARC file of 500 MB"
 	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
@@ -167,6 +168,10 @@ bench-segmentation: setup
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
+
+# pip install trafilatura readability-lxml jusText warcio adds the libraries to compare with.
+bench-html: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/web_pages.py $(DATA) $(ARGS)
 
 bench-splitting: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/splitting.py $(DATA)

@@ -98,7 +98,8 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
 def requirements(extras: Iterable[str] = ()) -> list[str]:
     """Return the requirements that workers install, pinned to the versions of this machine.
 
-    Beam's image contains the requirements of Apache Beam; those of beambert's `data`, `clean` and `web` extras are added.
+    Beam's image contains the requirements of Apache Beam; those of beambert's extras `data`, `clean` and `web` are
+    added.
 
     Args:
         extras: further extras of beambert.
