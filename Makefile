@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-pii   precision, recall and speed of the rules for personal data, on $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
+	@echo "make bench-html   extraction of web pages compared with other libraries (about 2 minutes); ARGS='--crawl 500' builds a WARC file of 500 MB"
 	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
 	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
@@ -172,6 +173,10 @@ bench-pii: setup
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)
 
+# pip install trafilatura readability-lxml jusText warcio adds the libraries to compare with.
+bench-html: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/web_pages.py $(DATA) $(ARGS)
+
 bench-splitting: setup
 	PYTHONPATH=. $(BIN)/python benchmarks/splitting.py $(DATA)
 
@@ -205,9 +210,9 @@ bench-train: .venv-bench/.installed
 	@touch $@
 
 lock:
-	uv pip compile setup.py $(addprefix --extra ,data clean array-record gcp yaml train convert onnx tensorflow-text jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
+	uv pip compile setup.py $(addprefix --extra ,data clean web array-record gcp yaml train convert onnx tensorflow-text jax bench docs dev) --universal --python-version 3.11 --generate-hashes \
 		--custom-compile-command "make lock" --output-file requirements.lock --quiet
-	uv pip compile setup.py --extra data --extra clean --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
+	uv pip compile setup.py --extra data --extra clean --extra web --extra array-record --extra gcp --constraint requirements.lock --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 --generate-hashes --no-annotate \
 		--custom-compile-command "make lock" --output-file deploy/images/requirements.txt --quiet
 	uv pip compile setup.py deploy/tpu/requirements.in --extra train --extra convert --extra gcs --override deploy/tpu/overrides.txt \

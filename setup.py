@@ -19,6 +19,8 @@ DATA = [
 ]
 # python-stdnum has the license LGPL-2.1-or-later; it is imported, not changed.
 CLEAN = ["ftfy>=6.2", "phonenumbers>=9", "py3langid>=0.4,<0.5", "python-stdnum>=2"]
+# Web pages and archives: parser, text extraction and WARC reader, all of one project.
+WEB = ["fastwarc>=2.0.1", "resiliparse>=2.0.1"]
 # `--format array_record`. From 0.8.1 on, it has wheels for Python 3.13.
 ARRAY_RECORD = ["array-record>=0.8.1"]
 # Beam YAML, for examples/pretraining_data.yaml.
@@ -86,6 +88,7 @@ setup(
     extras_require={
         "data": DATA,
         "clean": CLEAN,
+        "web": WEB,
         "array-record": ARRAY_RECORD,
         "wikiextractor": WIKIEXTRACTOR,
         "gcp": GCP,

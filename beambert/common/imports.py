@@ -14,6 +14,7 @@ from typing import Any
 # all others.
 _EXTRAS = {
     "array_record": "array-record",
+    "fastwarc": "web",
     "ftfy": "clean",
     "google": "gcp",
     "h5py": "convert",
@@ -22,6 +23,7 @@ _EXTRAS = {
     "onnxruntime": "onnx",
     "phonenumbers": "clean",
     "py3langid": "clean",
+    "resiliparse": "web",
     "safetensors": "convert",
     "stdnum": "clean",
     "tensorflow": "train",

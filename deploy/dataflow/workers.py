@@ -98,12 +98,13 @@ def make_source_package(setup_file: str | None, folder: Path) -> Path:
 def requirements(extras: Iterable[str] = ()) -> list[str]:
     """Return the requirements that workers install, pinned to the versions of this machine.
 
-    Beam's image contains the requirements of Apache Beam; those of beambert's `data` and `clean` extras are added.
+    Beam's image contains the requirements of Apache Beam; those of beambert's extras `data`, `clean` and `web` are
+    added.
 
     Args:
         extras: further extras of beambert.
     """
-    names = _closure("beambert", {"", "data", "clean", *extras})
+    names = _closure("beambert", {"", "data", "clean", "web", *extras})
     of_beam = _closure("apache-beam", {"", "gcp"})
     names = (names - of_beam - {"beambert"}) | set(_PINNED)
     return [f"{name}=={importlib.metadata.version(name)}" for name in sorted(names)]

@@ -61,7 +61,7 @@ from beambert.tokenizer.wordpiece import Coverage
 
 # Approximate compression ratio of text; only the number of partitions depends on it.
 _EXPANSION = 4
-_FIELD_FLAGS = ("text_field", "id_field", "language_field")
+_FIELD_FLAGS = ("text_field", "html_field", "keep_fields", "id_field", "language_field")
 # Time of grouping, sorting and writing as a fraction of the time of reading (60 MB of Wikipedia, 2026-11-21).
 _COST_OF_WRITING = 0.25
 # Options that apply after the text is read and counted: a job that changes only these resumes from that point.
@@ -162,15 +162,17 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     )
     if options.read.wikitext_extractor == "wikiextractor":
         require_package()
+    if options.read.html_field:
+        _require("--html_field", "resiliparse", "web")
     if options.cleaning.fix_mojibake:
-        _require_clean("--fix_mojibake", "ftfy")
+        _require("--fix_mojibake", "ftfy", "clean")
     if options.cleaning.personal_data_rules:
         for package in ("phonenumbers", "stdnum"):
-            _require_clean(f"--pii {options.cleaning.pii}", package)
+            _require(f"--pii {options.cleaning.pii}", package, "clean")
     if options.vocab_file:
         require_placeholders(_read_vocabulary("--vocab_file", vocab_file), options.cleaning.placeholders)
     if options.identify_language:
-        _require_clean("--identify_language", "py3langid")
+        _require("--identify_language", "py3langid", "clean")
         known = known_languages()
         if options.language.split("-")[0].lower() not in known:
             raise SourceError(
@@ -179,10 +181,10 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     return options
 
 
-def _require_clean(flag: str, package: str) -> None:
+def _require(flag: str, package: str, extra: str) -> None:
     if importlib.util.find_spec(package) is None:
         package = {"stdnum": "python-stdnum"}.get(package, package)
-        raise SourceError(f"{flag} requires {package}, which is not installed; run pip install 'beambert[clean]'")
+        raise SourceError(f"{flag} requires {package}, which is not installed; run pip install 'beambert[{extra}]'")
 
 
 def _text_bytes(inputs: list[Input]) -> int:

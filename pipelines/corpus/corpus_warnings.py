@@ -114,7 +114,8 @@ def _html_warnings(counts: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"{tagged:,} of {documents:,} documents ({tagged / documents:.0%}) contain HTML, so scripts, styles and menus "
-        "become training text; extract the text first, for example with trafilatura, and build the corpus again"
+        "become training text; read a field with pages with --html_field instead of --text_field, or files with "
+        "--input_format html, and build the corpus again"
     ]
 
 

@@ -174,8 +174,9 @@ def _columns(header: list[str] | str, path: str, options: ReadOptions) -> list[s
             f"{path}, line 1: {header}; add a header with column names to the file, and set its correct --encoding"
         )
     names = [name.strip() for name in header]
-    fields = {"--text_field": options.text_field, "--id_field": options.id_field}
-    for flag, name in {**fields, "--language_field": options.language_field}.items():
+    content = ("--html_field", options.html_field) if options.html_field else ("--text_field", options.text_field)
+    flags = [content, ("--id_field", options.id_field), ("--language_field", options.language_field)]
+    for flag, name in [*flags, *(("--keep_fields", name) for name in options.kept_fields)]:
         if name and names.count(name) != 1:
             problem = f"column {name!r} is missing" if name not in names else f"two columns are named {name!r}"
             columns = ", ".join(map(repr, names[:20]))

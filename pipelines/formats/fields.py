@@ -4,6 +4,7 @@ A bad record stops the job (`--on_bad_record stop`), or is skipped, counted and 
 """
 
 import datetime
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from beambert.common.formatting import replace_surrogates
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.formats.html import read_page
 from beambert.pipelines.formats.input_format import ReadOptions
 
 # Rules by which records are rejected; counted in corpus.json and listed in rejected/*.jsonl.
@@ -27,6 +29,7 @@ _ID_CHARACTERS = 200
 _MAX_NAMES = 20
 # Records without --id_field or --language_field after which the flag counts as mistyped.
 _MAX_RECORDS_WITHOUT_FIELD = 100
+_KEEP_FLAG, _HTML_FLAG = "--keep_fields", "--html_field"
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 _FLAGS = {
     "text": "--text_field",
@@ -70,6 +73,12 @@ def _as_text(value: object) -> str:
     """Return a string as it is, a date with or without time in ISO 8601, and "" for any other value."""
     text = value.isoformat() if isinstance(value, datetime.date) else value
     return replace_surrogates(text) if isinstance(text, str) else ""
+
+
+def _plain_text(value: object) -> str:
+    """Return a string as it is, a date in ISO 8601, and any other value as JSON."""
+    is_text = isinstance(value, str | datetime.date)
+    return _as_text(value) if is_text else replace_surrogates(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def language_code(value: object) -> str:
@@ -129,9 +138,10 @@ class FieldReader:
         self._has_schema = has_schema
         self._remedies = remedies
         self._records = 0
-        requested = {remedies["id"]: options.id_field, remedies["language"]: options.language_field}
-        # Requested fields that no record had so far, by flag.
-        self._unseen = {flag: name for flag, name in requested.items() if name and checks_fields}
+        requested = [(remedies["id"], options.id_field), (remedies["language"], options.language_field)]
+        requested += [(_KEEP_FLAG, name) for name in options.kept_fields]
+        # Requested fields that no record had so far, with their flags.
+        self._unseen = [(flag, name) for flag, name in requested if name and checks_fields]
         self._names: list[str] = []
 
     def document(self, record: object, location: str, number: int, raw: str = "") -> Document:
@@ -150,17 +160,22 @@ class FieldReader:
         if not isinstance(record, dict):
             return self.bad(BROKEN_RECORD, f"is {type_name(record)}, not an object", location, number, raw)
         self._check_requested_fields(record)
-        field, id_field = self._options.text_field, self._options.id_field
+        field, id_field = self._options.content_field, self._options.id_field
         identifier = source_id(_field(record, id_field)) if id_field else ""
         text = find_field(record, field)
         if text is MISSING:
             problem = f"has no field {field!r} (fields: {self._listed(list(record))})"
-            remedy = f"set the field with {self._remedies['text']}"
+            flag = _HTML_FLAG if self._options.html_field else self._remedies["text"]
+            remedy = f"set the field with {flag}"
             return self.bad(MISSING_TEXT, problem, location, number, raw, identifier, remedy)
         if text is None:
             if self._has_schema:
                 return self._rejected(NULL_TEXT, number, raw, identifier)
             return self.bad(NULL_TEXT, f"field {field!r} is null", location, number, raw, identifier)
+        if self._options.html_field:
+            if isinstance(text, str):
+                return self._page(text, record, location, number, identifier)
+            return self.bad(NOT_TEXT, f"field {field!r} is {type_name(text)}", location, number, raw, identifier)
         if isinstance(text, list) and self._has_schema:
             text = [sentence for sentence in text if sentence is not None]
         if isinstance(text, list) and all(isinstance(sentence, str) for sentence in text):
@@ -180,7 +195,28 @@ class FieldReader:
             language=self._stated_language(record, location),
             line=number,
             source_id=identifier,
+            metadata=self._kept(record),
         )
+
+    def _page(self, text: str, record: dict[str, Any], location: str, number: int, identifier: str) -> Document:
+        """Return the document of a record with a web page; title, language and URL of the record precede the page's."""
+        page = read_page(replace_surrogates(text))
+        url = _as_text(_field(record, "url"))
+        return Document(
+            paragraphs=page.paragraphs,
+            title=_as_text(_field(record, self._title_field)) or page.title,
+            source=self._path,
+            rejected=page.rejected,
+            language=self._stated_language(record, location) or page.language,
+            line=number,
+            source_id=identifier,
+            metadata={**page.metadata, **({"url": url} if url else {}), **self._kept(record)},
+        )
+
+    def _kept(self, record: dict[str, Any]) -> dict[str, str]:
+        """Return the fields of --keep_fields that a record has, as text; values that are not plain are JSON."""
+        values = {name: _field(record, name) for name in self._options.kept_fields}
+        return {name: _plain_text(value) for name, value in values.items() if value is not None}
 
     def _stated_language(self, record: dict[str, Any], location: str) -> str:
         """Return the language code of a record, or "".
@@ -237,7 +273,7 @@ class FieldReader:
 
     def finish(self) -> None:
         """Raise SourceError if the file has records, but none of them has a requested field."""
-        for flag, name in self._unseen.items() if self._records else ():
+        for flag, name in self._unseen if self._records else ():
             raise SourceError(
                 f"{self._path}: no record has the field {name!r} (fields: {self._listed(self._names)}); set the field "
                 f"with {flag}, or leave the flag out"
@@ -248,7 +284,7 @@ class FieldReader:
             return
         self._records += 1
         self._names = self._names or list(record)
-        self._unseen = {flag: name for flag, name in self._unseen.items() if find_field(record, name) is MISSING}
+        self._unseen = [(flag, name) for flag, name in self._unseen if find_field(record, name) is MISSING]
         if self._records == _MAX_RECORDS_WITHOUT_FIELD:
             self.finish()
 

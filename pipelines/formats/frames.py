@@ -7,6 +7,7 @@ there on is valid: the frame decompresses, and the next one begins where it ends
 import bz2
 import os
 import re
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -23,6 +24,8 @@ _LARGEST_ZST_HEADER = 18
 _ZST_BLOCK_HEADER = 3
 _ZST_REPEATED_BYTE = 1
 _BZ2_OUTPUT_BYTES = 4 << 20
+# Most members are small, and a file moves back to the end of each of them.
+_GZ_INPUT_BYTES = 16 << 10
 # Length of the longest start of a frame.
 MAGIC_BYTES = 10
 # A frame of zstandard without text, such as the table of the seekable format: its magic and its length.
@@ -75,6 +78,23 @@ def read_bz2(file: BinaryIO) -> Iterator[bytes]:
     file.seek(-len(decompressor.unused_data), os.SEEK_CUR)
 
 
+def read_gz(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the output of the gzip member at the position of a file in blocks, and leave the file at its end.
+
+    Raises:
+        EOFError: The member is truncated.
+        zlib.error: It is corrupt.
+    """
+    decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    data = b""
+    while not decompressor.eof:
+        data = decompressor.unconsumed_tail or file.read(_GZ_INPUT_BYTES)
+        if not data:
+            raise EOFError("the file ends within it")
+        yield decompressor.decompress(data, CHUNK_BYTES)
+    file.seek(-len(decompressor.unused_data), os.SEEK_CUR)
+
+
 def _read_zst(file: BinaryIO) -> Iterator[bytes]:
     # python-zstandard returns all output of its input at once, up to 30,000 times as much, so it gets block after block
     # (RFC 8878, section 3.1.1). A block has at most 128 KiB of text.
@@ -100,6 +120,9 @@ CODECS = {
     ".bz2": Codec(re.compile(rb"BZh[1-9]1AY&SY"), _NOTHING, read_bz2, OSError),
     ".zst": Codec(re.compile(rb"\x28\xb5\x2f\xfd"), _SKIPPABLE, _read_zst, zstandard.ZstdError),
 }
+
+# Members of gzip are read separately by formats that recognize their first bytes: two bytes are no magic.
+GZIP = Codec(re.compile(rb"\x1f\x8b\x08[\x00-\x1f]"), _NOTHING, read_gz, zlib.error)
 
 
 def compression_of(path: str) -> str:

@@ -16,12 +16,16 @@ class ReadOptions:
     """The options of reading; the help of the flags has these descriptions.
 
     Attributes:
-        input_format: Input format: auto, text (one document per file), sentences (one sentence per line, an empty line
-            between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor, wikipedia or
-            language_reference (needs no --input); see docs/reference/input-formats.md.
+        input_format: Input format: auto, text or html (one document per file), sentences (one sentence per line, an
+            empty line between documents), bookcorpus, gutenberg, jsonl, json, csv, tsv, parquet, wikiextractor,
+            wikipedia, warc, wet or language_reference; see docs/reference/input-formats.md.
         encoding: Encoding of text files; Gutenberg books that are not valid UTF-8 are read as cp1252.
         text_field: JSON field, or Parquet, CSV or TSV column, with the text or the list of its sentences (default:
             text).
+        html_field: JSON field, or Parquet, CSV or TSV column, with HTML pages, whose main text is extracted; instead of
+            --text_field (requires the extra [web]).
+        keep_fields: Names of fields or columns to keep as metadata of the documents, separated by commas, such as
+            url,date (default: none).
         id_field: Field or column with the document ID, recorded as source_id of rejected documents (default: none).
         on_bad_record: Action for a record that cannot be read or has no text: stop the job, or skip the record and list
             it with the rejected documents, with file, line and reason.
@@ -38,6 +42,8 @@ class ReadOptions:
     input_format: Annotated[str, Flag("input", metavar="FORMAT")] = "auto"
     encoding: Annotated[str, Flag("input", metavar="NAME")] = "utf-8"
     text_field: Annotated[str, Flag("input", metavar="NAME", default=None)] = "text"
+    html_field: Annotated[str, Flag("input", metavar="NAME")] = ""
+    keep_fields: Annotated[str, Flag("input", metavar="NAME,NAME")] = ""
     id_field: Annotated[str, Flag("input", metavar="NAME")] = ""
     on_bad_record: Annotated[Literal["stop", "skip"], Flag("input")] = "stop"
     document_unit: Annotated[Literal["book", "chapter"], Flag("input")] = "book"
@@ -46,6 +52,8 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         check(self, SourceError)
+        if self.html_field and self.text_field != "text":
+            raise SourceError("--text_field and --html_field name the same content; leave one of them out")
         try:
             ascii_compatible = "\n{<".encode(self.encoding) == b"\n{<"
         except (LookupError, ValueError):
@@ -55,6 +63,16 @@ class ReadOptions:
                 f"invalid --encoding {self.encoding}: unknown, or not an extension of ASCII; convert the files first: "
                 f"iconv -f {self.encoding} -t utf-8 FILE"
             )
+
+    @property
+    def kept_fields(self) -> list[str]:
+        """Return the names of `keep_fields`."""
+        return [name.strip() for name in self.keep_fields.split(",") if name.strip()]
+
+    @property
+    def content_field(self) -> str:
+        """Return the name of the field with the text or the HTML page."""
+        return self.html_field or self.text_field
 
 
 # From the decompressed bytes of a file, its path and the options to its documents, including rejected ones.
@@ -87,6 +105,7 @@ class InputFormat:
         layout: Returns another format with which a file is read, by its first bytes, for a format with two layouts.
         reports_other_kinds: Whether the reader itself reports a file of another kind, such as an archive.
         reads_files: Whether the format has files; False for text that every Python includes.
+        package: Package of an extra that reading requires, or "".
     """
 
     name: str
@@ -101,6 +120,7 @@ class InputFormat:
     layout: Callable[[bytes], "InputFormat | None"] | None = None
     reports_other_kinds: bool = False
     reads_files: bool = True
+    package: str = ""
 
     def recognizes(self, stem: str, head: bytes) -> bool:
         """Return whether `--input_format auto` reads a file in this format; see `recognize`."""

@@ -69,7 +69,9 @@ def _columns(file: pyarrow.parquet.ParquetFile, path: str, options: ReadOptions)
     """
     schema = file.schema_arrow
     language_field = options.language_field or "language"
-    names = [name for name in (options.text_field, "title", language_field, options.id_field) if name]
+    url = ["url"] if options.html_field else []
+    names = [options.content_field, "title", language_field, options.id_field, *url, *options.kept_fields]
+    names = list(dict.fromkeys(filter(None, names)))
     for name in names:
         if schema.names.count(name) > 1:
             raise SourceError(
@@ -77,14 +79,16 @@ def _columns(file: pyarrow.parquet.ParquetFile, path: str, options: ReadOptions)
                 "all but one"
             )
     types = {name: kind for name in names if (kind := _find_type(pyarrow.struct(list(schema)), name))}
-    text_type = types.get(options.text_field, pyarrow.null())
+    text_type = types.get(options.content_field, pyarrow.null())
     if not _is_text(text_type.value_type if _is_list(text_type) else text_type):
         columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        flag = "--html_field" if options.html_field else "--text_field"
         raise SourceError(
-            f"{path}: column {options.text_field!r} is missing or not text (columns: {columns}); set the column with "
-            "--text_field"
+            f"{path}: column {options.content_field!r} is missing or not text (columns: {columns}); set the column "
+            f"with {flag}"
         )
-    for flag, name in {"--id_field": options.id_field, "--language_field": options.language_field}.items():
+    flags = [("--id_field", options.id_field), ("--language_field", options.language_field)]
+    for flag, name in [*flags, *(("--keep_fields", name) for name in options.kept_fields)]:
         if name and name not in types:
             raise SourceError(
                 f"{path}: column {name!r} is missing (columns: {', '.join(schema.names)}); set the column with {flag}, "

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+from beambert.common.imports import import_failure, is_installed
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats import FORMATS, get_format, reads_files, recognize
 from beambert.pipelines.formats.frames import (
     CHUNK_BYTES,
+    GZIP,
     FrameError,
     FrameReader,
     codec_of,
@@ -81,21 +83,9 @@ _COMPRESSED = {
 }
 _TAR_SUFFIXES = (".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
 
-_WARC = Kind("a WARC file", "extract the text of its pages first, such as with trafilatura", binary=False)
-_HTML = Kind(
-    "an HTML page",
-    f"extract its text first, such as with trafilatura --input-dir DIR --output-dir TEXTS, {_AS_TEXT}",
-    binary=False,
-)
 _XML = Kind("XML, but not a MediaWiki dump", f"convert it to text or JSON Lines first, {_AS_TEXT}", binary=False)
 
-_PROLOG = rb"(?:<\?xml\b[^<>]*\?>\s*|<!--(?:[^-]|-(?!->))*+-->\s*)*"
-# The second tag distinguishes a web page from a sentence such as "<html> is the root element".
-_HTML_START = re.compile(
-    _PROLOG + rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<", re.IGNORECASE | re.DOTALL
-)
 _XML_START = re.compile(rb"<\?xml\s+version\s*=")
-_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 
 # Control characters except tab, line ends, form feed and escape, which occur in text files.
 _CONTROL_BYTES = bytes([*range(9), 11, *range(14, 27), *range(28, 32)])
@@ -134,13 +124,8 @@ def _binary_kind(stem: str, head: bytes) -> Kind | None:
 
 
 def _markup_kind(stem: str, start: bytes) -> Kind | None:
-    if start.startswith((b"WARC/1.0\r\n", b"WARC/1.1\r\n")):
-        return _WARC
-    if not start.startswith(b"<"):
-        return None
-    if _HTML_START.match(start) or stem.endswith(_HTML_SUFFIXES):
-        return _HTML
-    return _XML if _XML_START.match(start) or stem.endswith(".xml") else None
+    is_xml = start.startswith(b"<") and (_XML_START.match(start) or stem.endswith(".xml"))
+    return _XML if is_xml else None
 
 
 # Size of a range of lines in bytes, by the compression of the file.
@@ -195,10 +180,29 @@ class FileSplit(NamedTuple):
 def _read_head(path: str) -> bytes:
     """Return the first bytes of a file, decompressed. The rest of a file may be corrupt."""
     if compression_of(path) in (".gz", ".xz", ".zst"):
-        with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
-            return stream.peek(_HEAD_BYTES)
+        try:
+            with open_decompressed(path, 2 * _HEAD_BYTES) as stream:
+                return stream.peek(_HEAD_BYTES)
+        except SourceError:
+            # Some formats read a file around its corrupt parts.
+            head = _start_of_corrupt_file(path)
+            if not recognize(path, head).reports_other_kinds:
+                raise
+            return head
     with open_stored(path, 2 * _HEAD_BYTES) as file:
         return read_head(file, path, _HEAD_BYTES)
+
+
+def _start_of_corrupt_file(path: str) -> bytes:
+    """Return the first bytes of the first member of a compressed file, or b"" if they are corrupt too."""
+    codec = GZIP if compression_of(path) == ".gz" else codec_of(path)
+    if codec is None:
+        return b""
+    with open_stored(path, 2 * _HEAD_BYTES) as file:
+        try:
+            return next(codec.read_frame(file), b"")[:_HEAD_BYTES]
+        except (EOFError, codec.error):
+            return b""
 
 
 def find_format(path: str, options: ReadOptions, stream: io.BufferedReader | None = None) -> InputFormat:
@@ -217,6 +221,7 @@ def find_format(path: str, options: ReadOptions, stream: io.BufferedReader | Non
     requested = None if is_auto else get_format(options.input_format)
     # A format that reports other kinds of files itself may read a truncated file up to its end.
     if requested and (requested.reports_other_kinds or not requested.reads_files):
+        _require_package(requested, path)
         return requested
     head = stream.peek(_HEAD_BYTES) if stream else _read_head(path)
     input_format = requested or recognize(path, head[:_HEAD_BYTES])
@@ -224,7 +229,15 @@ def find_format(path: str, options: ReadOptions, stream: io.BufferedReader | Non
     # An explicit format overrides the recognition of markup, but not of binary files.
     if kind and (kind.binary or is_auto):
         raise SourceError(f"{path} is {kind.name}; {kind.remedy}")
+    _require_package(input_format, path)
     return (input_format.layout and input_format.layout(head)) or input_format
+
+
+def _require_package(input_format: InputFormat, path: str) -> None:
+    """Raise SourceError if the package of a format is not installed."""
+    if input_format.package and not is_installed(input_format.package):
+        problem = import_failure(ModuleNotFoundError(name=input_format.package), "web")
+        raise SourceError(f"{path} has the format {input_format.name}: {problem}")
 
 
 def _format_by_name(path: str, options: ReadOptions) -> InputFormat | None:

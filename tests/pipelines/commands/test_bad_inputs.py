@@ -136,11 +136,15 @@ def test_html_in_records_is_warned_of(tmp_path, capsys):
     assert corpus(tmp_path / "out", "--input", path, "--vocab_size", 80) == 0
     error = capsys.readouterr().err
     assert "12 of 12 documents (100%) contain HTML, so scripts, styles and menus become training text" in error
-    assert "trafilatura" in error
+    assert "read a field with pages with --html_field" in error
     assert counts(tmp_path / "out")["documents_reported"] == {"html_tags": 12}
     assert cli.main(["pretraining-data", "--input", f"{tmp_path}/out", "--output", f"{tmp_path}/data"]) == 0
     manifest = json.loads((tmp_path / "data/dataset.json").read_text())
     assert any("12 of 12 documents (100%) contain HTML" in line for line in manifest["counts"]["warnings"])
+    capsys.readouterr()
+    assert corpus(tmp_path / "pages", "--input", path, "--vocab_size", 80, "--html_field", "text") == 0
+    assert "HTML" not in capsys.readouterr().err
+    assert counts(tmp_path / "pages")["documents_reported"] == {}
 
 
 @pytest.mark.slow

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beambert.pipelines.cleaning import residual_markup
-from beambert.pipelines.formats import wikiextractor, wrapped_lines
+from beambert.pipelines.formats import html, wikiextractor, wrapped_lines
 from beambert.pipelines.formats.wikipedia import dump, wikitext
-from beambert.pipelines.sources import readers
 
 # The earlier regular expressions of these rules.
 QUOTES = re.compile(r"(?<![\w'])('{2,3}|'{5})(?![\s'])(.+?)(?<![\s'])\1(?!')")
@@ -73,5 +72,5 @@ def test_broken_words_in_any_line(text):
 
 def test_comments_before_a_page_end_at_their_first_mark():
     page = b"<html><head>"
-    assert readers.kind_of("a", b"<!-- a --> <!-- b - -- > -->\n" + page)
-    assert not readers.kind_of("a", b"<!-- a --> text " + page)
+    assert html.is_page("a", b"<!-- a --> <!-- b - -- > -->\n" + page + b"<title>")
+    assert not html.is_page("a", b"<!-- a --> text " + page + b"<title>")
