@@ -5,7 +5,7 @@ import json
 import pytest
 
 from beambert import cli
-from tests.every_output import rejected
+from tests.every_output import corpus_rows, rejected
 
 SMALL = ["--vocab_size", "30", "--validation_fraction", "0", "--num_partitions", "1", "--input_format", "sentences"]
 
@@ -34,6 +34,39 @@ def test_documents_without_a_url(corpus, tmp_path, capsys):
     assert cli.main([*corpus, "--allow_urls", "list.txt"]) == 1
     assert "check any rejected/*.jsonl in the output directory" in capsys.readouterr().err
     assert {line["reason"] for line in rejected(tmp_path / "other")} == {"unlisted_url"}
+
+
+def test_records_with_a_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pages = [
+        ("https://www.one.org/a", "Menu of one.\nThe cat sat on the mat."),
+        ("http://one.org/a?utm_source=x", "Menu of one.\nThe cat sat on the mats."),
+        ("http://one.org/b", "Menu of one.\nThe dog ran in the fog."),
+        ("http://one.org/c.pdf", "Menu of one.\nThe cow ate the grass."),
+        ("http://shop.two.org/", "Buy a hat."),
+        ("http://three.org/", "Menu of one.\nThe hen laid an egg."),
+    ]
+    lines = [json.dumps({"url": url, "text": text, "by": "joe@example.org"}) for url, text in pages]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    (tmp_path / "list.txt").write_text("two.org\n.pdf\n")
+    flags = ["--keep_fields", "url,by", "--block_urls", "list.txt", "--drop_duplicate_urls"]
+    flags += ["--drop_domain_lines", "2", "--pii", "mask", "--vocab_size", "50"]
+    flags += ["--validation_fraction", "0", "--num_partitions", "2"]
+    assert cli.main(["corpus", "--input", "pages.jsonl", "--output", "out", *flags]) == 0
+    counts = json.loads((tmp_path / "out/corpus.json").read_text())["counts"]
+    assert counts["documents_rejected"] == {"blocked_url": 2, "duplicate_url": 1}
+    assert counts["paragraphs_cleaned"] == {"domain_line": 2}
+    rows = corpus_rows(tmp_path / "out")
+    assert {row["sentences"][0] for row in rows if "one.org" in row["metadata"]} <= {
+        "The cat sat on the mat.",
+        "The cat sat on the mats.",
+        "The dog ran in the fog.",
+    }
+    assert [row["sentences"][0] for row in rows if "three.org" in row["metadata"]] == ["Menu of one."]
+    listed = rejected(tmp_path / "out")
+    assert {line["reason"] for line in listed} == {"blocked_url", "duplicate_url", "domain_line"}
+    assert {line["metadata"]["by"] for line in listed} == {"[EMAIL]"}
+    assert not any("joe" in row["metadata"] for row in rows)
 
 
 @pytest.mark.parametrize(
