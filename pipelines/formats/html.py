@@ -57,10 +57,10 @@ _PAGE_START = re.compile(
 )
 _SUFFIXES = (".html", ".htm", ".xhtml")
 _OPEN_TAG = re.compile(rb"<(/?)([a-zA-Z]+)")
-# Elements that have no content, or that the next element of their kind closes.
+# Elements without content, in HTML and in drawings, and those that the next element of their kind closes.
 _UNCLOSED = frozenset(
     b"area base br col embed hr img input link meta param source track wbr p li dt dd option optgroup tr td th thead "
-    b"tbody tfoot colgroup rt rp".split()
+    b"tbody tfoot colgroup rt rp path circle ellipse line polygon polyline rect stop use".split()
 )
 _LINK = re.compile(r'<a href="[^"]*">')
 _TAG = re.compile(r"</?[a-z][^<>]*>")

@@ -55,6 +55,18 @@ _DUMP = (
 _BOOK = ("*** START OF THE PROJECT GUTENBERG EBOOK RIVERS ***", "*** END OF THE PROJECT GUTENBERG EBOOK RIVERS ***")
 _DOC = '<doc id="{0}" url="https://en.wikipedia.org/wiki?curid={0}" title="{1}">\n{1}\n\n{2}\n\n</doc>\n'
 _HEADER = f"The Project Gutenberg EBook of Rivers\n\n{_BOOK[0]}\n\n"
+_WARC_INFO = "WARC/1.0\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+
+
+def _response(number: int, sentences: Sequence[str]) -> str:
+    page = f"<html><head><title>{marker(number)}</title></head><body><p>{' '.join(sentences)}</p></body></html>"
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{page}"
+    return (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://a.example/{marker(number)}\r\n"
+        f"Content-Type: application/http\r\nContent-Length: {len(http)}\r\n\r\n{http}\r\n\r\n"
+    )
+
+
 # Text of a file, by (name of the file, --input_format).
 FORMATS: dict[tuple[str, str], Pieces] = {
     ("a.txt", "sentences"): _lines(lambda n, s: "\n".join(s) + "\n\n"),
@@ -67,6 +79,8 @@ FORMATS: dict[tuple[str, str], Pieces] = {
     ("a.tsv", "auto"): _lines(lambda n, s: _row([str(n), " ".join(s)], "\t"), "id\ttext\n"),
     ("a.xml", "wikipedia"): _lines(_page, _DUMP, "</mediawiki>\n"),
     ("a", "wikiextractor"): _lines(lambda n, s: _DOC.format(n, marker(n), " ".join(s))),
+    ("a.warc", "auto"): _lines(_response, _WARC_INFO),
+    ("a.html", "html"): _lines(lambda n, s: f"<p>{' '.join(s)}</p>\n", "<html><body>", "</body></html>\n"),
 }
 _COMPRESSIONS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     ".gz": (lambda content: gzip.compress(content, mtime=0), gzip.decompress),
@@ -111,8 +125,8 @@ def long_line(random: Random, base: Base, folder: Path) -> Case:
 
 
 def compressed(random: Random, base: Base, folder: Path) -> Case:
-    """Return a case with a corrupt compressed file."""
-    (name, format_), pieces = random.choice(list(FORMATS.items()))
+    """Return a case with a corrupt compressed file; the reader of WARC files reads around corrupt members."""
+    (name, format_), pieces = random.choice([each for each in FORMATS.items() if each[0][0] != "a.warc"])
     suffix = random.choice(list(_COMPRESSIONS))
     compress, decompress = _COMPRESSIONS[suffix]
     content = _joined(pieces)
