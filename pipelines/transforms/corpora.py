@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
@@ -55,6 +54,7 @@ from beambert.pipelines.transforms.partitions import (
     corpus_options,
     deduplicate_partition,
     group_documents,
+    upstream_of,
 )
 from beambert.pipelines.transforms.vocabulary import WriteVocabulary, count_shard_words
 from beambert.pipelines.vocabulary.vocabulary_options import require_languages
@@ -154,7 +154,7 @@ class WriteCorpus(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        upstream = list(_upstream(documents))
+        upstream = list(upstream_of(documents))
         recorded = _recorded_options([applied.transform for applied in upstream], self._options)
         options = dataclasses.replace(self._options, **{**recorded, **self._given})
         blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
@@ -198,19 +198,6 @@ def _recorded_options(transforms: list[beam.PTransform], options: CorpusOptions)
         rejecting or CleaningOptions(), skip_rules=",".join(sorted(skipped)), **paragraph_options
     )
     return recorded
-
-
-def _upstream(documents: PCollection) -> Iterator[AppliedPTransform]:
-    """Yield the applied transforms that a collection comes from, from the last to the first."""
-    pending, seen = [documents], set()
-    while pending:
-        applied = pending.pop(0).producer
-        while applied is not None and applied not in seen:
-            seen.add(applied)
-            if applied.transform is not None:
-                yield applied
-            pending += [*applied.inputs, *(side_input.pvalue for side_input in applied.side_inputs)]
-            applied = applied.parent
 
 
 def write_blocks(

@@ -19,6 +19,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.pipeline import AppliedPTransform
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -249,6 +250,19 @@ def group_documents(documents: beam.PCollection, options: CorpusOptions) -> beam
             return applied.outputs[None]
         pending += applied.parts
     return documents | "GroupDocuments" >> GroupDocuments(options)
+
+
+def upstream_of(documents: beam.PCollection) -> Iterator[AppliedPTransform]:
+    """Yield the applied transforms that a collection comes from, from the last to the first."""
+    pending, seen = [documents], set()
+    while pending:
+        applied = pending.pop(0).producer
+        while applied is not None and applied not in seen:
+            seen.add(applied)
+            if applied.transform is not None:
+                yield applied
+            pending += [*applied.inputs, *(side_input.pvalue for side_input in applied.side_inputs)]
+            applied = applied.parent
 
 
 def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:

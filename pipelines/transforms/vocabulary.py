@@ -38,13 +38,14 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.sources.readers import FileSplit
-from beambert.pipelines.transforms.documents import ReadBlocks
+from beambert.pipelines.transforms.documents import CleanDocuments, ReadBlocks
 from beambert.pipelines.transforms.partitions import (
     GroupByPartition,
     Grouped,
     corpus_options,
     deduplicate_partition,
     group_documents,
+    upstream_of,
 )
 from beambert.pipelines.vocabulary.vocabulary_options import language_factors, require_languages
 from beambert.pipelines.vocabulary.word_groups import (
@@ -341,9 +342,9 @@ class LearnWordPieceVocabulary(beam.PTransform):
     Args:
         size: number of tokens.
         **options: fields of `CorpusOptions` that concern words and partitions: do_lower_case, strip_accents,
-            tokenize_chinese_chars, num_unused, alphabet_limit, min_count, cleaning if it masks personal data, and
-            num_partitions and validation_fraction, which must be those of `CreatePretrainingExamples`. Where partitions
-            have more than 100,000 distinct words each, the vocabulary depends on their number.
+            tokenize_chinese_chars, num_unused, alphabet_limit, min_count, and num_partitions and validation_fraction,
+            which must be those of `CreatePretrainingExamples`. Where partitions have more than 100,000 distinct words
+            each, the vocabulary depends on their number.
 
     Raises:
         SourceError: a value is invalid.
@@ -355,11 +356,15 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
-        partitions = group_documents(documents, self._options)
-        vocabularies, _ = (
-            partitions | "CountWords" >> CountWords(self._options)
-        ).words | "LearnVocabularies" >> LearnVocabularies(self._options)
-        return vocabularies | "Vocabulary" >> beam.Map(_with_options, self._options)
+        transforms = (applied.transform for applied in upstream_of(documents))
+        cleaning = (
+            transform.step.keywords["options"] for transform in transforms if isinstance(transform, CleanDocuments)
+        )
+        # They state which placeholders the text has.
+        options = dataclasses.replace(self._options, cleaning=next(cleaning, self._options.cleaning))
+        words = (group_documents(documents, options) | "CountWords" >> CountWords(options)).words
+        vocabularies, _ = words | "LearnVocabularies" >> LearnVocabularies(options)
+        return vocabularies | "Vocabulary" >> beam.Map(_with_options, options)
 
 
 def _with_options(vocabularies: Vocabularies, options: CorpusOptions) -> Vocabulary:

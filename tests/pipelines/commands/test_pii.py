@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 
 from beambert import cli
 from beambert.pipelines import dataset
+from beambert.pipelines.documents import Document
+from beambert.pipelines.transforms import CleanDocuments, CleaningOptions, LearnWordPieceVocabulary, SegmentSentences
 from beambert.tokenizer.tokenizer import Tokenizer
 from tests.every_output import corpus_rows, rejected
 
@@ -14,6 +18,7 @@ pytest.importorskip("phonenumbers")
 pytest.importorskip("stdnum")
 
 SMALL = ["--vocab_size", "60", "--validation_fraction", "0", "--num_partitions", "1"]
+PLACEHOLDERS = ("[EMAIL]", "[IBAN]", "[CARD]", "[IP]")
 SECRETS = ("joe", "ann", "eve", "@", "736-5000", "3704")
 DOCUMENTS = [
     {"text": "Write to joe@example.org. Call (212) 736-5000 now.", "title": "Mail joe@example.org"},
@@ -80,6 +85,14 @@ def test_reported_and_dropped_documents(texts, tmp_path):
     assert not [secret for secret in SECRETS if secret in all_text(output) and secret != "3704"]
     contexts = {line["context"] for line in rejected(output) if "context" in line}
     assert "Write to [EMAIL]. Call [PHONE] now." in contexts
+
+
+def test_the_vocabulary_of_an_own_pipeline_has_the_placeholders_of_its_text():
+    with beam.Pipeline() as pipeline:
+        texts = [Document([f"The cat {number} wrote to joe{number}@example.org."]) for number in range(9)]
+        cleaned = pipeline | beam.Create(texts) | CleanDocuments(CleaningOptions(pii="mask", skip_rules="pii_phone"))
+        learned = cleaned | SegmentSentences() | LearnWordPieceVocabulary(44, validation_fraction=0)
+        assert_that(learned | beam.Map(lambda vocabulary: vocabulary.tokens[-4:]), equal_to([PLACEHOLDERS]))
 
 
 def test_a_vocabulary_without_the_placeholders_is_refused(texts, tmp_path, capsys):
