@@ -11,7 +11,10 @@ for all kinds; every finding is printed with --findings, to be judged by eye.
 
 import argparse
 import bz2
+import gzip
+import html
 import random
+import re
 import time
 import uuid
 from collections import Counter
@@ -389,12 +392,23 @@ def gutenberg(data: Path) -> list[str]:
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
+def news_pages(data: Path) -> list[str]:
+    """Return the lines of 181 web pages, with their menus, without tags, scripts and styles."""
+    lines: list[str] = []
+    for path in sorted((data / "html-articles/html").glob("*.gz")):
+        page = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        text = re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(script|style).*?</\1>", " ", page))
+        lines += (" ".join(html.unescape(line).split()) for line in text.split("\n"))
+    return [line for line in lines if line]
+
+
 def real_text(data: Path, show: bool) -> None:
     """Print findings and speed on real text."""
     print("\n| text | MB | MB a CPU second | " + " | ".join(f"`{rule}`" for rule in PERSONAL_DATA_RULES) + " |")
     print("|---" * (3 + len(PERSONAL_DATA_RULES)) + "|")
     shown = []
-    for name, paragraphs in (("Wikipedia", wikipedia(data)), ("Gutenberg", gutenberg(data))):
+    for name, read in (("Wikipedia", wikipedia), ("Gutenberg", gutenberg), ("news pages", news_pages)):
+        paragraphs = read(data)
         size = sum(len(paragraph.encode()) for paragraph in paragraphs) / 1e6
         start = time.process_time()
         findings = [(paragraph, find_personal_data(paragraph)) for paragraph in paragraphs]
