@@ -91,6 +91,18 @@ def test_pages_of_lines_only_are_rejected_and_near_duplicates_compared_without_t
     assert counts["documents_rejected"] == {"near_duplicate": 1}
 
 
+def test_dropped_documents_do_not_count(tmp_path):
+    """Test that each rule sees what the rules before it keep: here, one page with the line is left."""
+    documents = [
+        page("http://one.org/a", text, MENU)
+        for text in ("The quick cat sat on the box.", "The quick cat sat near the box.")
+    ]
+    rows, _, counts = build(tmp_path / "a", documents, 2, duplicate_urls=True, domain_lines=2)
+    assert counts["documents_rejected"] == {"duplicate_url": 1}
+    assert "domain_line" not in counts["paragraphs_cleaned"]
+    assert [sentences[0] for _, sentences in rows] == [MENU]
+
+
 def test_lists(tmp_path):
     (tmp_path / "block.txt").write_text("one.org\n")
     (tmp_path / "allow.txt").write_text("org\n")
