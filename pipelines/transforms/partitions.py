@@ -12,6 +12,7 @@ import logging
 import shutil
 import tempfile
 import uuid
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -174,7 +175,10 @@ def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.P
             blocks
             | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
             | "GroupByBand" >> beam.GroupByKey()
-            | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
+            | "LinkNearDuplicates" >> beam.Map(link_near_duplicates)
+            # Clusters extend over hash groups, so one worker joins them.
+            | "GroupLinks" >> beam.GroupByKey()
+            | "JoinNearDuplicates" >> beam.FlatMap(join_near_duplicates, options)
         )
     if options.repeated_paragraphs:
         collections[_REPEATED_PARAGRAPHS] = (
@@ -249,9 +253,8 @@ def read_partition(grouped: Grouped) -> Iterator[Document]:
 def collect_duplicates(grouped: Grouped) -> Duplicates:
     """Return the results of corpus-wide deduplication for a partition."""
     near_duplicate_of: dict[str, str] = {}
-    for batch in grouped.get(_NEAR_DUPLICATES, ()):
-        for dropped, kept in batch:
-            near_duplicate_of[dropped] = min(kept, near_duplicate_of.get(dropped, kept))
+    for links in grouped.get(_NEAR_DUPLICATES, ()):
+        near_duplicate_of.update((_to_hex(link[:2]), _to_hex(link[2:])) for link in links)
     repeated: dict[str, set[int]] = defaultdict(set)
     for batch in grouped.get(_REPEATED_PARAGRAPHS, ()):
         for document_id, number in batch:
@@ -270,7 +273,7 @@ def _to_hex(words: np.ndarray) -> str:
 
 
 def sketch_batches(element: tuple[Partition, Block], num_groups: int) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `find_near_duplicates`."""
+    """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `link_near_duplicates`."""
     ids: list[str] = []
     signatures: list[np.ndarray] = []
     for document in read_blocks([element[1]]):
@@ -283,22 +286,36 @@ def sketch_batches(element: tuple[Partition, Block], num_groups: int) -> Iterato
     stacked = np.stack(signatures)
     keys = deduplication.band_keys(stacked)  # [D, bands]
     words, sketches = _to_words(ids), deduplication.sketch(stacked)
-    group_of_key = keys % np.uint64(num_groups)
-    for group in np.unique(group_of_key):
-        row, band = np.nonzero(group_of_key == group)
-        yield int(group), (keys[row, band], words[row], sketches[row])
+    for group, indices in _by_group(keys.reshape(-1), num_groups):
+        rows = indices // deduplication.BANDS
+        yield group, (keys.reshape(-1)[indices], words[rows], sketches[rows])
 
 
-def find_near_duplicates(
-    element: tuple[int, Iterable[tuple[np.ndarray, ...]]], options: CorpusOptions
-) -> Iterator[tuple[Partition, list[tuple[str, str]]]]:
-    """Yield (partition, [(ID to drop, ID of its near-duplicate)]) for (hash group, batches)."""
+def _by_group(keys: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (hash group, indices of its keys in ascending order) of uint64 [N]."""
+    groups = (keys % np.uint64(num_groups)).astype(np.int64)
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for indices in np.split(order, starts[1:]):
+        yield int(groups[indices[0]]), indices
+
+
+def link_near_duplicates(element: tuple[int, Iterable[tuple[np.ndarray, ...]]]) -> tuple[None, np.ndarray]:
+    """Return (None, links from `near_duplicates`) of (hash group, batches)."""
     keys, ids, sketches = (np.concatenate(column) for column in zip(*element[1], strict=True))
-    duplicates: dict[Partition, list[tuple[str, str]]] = defaultdict(list)
-    for dropped, kept in zip(*deduplication.near_duplicates(keys, ids, sketches), strict=True):
-        document_id = _to_hex(ids[dropped])
-        duplicates[partition_of_document(document_id, options)].append((document_id, _to_hex(ids[kept])))
-    yield from duplicates.items()
+    return None, deduplication.near_duplicates(keys, ids, sketches)
+
+
+def join_near_duplicates(
+    element: tuple[None, Iterable[np.ndarray]], options: CorpusOptions
+) -> Iterator[tuple[Partition, np.ndarray]]:
+    """Yield (partition, uint64 [M, 4]: IDs of a document to drop and of the one kept instead) of all links."""
+    links = deduplication.join_links(element[1])
+    rows: dict[Partition, array] = defaultdict(lambda: array("q"))
+    for row, document_id in enumerate(links[:, :2]):
+        rows[partition_of_document(_to_hex(document_id), options)].append(row)
+    for partition, of_partition in rows.items():
+        yield partition, links[np.frombuffer(of_partition, np.int64)]
 
 
 def paragraph_batches(
@@ -325,10 +342,8 @@ def paragraph_batches(
     if not keys:
         return
     key_array, id_array, number_array = np.array(keys, np.uint64), _to_words(ids), np.array(numbers, np.int32)
-    group_of_key = key_array % np.uint64(num_groups)
-    for group in np.unique(group_of_key):
-        in_group = group_of_key == group
-        yield int(group), (key_array[in_group], id_array[in_group], number_array[in_group])
+    for group, indices in _by_group(key_array, num_groups):
+        yield group, (key_array[indices], id_array[indices], number_array[indices])
 
 
 def find_repeated_paragraphs(
