@@ -35,9 +35,10 @@ _MAX_LEADERS = 8
 _PAIRS_AT_ONCE = 1 << 18
 
 _GENERATOR = np.random.Generator(np.random.PCG64(20181011))
-# [bands, rows, 1]
-_FACTORS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS, 1), np.uint64) * np.uint64(2) + np.uint64(1)
-_SUMMANDS = _GENERATOR.integers(0, 2**63, (BANDS, BAND_ROWS, 1), np.uint64)
+_FACTORS = _GENERATOR.integers(1, 2**63, (PERMUTATIONS, 1), np.uint64) * np.uint64(2) + np.uint64(1)
+_SUMMANDS = _GENERATOR.integers(0, 2**63, (PERMUTATIONS, 1), np.uint64)
+# Shingles of a document up to which all permutations are computed at once; they are in the cache then.
+_FEW_SHINGLES = 512
 _BAND_WEIGHTS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
 
 
@@ -56,9 +57,10 @@ def signature(text: str) -> np.ndarray | None:
     shingles = ngram_keys(_word_hashes(text), SHINGLE_WORDS)
     if not len(shingles):
         return None
+    step = PERMUTATIONS if len(shingles) <= _FEW_SHINGLES else BAND_ROWS
     minima = [
-        (shingles * factors + summands).min(axis=-1)  # [rows, shingles] -> [rows]
-        for factors, summands in zip(_FACTORS, _SUMMANDS, strict=True)
+        (shingles * _FACTORS[row : row + step] + _SUMMANDS[row : row + step]).min(axis=-1)  # [step, shingles] -> [step]
+        for row in range(0, PERMUTATIONS, step)
     ]
     return (np.concatenate(minima) >> np.uint64(32)).astype(np.uint32)
 
