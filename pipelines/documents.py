@@ -24,6 +24,7 @@ class Removed:
         lost: bytes of text that the reader and each rule removed.
         html_tags: whether the text has HTML tags, which only warns.
         contamination: for a document that shares text with evaluation data, where; else empty.
+        quality: for a document that a quality model rejects, its probability of being good; else None.
     """
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -31,6 +32,7 @@ class Removed:
     lost: dict[str, int] = dataclasses.field(default_factory=dict)
     html_tags: bool = False
     contamination: dict[str, str] = dataclasses.field(default_factory=dict)
+    quality: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ from beambert.common.terminal import print_summary_line, print_warnings
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, without_released_rules
 from beambert.pipelines import dataset
+from beambert.pipelines.cleaning import quality_model
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
 from beambert.pipelines.commands.input_files import check_inputs, describe_file, find_inputs
@@ -142,6 +143,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     for flag, path in (("--vocab_file", vocab_file), ("--compare_vocab", compare_vocab)):
         if path:
             _read_vocabulary(flag, path)
+    quality_path = absolute(args.quality_model) if args.quality_model else ""
     options = from_args(
         CorpusOptions,
         args,
@@ -153,6 +155,8 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         num_partitions=args.num_partitions or choose_num_partitions(_text_bytes(inputs)),
         decontaminate=[file.path for file in match_files(args.decontaminate or [], "--decontaminate")],
         abbreviations=read_abbreviations(args.abbreviations or ""),
+        quality_model=quality_path,
+        quality_model_sha256=quality_model.checksum(quality_path) if quality_path else "",
     )
     if options.read.wikitext_extractor == "wikiextractor":
         require_package()

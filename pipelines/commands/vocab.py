@@ -78,6 +78,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
     inputs_read += [("--decontaminate", path) for path in corpus_options.decontaminate]
+    inputs_read += [("--quality_model", corpus_options.quality_model)]
     inputs_read += [("--compare_vocab", corpus_options.compare_vocab), ("--abbreviations", config.abbreviations)]
     check_output_file(
         "--output",

@@ -7,8 +7,8 @@ A transform that rejects a document sets its field `rejected` to the name of the
 transforms do not change it, `WriteCorpus` counts and lists it, and no vocabulary and no example contains it.
 
 Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `IdentifyLanguage`,
-`RejectContaminated`, `TruncateSentences`) work in batch and streaming pipelines. The others compare all documents or
-end with a manifest. They require bounded collections in the global window.
+`RejectContaminated`, `RejectLowQuality`, `TruncateSentences`) work in batch and streaming pipelines. The others compare
+all documents or end with a manifest. They require bounded collections in the global window.
 
 A name is imported when it is first used, since a job needs few of the modules.
 """
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RejectContaminated,
         RejectDocuments,
         RejectIf,
+        RejectLowQuality,
         SegmentSentences,
         TruncateSentences,
     )
@@ -62,6 +63,7 @@ else:
             "RejectContaminated": "beambert.pipelines.transforms.documents",
             "RejectDocuments": "beambert.pipelines.transforms.documents",
             "RejectIf": "beambert.pipelines.transforms.documents",
+            "RejectLowQuality": "beambert.pipelines.transforms.documents",
             "RowsToDocuments": "beambert.pipelines.transforms.rows",
             "SegmentSentences": "beambert.pipelines.transforms.documents",
             "SourceError": "beambert.pipelines.errors",
@@ -91,6 +93,7 @@ __all__ = [
     "RejectContaminated",
     "RejectDocuments",
     "RejectIf",
+    "RejectLowQuality",
     "RowsToDocuments",
     "SegmentSentences",
     "SourceError",

@@ -15,7 +15,13 @@ from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
-from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
+from beambert.pipelines.cleaning.rules import (
+    CONTAMINATED,
+    DOCUMENT_RULES,
+    LOW_QUALITY,
+    PARAGRAPH_RULES,
+    CleaningOptions,
+)
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import (
@@ -377,6 +383,8 @@ def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
             fields = {"like": kept_id} if kept_id else {}
         elif document.rejected == CONTAMINATED:
             fields = document.removed.contamination
+        elif document.rejected == LOW_QUALITY:
+            fields = {"quality": f"{document.removed.quality:.4f}"}
         lines.add(document, document.rejected, document.text, **fields)
     for document in [*deduplicated.rejected, *deduplicated.kept]:
         for rule, snippet in document.removed.dropped:
