@@ -29,6 +29,7 @@ _PAIR_FACTOR = np.uint32(0x9E3779B1)
 _WEIGHT_STEP = 2.0**-16
 _WEIGHT_LIMIT = 128.0
 _PROBABILITY_DIGITS = 6
+# Maximum size of a model file, header included; larger files are not read completely.
 MAX_FILE_BYTES = 4 * BUCKETS + (1 << 16)
 
 # Training: a class keeps the documents with the smallest IDs, a random sample, up to this number of words and pairs.
@@ -141,7 +142,7 @@ def checksum(path: str) -> str:
 def read_model(path: str) -> bytes:
     """Return the content of a model file. Raise SourceError if it cannot be read."""
     try:
-        return read_bytes(path)
+        return read_bytes(path, MAX_FILE_BYTES + 1)
     except FileNotFoundError as error:
         raise SourceError(f"--quality_model {path} does not exist; check the path") from error
     except OSError as error:

@@ -78,6 +78,7 @@ def run(config: QualityTrainOptions) -> int:
         SourceError, OutputFileError: a one-line message.
     """
     # Imported late: `--help` must not wait for Beam.
+    from beambert.common.signals import ended_by_signals
     from beambert.pipelines.cleaning.quality_model import TextSample, train
     from beambert.pipelines.io.atomic_files import write_atomically
     from beambert.pipelines.runner.job_output import absolute
@@ -104,7 +105,7 @@ def run(config: QualityTrainOptions) -> int:
     for flag, examples in (("--good", good), ("--bad", bad)):
         _require_documents(flag, len(examples), len(shared))
     trained = train(good, bad)
-    with write_atomically(output) as file:
+    with ended_by_signals(), write_atomically(output) as file:
         file.write(trained.model.to_bytes())
     _print_results(trained, config.output)
     print_warnings(_warnings(trained, len(shared)))
@@ -123,7 +124,7 @@ def find_inputs(flag: str, patterns: list[str]) -> "list[Input]":
 def _check_output(output: str, config: QualityTrainOptions, inputs: "dict[str, list[Input]]") -> None:
     from apache_beam.io.filesystems import FileSystems
 
-    from beambert.pipelines.cleaning.quality_model import parse
+    from beambert.pipelines.cleaning.quality_model import MAX_FILE_BYTES, parse
     from beambert.pipelines.io.atomic_files import read_bytes
 
     check_output_file(
@@ -136,7 +137,7 @@ def _check_output(output: str, config: QualityTrainOptions, inputs: "dict[str, l
     )
     if config.overwrite and FileSystems.exists(output):
         try:
-            parse(read_bytes(output), output)
+            parse(read_bytes(output, MAX_FILE_BYTES + 1), output)
         except SourceError as error:
             raise OutputFileError(
                 f"--output {config.output} exists and is not a quality model; give another --output"

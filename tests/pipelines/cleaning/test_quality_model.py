@@ -17,6 +17,7 @@ from beambert.pipelines.cleaning.quality_model import (
     BUCKETS,
     QualityModel,
     TextSample,
+    load,
     nearest,
     ngram_buckets,
     parse,
@@ -196,6 +197,13 @@ def test_a_changed_header_is_an_error_or_a_model(data):
     content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     with pytest.raises(SourceError):
         parse(bytes(content), "m")
+
+
+def test_a_large_file_is_not_read_completely(tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(SourceError, match="large is not a quality model"):
+        load(str(tmp_path / "large"))
 
 
 def test_a_text_without_words_has_the_probability_of_the_bias():
