@@ -157,6 +157,27 @@ def test_a_chain_within_a_band_is_followed(documents: int) -> None:
     assert links[:, 1::2].tolist() == [[number, 1] for number in range(2, documents + 1)]
 
 
+@pytest.mark.parametrize("kinds", [1, 40, 3000])
+def test_comparisons_of_a_band_are_linear_in_its_documents(kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test pages of one template: documents of one band that are all similar, in clusters, or all dissimilar."""
+    compared = 0
+    are_similar = deduplication._are_similar
+
+    def count(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        nonlocal compared
+        compared += len(first)
+        return are_similar(first, second)
+
+    monkeypatch.setattr(deduplication, "_are_similar", count)
+    rng = np.random.default_rng(kinds)
+    sketches = rng.integers(0, 256, (kinds, PERMUTATIONS), np.uint8)[np.arange(3000) % kinds]
+    ids = np.stack([np.zeros(3000), np.arange(3000)], axis=-1).astype(np.uint64)
+    links = near_duplicates(np.full(3000, 7, np.uint64), ids, sketches)
+    # Up to 16 clusters of a large band are found.
+    assert len(links) == {1: 2999, 40: 16 * 74, 3000: 0}[kinds]
+    assert compared <= 128 * 3000
+
+
 @given(seed=st.integers(0, 2**32 - 1), documents=st.integers(0, 16), bands=st.integers(1, 3))
 def test_near_duplicates_are_the_clusters_of_similar_pairs_of_a_band(seed: int, documents: int, bands: int) -> None:
     rng = np.random.default_rng(seed)
