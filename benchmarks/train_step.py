@@ -73,10 +73,10 @@ def measure(config: BertConfig, features: dict[str, np.ndarray], precision: str,
     from beambert.trainers.backends.jax.distribution import Distribution
     from beambert.trainers.backends.jax.train_step import Trainer
     from beambert.trainers.options import TrainingOptions
-    from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+    from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 
     keras.config.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
-    task = pretraining_task(BertForPretraining(config, pad_vocabulary=True))
+    task = pretraining_objective(BertForPretraining(config, pad_vocabulary=True))
     for name, value in random_weights(config).items():
         task.variables[name].assign(with_padding(name, value, task.variables[name].shape))
     distribution = Distribution()

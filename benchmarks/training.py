@@ -70,7 +70,7 @@ def our_step(size: str, precision: str, xla: bool = False) -> Step:
     from beambert.trainers.backends.backend import active_backend
     from beambert.trainers.data.pipeline import Batches
     from beambert.trainers.options import TrainingOptions
-    from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+    from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 
     keras.mixed_precision.set_dtype_policy("float32" if precision == "float32" else "mixed_bfloat16")
     model = BertForPretraining(BertConfig.preset(size, vocab_size=VOCAB_SIZE))
@@ -78,7 +78,7 @@ def our_step(size: str, precision: str, xla: bool = False) -> Step:
         num_train_steps=10_000, num_warmup_steps=100, learning_rate=1e-4, seed=0, xla="on" if xla else "off"
     )
     backend = active_backend()
-    trainer = backend.make_trainer(pretraining_task(model), config, backend.open_distribution("auto"))
+    trainer = backend.make_trainer(pretraining_objective(model), config, backend.open_distribution("auto"))
     features = random_features(*ROWS)
     shapes = {name: (values.shape, values.dtype) for name, values in features.items()}
     batches = Batches(1 << 30, shapes, lambda _: itertools.repeat(features))

@@ -320,7 +320,7 @@ class TrainingRun(abc.ABC, Generic[P]):
         Returns:
             The number of completed steps, and the state of the monitor at the checkpoint; (0, None) without one.
         """
-        vocab_size = trainer.task.vocab_size
+        vocab_size = trainer.objective.vocab_size
         shortage = checkpoint_manager.space_warning(
             self.checkpoint_directory, trainer.saved_variables, vocab_size, trainer.config
         )

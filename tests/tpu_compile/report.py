@@ -20,12 +20,12 @@ from tests.tpu_compile.step_faults import faults
 from tests.tpu_compile.steps import (
     Step,
     bert_config,
+    bfloat16_objective,
     classification_objective,
     distribution_of,
     eval_step,
     finetuning_features,
     pretraining_features,
-    pretraining_objective,
     train_step,
 )
 
@@ -41,7 +41,7 @@ def step_of(kind: str, model: str, topology: str) -> Step:
     if kind == "finetune":
         objective, features = classification_objective(config), finetuning_features(2, LENGTH)
     else:
-        objective, features = pretraining_objective(config), pretraining_features(2, LENGTH)
+        objective, features = bfloat16_objective(config), pretraining_features(2, LENGTH)
     if kind == "eval":
         return eval_step(objective, topology, features, EXAMPLES[model])
     return train_step(objective, topology, features, EXAMPLES[model], shard_optimizer_state=kind == "sharded")

@@ -20,7 +20,7 @@ from beambert.trainers.backends.jax.runtime import evaluation_step
 from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.options import TrainingOptions
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from benchmarks.random_rows import random_features
 
 VOCAB_SIZE = 30_522
@@ -47,9 +47,9 @@ def finetuning_features(batch_size: int, length: int) -> dict[str, np.ndarray]:
     return {**inputs, "label_ids": np.zeros(batch_size, np.int32)}
 
 
-def pretraining_objective(config: BertConfig) -> Objective:
+def bfloat16_objective(config: BertConfig) -> Objective:
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-    return pretraining_task(BertForPretraining(config, pad_vocabulary=True))
+    return pretraining_objective(BertForPretraining(config, pad_vocabulary=True))
 
 
 def classification_objective(config: BertConfig) -> Objective:

@@ -15,8 +15,8 @@ from beambert.trainers.pretraining.options import PretrainOptions
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.steps import (
     bert_config,
+    bfloat16_objective,
     pretraining_features,
-    pretraining_objective,
     train_step,
 )
 
@@ -31,7 +31,7 @@ TINY = StepRequest(
 
 def test_the_process_compiles_the_step_of_the_trainer():
     """Compare the memory with that of the same step, compiled in this process from random examples."""
-    step = train_step(pretraining_objective(bert_config("tiny")), "v5e:2x2", pretraining_features(2, 128), 64)
+    step = train_step(bfloat16_objective(bert_config("tiny")), "v5e:2x2", pretraining_features(2, 128), 64)
     program = compile_program(step.function, step.arguments)
     assert product_count(program) > 30
     compiled = compile_step(TINY)

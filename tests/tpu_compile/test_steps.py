@@ -12,16 +12,16 @@ import pytest
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.deploy.plan.tpu_compiler.compile_step import collectives, compile_program
 from beambert.trainers.backends.jax.distribution import memory_error
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.tpu_compile.compiled_program import product_count
 from tests.tpu_compile.step_faults import faults
 from tests.tpu_compile.steps import (
     bert_config,
+    bfloat16_objective,
     classification_objective,
     eval_step,
     finetuning_features,
     pretraining_features,
-    pretraining_objective,
     train_step,
 )
 
@@ -31,7 +31,7 @@ GIB = 2**30
 
 @pytest.fixture(scope="module")
 def objective():
-    return pretraining_objective(bert_config("base", layers=2))
+    return bfloat16_objective(bert_config("base", layers=2))
 
 
 @pytest.mark.parametrize(("accumulation", "most_gib"), [(1, 1.6), (4, 0.9)])
@@ -91,7 +91,7 @@ def test_a_batch_beyond_the_memory_of_a_chip_is_an_error_that_names_the_flags(ob
 def test_faults_of_a_step_are_found():
     """Compile a float32 model whose metric sums are also summed over the chips in every micro-batch."""
     keras.mixed_precision.set_dtype_policy("float32")
-    correct = pretraining_task(BertForPretraining(bert_config("tiny"), pad_vocabulary=True))
+    correct = pretraining_objective(BertForPretraining(bert_config("tiny"), pad_vocabulary=True))
 
     def sums(features, seed):
         return jax.tree.map(lambda value: jax.lax.psum(value, "data") / 16, correct.sums(features, seed))

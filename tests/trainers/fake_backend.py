@@ -33,14 +33,14 @@ class FakeTrainer:
 
     nonfinite_steps: frozenset[int] = frozenset()
 
-    def __init__(self, task, config, distribution=None):
-        self.task, self.config = task, config
+    def __init__(self, objective, config, distribution=None):
+        self.objective, self.config = objective, config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
+        self.optimizer = Optimizer(objective.variables, config, objective.vocab_size)
 
     @property
     def saved_variables(self):
-        return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
+        return {**self.objective.frozen, **self.objective.variables, **self.optimizer.slots}
 
     def checkpoint_values(self):
         return self.saved_variables
@@ -65,7 +65,7 @@ class FakeTrainer:
     def _step(self, step: int, batch) -> dict[str, tuple[float, float]]:
         rate = float(self.config.rate_at(step))
         with np.errstate(all="ignore"):
-            sums, gradients = sums_and_gradients(self.task, batch)
+            sums, gradients = sums_and_gradients(self.objective, batch)
         losses = [pair for name, pair in sums.items() if name.endswith("loss")]
         loss = sum(numerator / denominator for numerator, denominator in losses if denominator)
         if step in self.nonfinite_steps or not np.isfinite(loss):
@@ -78,16 +78,16 @@ class FakeTrainer:
 
     def _update(self, name: str, gradient: np.ndarray, rate: float) -> None:
         """Apply a step of BERT's Adam, whose slots a resumed run needs for the same weights."""
-        options, variable = self.config, self.task.variables[name]
+        options, variable = self.config, self.objective.variables[name]
         m, v = self.optimizer.slots_of(name)
         m.assign(options.adam_beta1 * m.numpy() + (1 - options.adam_beta1) * gradient)
         v.assign(options.adam_beta2 * v.numpy() + (1 - options.adam_beta2) * gradient**2)
         variable.assign(variable.numpy() - rate * m.numpy() / (np.sqrt(v.numpy()) + options.adam_epsilon))
 
 
-def sums_and_gradients(task, batch):
+def sums_and_gradients(objective, batch):
     """Return the metric sums of a batch and the gradients of the biases, numpy float32."""
-    variables, terms = {**task.frozen, **task.variables}, task.weights(batch)
+    variables, terms = {**objective.frozen, **objective.variables}, objective.weights(batch)
     rows = batch.get("example_weights", np.ones(len(batch["input_ids"]), np.float32))
     sums, gradients = {}, {}
 
@@ -124,9 +124,9 @@ def sums_and_gradients(task, batch):
     return sums, gradients
 
 
-def evaluation_of(task, distribution=None):
+def evaluation_of(objective, distribution=None):
     def evaluate(make: MakeBatches) -> dict[str, float]:
-        return divided(sums_and_gradients(task, batch)[0] for batch in make(InputShard()))
+        return divided(sums_and_gradients(objective, batch)[0] for batch in make(InputShard()))
 
     return evaluate
 

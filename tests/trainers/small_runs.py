@@ -1,4 +1,4 @@
-"""Run the training loop on a task and batches, with defaults for everything that a test does not set."""
+"""Run the training loop on an objective and batches, with defaults for everything that a test does not set."""
 
 import dataclasses
 import time
@@ -47,9 +47,9 @@ def repeated(elements: Elements) -> Batches:
     return batches_of(elements, _ENDLESS)
 
 
-def evaluated(task: Objective, *elements: dict[str, np.ndarray]) -> dict[str, float]:
+def evaluated(objective: Objective, *elements: dict[str, np.ndarray]) -> dict[str, float]:
     """Return the metrics over some batches."""
-    return evaluation_of(task)(for_all(batches_of(elements)))
+    return evaluation_of(objective)(for_all(batches_of(elements)))
 
 
 def for_all(batches: Batches) -> Callable[[InputShard], Batches]:
@@ -89,7 +89,7 @@ def trained(
     def after(stage: Stage, step: int, share: InputShard) -> Batches:
         return Batches(batches.count - step, batches.shapes, lambda index: batches.from_index(step + index))
 
-    source = TrainData(trainer.task, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
+    source = TrainData(trainer.objective, after, lambda stage: StepCost(batch_size, 1.0, 1.0))
     config = {"iterations_per_loop": 3, "save_checkpoints_steps": 4, **config}
     trainer.config = dataclasses.replace(trainer.config, **config)
     with TrainingMonitor(output, steps, shown or {}, {}, step=0, clock=clock) as monitor:
@@ -97,10 +97,10 @@ def trained(
 
 
 def updated(
-    task: Objective, features: dict[str, np.ndarray], count: int = 1, **changes: Any
+    objective: Objective, features: dict[str, np.ndarray], count: int = 1, **changes: Any
 ) -> dict[str, tuple[float, float]]:
     """Make steps on the same batch; return the metric sums over them."""
-    trainer = Trainer(task, settings(num_train_steps=max(count, 2), **changes))
+    trainer = Trainer(objective, settings(num_train_steps=max(count, 2), **changes))
     with trainer.make_steps(for_all(repeated([features]))) as run:
         results = run(0, count, 0)
     assert results.first_nonfinite == -1

@@ -82,7 +82,7 @@ class Trainer(Protocol):
     """An objective with its optimizer, the content of a checkpoint.
 
     Attributes:
-        task: the objective. Between two calls of `make_steps` it may be replaced by another objective of the same
+        objective: the objective. Between two calls of `make_steps` it may be replaced by another objective of the same
             variables.
         config: options of the steps; the learning rate and the numbers of steps must be known.
         distribution: the devices.
@@ -90,7 +90,7 @@ class Trainer(Protocol):
         saved_variables: weights and optimizer slots by their names in checkpoints.
     """
 
-    task: Objective
+    objective: Objective
     config: TrainingOptions
     distribution: Distribution
     optimizer: Optimizer
@@ -111,10 +111,12 @@ class Backend(Protocol):
     ) -> Distribution:
         """Open the devices; call before any computation. Raises TrainingError if they are not available."""
 
-    def make_trainer(self, task: Objective, config: TrainingOptions, distribution: Distribution) -> Trainer:
+    def make_trainer(self, objective: Objective, config: TrainingOptions, distribution: Distribution) -> Trainer:
         """Return a trainer of an objective whose variables were created in the scope of the devices."""
 
-    def evaluation_of(self, task: Objective, distribution: Distribution) -> Callable[[MakeBatches], dict[str, float]]:
+    def evaluation_of(
+        self, objective: Objective, distribution: Distribution
+    ) -> Callable[[MakeBatches], dict[str, float]]:
         """Return a function from batches to the metrics of an objective over them; it is compiled once."""
 
     def outputs_of(

@@ -63,10 +63,6 @@ def run(config: FinetuneOptions) -> int:
     Raises:
         CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: a one-line message.
     """
-    if config.seeds > 1:
-        from beambert.trainers.finetuning.sweep import run_seeds
+    from beambert.trainers.finetuning.sweep import run_once, run_seeds
 
-        return run_seeds(config)
-    from beambert.trainers.finetuning.prepare import run_once
-
-    return run_once(config)
+    return run_once(config) if config.seeds == 1 else run_seeds(config)

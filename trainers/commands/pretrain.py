@@ -4,8 +4,11 @@ TensorFlow is imported after the flags are checked, so that `--help` and errors 
 """
 
 import argparse
+import time
+from collections.abc import Callable
 
 from beambert.common.command_line import options
+from beambert.trainers.errors import TrainingError
 from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.pretraining.recipes import RECIPES, RecipeAction, summary
 from beambert.trainers.pretraining.recipes import with_recipe as complete_arguments
@@ -42,8 +45,32 @@ def configure(args: argparse.Namespace) -> PretrainOptions:
     return options.from_args(PretrainOptions, args)
 
 
-def run(config: PretrainOptions) -> int:
-    """Train and evaluate; return the exit code. See `beambert.trainers.pretraining.prepare.run_pretraining`."""
-    from beambert.trainers.pretraining.prepare import run_pretraining
+def run(config: PretrainOptions, clock: Callable[[], float] = time.monotonic) -> int:
+    """Train and evaluate.
 
-    return run_pretraining(config)
+    Args:
+        config: configuration of the command.
+        clock: monotonic clock in seconds, for the time budget and the monitor.
+
+    Returns:
+        0 on completion; 130 or 143 if stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+
+    Raises:
+        CheckpointError, ConfigError, DatasetError, OutputError, TrainingError, VocabularyError: a one-line message.
+    """
+    from beambert.trainers.backends.startup import start_backend
+    from beambert.trainers.pretraining.plan import open_plan
+    from beambert.trainers.training_plan import open_output
+
+    begin = clock()
+    if config.max_train_time is not None and config.num_train_steps is not None:
+        raise TrainingError(
+            f"invalid --max_train_time with --num_train_steps {config.num_train_steps}: the time determines the number "
+            "of steps; omit one of them"
+        )
+    with open_output(config, "pretrain") as opened, open_plan(opened, begin, clock) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.pretraining.pretraining_run import PretrainingRun
+        from beambert.trainers.training_run import start
+
+        return start(PretrainingRun, plan)

@@ -239,6 +239,6 @@ class FinetuneOptions(RunOptions, ModelOptions, TableOptions, TaggingOptions, Sq
 
     @property
     def data_directory(self) -> Path:
-        """Return --data_dir, required for all tasks except squad, as `beambert.trainers.finetuning.prepare` checks."""
+        """Return --data_dir, required for all tasks except squad, as `beambert.trainers.finetuning.plan` checks."""
         assert self.data_dir is not None
         return Path(self.data_dir)

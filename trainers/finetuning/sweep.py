@@ -1,7 +1,8 @@
-"""Several runs of one task in sequence: `--seeds`, and the grid of `beambert tune`.
+"""Run a task once, or several times in sequence: `--seeds`, and the grid of `beambert tune`.
 
-Each run has a subdirectory of --output. `runs.json` records the completed and the diverged runs and their options, so
-that the same command resumes. Runs with other options are never deleted: the command raises an error instead.
+Each of several runs has a subdirectory of --output. `runs.json` records the completed and the diverged runs and their
+options, so that the same command resumes. Runs with other options are never deleted: the command raises an error
+instead.
 """
 
 import dataclasses
@@ -9,6 +10,7 @@ import json
 import math
 import os
 import shlex
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,12 +19,11 @@ from beambert.bert_model.checkpoints import native
 from beambert.common.local_files import write_atomic
 from beambert.common.typed_json import JsonError, Number, read, require, shortened
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
-from beambert.trainers.backends.startup import choose_backend, freed_graphs
+from beambert.trainers.backends.startup import choose_backend, freed_graphs, start_backend
 from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
 from beambert.trainers.errors import DivergenceError, StorageError, TrainingError
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.plan import FEATURES_NAME
-from beambert.trainers.finetuning.prepare import require_data_directory, run_once
+from beambert.trainers.finetuning.plan import FEATURES_NAME, open_plan, require_data_directory
 from beambert.trainers.finetuning.run_comparison import (
     contents_of,
     differences,
@@ -43,6 +44,27 @@ from beambert.trainers.run_report.sweep_report import (
 from beambert.trainers.training import run_manifest
 from beambert.trainers.training.run_files import run_lock
 from beambert.trainers.training.run_manifest import RecordedOptions
+from beambert.trainers.training_plan import open_output
+
+
+def run_once(config: FinetuneOptions) -> int:
+    """Train, evaluate and predict with one seed, as configured.
+
+    Returns:
+        0 when complete; 130 or 143 when stopped by Ctrl-C or SIGTERM, after saving a checkpoint.
+
+    Raises:
+        CheckpointError, ConfigError, OutputError, TaskDataError, TrainingError, VocabularyError: the run is not
+            possible; the message is one line for the user.
+    """
+    begin = time.monotonic()
+    # Encoded rows are cached before the run starts; their files are named by content and never replaced.
+    with open_output(config, "finetune", [FEATURES_NAME]) as opened, open_plan(opened, begin) as plan:
+        start_backend(opened.backend, opened.cpu_devices, opened.deterministic_ops, opened.processes)
+        from beambert.trainers.finetuning.finetuning_run import FinetuningRun
+        from beambert.trainers.training_run import start
+
+        return start(FinetuningRun, plan)
 
 
 class OutcomeFields(TypedDict):

@@ -78,7 +78,7 @@ class PretrainOptions(RunOptions):
     do_train: Annotated[bool, Flag("training"), OnResume.NO_EFFECT] = False
     do_eval: Annotated[bool, Flag("training"), OnResume.NO_EFFECT] = False
     num_train_steps: Annotated[PositiveInt | None, Flag("training"), OnResume.LATER_STEPS] = None
-    # Another value is an error in `beambert.trainers.pretraining.prepare`.
+    # Another value is an error in `beambert.trainers.pretraining.plan`.
     max_train_time: Annotated[PositiveFloat | None, Flag("training", type=duration, metavar="TIME"), OnResume.FREE] = (
         None
     )

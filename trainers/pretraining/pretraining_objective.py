@@ -10,7 +10,7 @@ from beambert.trainers.objective import Features, Objective, Sums, Tensor
 SHOWN_METRICS = {"loss": "loss", "masked_lm_accuracy": "MLM accuracy", "next_sentence_accuracy": "NSP accuracy"}
 
 
-def pretraining_task(model: BertForPretraining, next_sentence: bool = True) -> Objective:
+def pretraining_objective(model: BertForPretraining, next_sentence: bool = True) -> Objective:
     """Return the pretraining objective of a model.
 
     Its metrics are masked_lm_loss and masked_lm_accuracy, weighted means over predictions, and next_sentence_loss and

@@ -32,7 +32,7 @@ from beambert.trainers.optimization.schedule import Stage, check_batch_sizes
 from beambert.trainers.optimization.update_measures import update_measures
 from beambert.trainers.pretraining.baselines import baselines_of
 from beambert.trainers.pretraining.plan import PretrainingPlan
-from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import SHOWN_METRICS, pretraining_objective
 from beambert.trainers.pretraining.time_budget import print_time_left, with_measured_steps
 from beambert.trainers.run_report.run_facts import facts_of, findings_of, read_run
 from beambert.trainers.run_report.run_warnings import score_warnings
@@ -97,7 +97,7 @@ class PretrainingRun(TrainingRun[PretrainingPlan]):
 
     def build_objective(self) -> Objective:
         """Return the objective of the model."""
-        return pretraining_task(self.model, next_sentence=not self.plan.config.no_next_sentence)
+        return pretraining_objective(self.model, next_sentence=not self.plan.config.no_next_sentence)
 
     def _objective_of(self, index: int) -> Objective:
         """Return the objective for the examples of a dataset."""

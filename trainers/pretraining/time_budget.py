@@ -183,9 +183,9 @@ def print_time_left(step: int, last_step: int, seconds: float) -> None:
 def _unchanged(plan: PretrainingPlan, trainer: Trainer) -> Iterator[float]:
     """Save the variables, yield the seconds that a checkpoint takes, and restore the variables."""
     directory = plan.output / _DIRECTORY_NAME
-    distribution, vocab_size = trainer.distribution, trainer.task.vocab_size
+    distribution, vocab_size = trainer.distribution, trainer.objective.vocab_size
     values = trainer.checkpoint_values()
-    task = trainer.task
+    objective = trainer.objective
 
     def save() -> None:
         if distribution.is_chief:
@@ -195,7 +195,7 @@ def _unchanged(plan: PretrainingPlan, trainer: Trainer) -> Iterator[float]:
 
     try:
         yield _seconds(plan.clock, save)
-        trainer.task = task
+        trainer.objective = objective
         restore(distribution, Checkpoint.of_step(directory, 0), trainer.saved_variables, vocab_size)
         distribution.barrier()
     finally:
@@ -213,7 +213,7 @@ def _stage_costs(
     for key in sorted(first_stages):
         stage = first_stages[key]
         source = sources[stage.data]
-        trainer.task = source.task
+        trainer.objective = source.objective
         costs[key] = _stage_cost(plan, trainer, stage, source, seconds, min(steps_per_call, _STEPS_PER_CALL))
     return costs
 

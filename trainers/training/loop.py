@@ -37,14 +37,14 @@ class TrainData(NamedTuple):
     """Training data with the objective to train on it.
 
     Attributes:
-        task: the objective; all data of a run train the same variables.
+        objective: the objective; all data of a run train the same variables.
         batches: function of a stage, a first step and an input shard; returns the batches from that step to the end of
             the stage.
         work: function of a stage; returns the cost of one of its steps.
         num_replaced_before: function of a step; returns the number of corrupt examples replaced before that step.
     """
 
-    task: Objective
+    objective: Objective
     batches: Callable[[Stage, int, InputShard], Batches]
     work: Callable[[Stage], StepCost]
     num_replaced_before: Callable[[int], int] = lambda _step: 0
@@ -96,7 +96,7 @@ def train(
         while step < run.num_train_steps:
             stage = stage_at(stages, step)
             source = sources[stage.data]
-            trainer.task = source.task
+            trainer.objective = source.objective
             monitor.begin_stage(source.work(stage), stage.end_step, _flops_after(stage, stages, sources))
             with trainer.make_steps(functools.partial(source.batches, stage, step)) as run_steps:
                 while step < stage.end_step:
@@ -220,7 +220,7 @@ class _Run:
             values = trainer.checkpoint_values()
             if trainer.distribution.is_chief:
                 state = self.monitor.state()
-                checkpoint_manager.save(directory, step, values, trainer.task.vocab_size, state)
+                checkpoint_manager.save(directory, step, values, trainer.objective.vocab_size, state)
                 if evaluation is not None:
                     record_evaluation(directory, step, self.config, evaluation, self.stages)
                 else:

@@ -33,7 +33,7 @@ from beambert.trainers.backends.jax.train_step import Trainer
 from beambert.trainers.objective import Objective
 from beambert.trainers.optimization.optimizers import VariableState
 from beambert.trainers.options import TrainingOptions
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 
 _TYPE = re.compile(r"\b(pred|[a-z]+(\d+)(?:[a-z][a-z0-9]*)?)\[([\d,<= ]*)\]")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(\S+) = (.*)$")
@@ -299,7 +299,7 @@ def step_of(request: StepRequest, distribution: Distribution) -> Step:
     keras.config.set_dtype_policy("mixed_bfloat16" if training.precision == "bfloat16" else "float32")
     model = BertForPretraining(config, pad_vocabulary=True, causal_attention=training.causal_attention)
     model.encoder.set_activation_checkpointing(training.activation_checkpointing)
-    objective = pretraining_task(model, next_sentence=not training.no_next_sentence)
+    objective = pretraining_objective(model, next_sentence=not training.no_next_sentence)
     features = {
         name: np.zeros((1, length), np.float32 if name.endswith("_weights") else np.int32)
         for name, length in request.features.items()

@@ -5,7 +5,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.tensorflow.train_step import Trainer
 from beambert.trainers.options import TrainingOptions
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.trainers.pretraining_shards import VOCABULARY, random_features
 from tests.trainers.small_runs import for_all, repeated
 
@@ -30,7 +30,7 @@ def losses(policy):
     finally:
         keras.mixed_precision.set_dtype_policy(before)
     trainer = Trainer(
-        pretraining_task(model),
+        pretraining_objective(model),
         TrainingOptions(num_train_steps=UPDATES, num_warmup_steps=10, learning_rate=5e-4, seed=1),
     )
     with trainer.make_steps(for_all(repeated([features()]))) as run:

@@ -37,7 +37,7 @@ def per_replica():
 @pytest.mark.slow
 def test_accumulation_and_xla_change_nothing(plain):
     assert plain["metric/loss"][1] == 3
-    options = {"accumulation": 2, "xla": True, "evaluation": True}
+    options = {"accumulation": 2, "xla": "on", "evaluation": True}
     assert_same_update(plain, run_case({**LAMB, **options}, Distribution()))
 
 

@@ -9,9 +9,9 @@ from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
 from beambert.trainers import training_plan
 from beambert.trainers.backends.jax import startup
 from beambert.trainers.backends.jax.distribution import check_equal_devices
+from beambert.trainers.commands import pretrain
 from beambert.trainers.errors import StorageError, TrainingError
 from beambert.trainers.optimization.schedule import Stage
-from beambert.trainers.pretraining import prepare
 from beambert.trainers.pretraining.options import PretrainOptions
 from beambert.trainers.training.run_manifest import RunRecord
 from beambert.trainers.training.several_processes import check_agreement, decided_by_chief
@@ -113,7 +113,7 @@ def test_a_host_without_the_run_cannot_evaluate(tmp_path, monkeypatch):
     with pytest.raises(
         TrainingError, match=r"no run to evaluate on this machine: copy run\.json, bert_config\.json and "
     ):
-        prepare.run_pretraining(config)
+        pretrain.run(config)
     assert not (tmp_path / "absent").exists()
 
 

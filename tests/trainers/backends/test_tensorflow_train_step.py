@@ -32,7 +32,7 @@ def _address(variable):
 
 def test_a_step_writes_into_the_buffers_of_the_variables(run):
     trainer, run_steps = run
-    variables = [trainer.task.variables[KERNEL], *trainer.optimizer.slots_of(KERNEL)]
+    variables = [trainer.objective.variables[KERNEL], *trainer.optimizer.slots_of(KERNEL)]
     before = [(_address(variable), variable.numpy()) for variable in variables]
     run_steps(1, 3, 0)
     for variable, (address, values) in zip(variables, before, strict=True):
@@ -42,7 +42,7 @@ def test_a_step_writes_into_the_buffers_of_the_variables(run):
 
 def test_a_step_does_not_change_values_read_before(run):
     trainer, run_steps = run
-    variable = trainer.task.variables[KERNEL]
+    variable = trainer.objective.variables[KERNEL]
     tensor = variable.value.read_value()
     copy = variable.numpy().copy()
     run_steps(4, 1, 0)

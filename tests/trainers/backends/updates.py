@@ -39,7 +39,7 @@ from beambert.trainers.finetuning.batches import features_of as features_of_rows
 from beambert.trainers.finetuning.finetuning_objective import finetuning_objective
 from beambert.trainers.objective import Objective
 from beambert.trainers.options import TrainingOptions
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.trainers.finetuning.rows_of_random_text import CONFIG as FINETUNING_CONFIG
 from tests.trainers.finetuning.rows_of_random_text import LABELS, random_rows
 from tests.trainers.pretraining_shards import LENGTH, PREDICTIONS, VOCABULARY, random_features, unmasked_ids
@@ -77,7 +77,7 @@ def objective_of(case: dict) -> Objective:
         vocab_size = 50 if case.get("padded") else len(VOCABULARY)
         config = BertConfig(vocab_size, **shape, max_position_embeddings=LENGTH, **rates)
         model = BertForPretraining(config, pad_vocabulary=case.get("padded", False))
-        task = pretraining_task(model, next_sentence=not case.get("no_next_sentence", False))
+        task = pretraining_objective(model, next_sentence=not case.get("no_next_sentence", False))
     model.encoder.set_activation_checkpointing(case.get("checkpointing", "none"))
     generator = np.random.default_rng(1)
     for variable in [*task.variables.values(), *task.frozen.values()]:

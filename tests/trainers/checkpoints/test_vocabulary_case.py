@@ -39,7 +39,7 @@ def test_a_token_in_brackets_makes_no_vocabulary_cased(tokens, cased, tmp_path):
 
 
 def test_fine_tuning_with_only_a_vocabulary_file_decides_the_same(tmp_path):
-    from beambert.trainers.finetuning.prepare import _vocabulary
+    from beambert.trainers.finetuning.plan import _vocabulary
 
     (tmp_path / "vocab.txt").write_bytes(Vocabulary((*SPECIAL_TOKENS, "a", "[URL]")).to_bytes())
     config = FinetuneOptions(task="mrpc", output="out", vocab_file=str(tmp_path / "vocab.txt"))

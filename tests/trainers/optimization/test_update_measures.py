@@ -9,7 +9,7 @@ from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.optimization.optimizers import Optimizer
 from beambert.trainers.optimization.update_measures import measured_matrices, update_measures
 from beambert.trainers.options import OptimizerOptions
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.trainers.optimization.optimizer_steps import OPTIMIZERS, make_step
 from tests.trainers.pretraining_shards import SMALLEST
 
@@ -18,7 +18,7 @@ CONFIG = dataclasses.replace(SMALLEST, num_hidden_layers=3)
 
 @pytest.mark.parametrize("name", sorted(set(OPTIMIZERS) - {"lion"}))
 def test_the_measured_update_is_that_of_the_last_step(name):
-    variables = pretraining_task(BertForPretraining(CONFIG)).variables
+    variables = pretraining_objective(BertForPretraining(CONFIG)).variables
     optimizer = Optimizer(variables, OptimizerOptions(optimizer=name, layerwise_lr_decay=0.5))
     names = measured_matrices(variables)
     assert sorted(matrix.split("/")[2] for matrix in names) == ["layer_0", "layer_0", "layer_2", "layer_2"]
@@ -39,7 +39,7 @@ def test_the_measured_update_is_that_of_the_last_step(name):
 
 
 def test_nothing_is_measured_of_weights_that_are_not_finite():
-    variables = pretraining_task(BertForPretraining(CONFIG)).variables
+    variables = pretraining_objective(BertForPretraining(CONFIG)).variables
     optimizer = Optimizer(variables, OptimizerOptions())
     variable = variables[measured_matrices(variables)[0]]
     variable.assign(np.full(variable.shape, np.nan, np.float32))
@@ -47,5 +47,5 @@ def test_nothing_is_measured_of_weights_that_are_not_finite():
 
 
 def test_nothing_is_measured_where_the_update_depends_on_the_gradient():
-    variables = pretraining_task(BertForPretraining(CONFIG)).variables
+    variables = pretraining_objective(BertForPretraining(CONFIG)).variables
     assert update_measures(Optimizer(variables, OptimizerOptions(optimizer="lion")), 0.1, 0) is None

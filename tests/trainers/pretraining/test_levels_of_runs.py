@@ -10,7 +10,7 @@ from beambert.trainers.commands import pretrain
 from beambert.trainers.metrics import baseline_record
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.pretraining.baselines import baselines_of
-from beambert.trainers.pretraining.prepare import read_vocabulary
+from beambert.trainers.pretraining.plan import read_vocabulary
 from beambert.trainers.run_report.run_report import write_report
 from tests.pages import assert_harmless, parsed
 

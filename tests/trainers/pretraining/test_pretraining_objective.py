@@ -6,7 +6,7 @@ import tensorflow as tf
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.backends.tensorflow.train_step import Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.trainers.pretraining_shards import SMALLEST, VOCABULARY, random_features
 from tests.trainers.small_runs import repeated, settings, trained, updated
 
@@ -31,7 +31,7 @@ def evaluated(task, features):
 def test_without_the_next_sentence_task_its_metrics_are_absent_and_its_variables_stay():
     features = batch()
     del features["next_sentence_labels"]
-    task = pretraining_task(make_model())
+    task = pretraining_objective(make_model())
     before = {name: variable.numpy().copy() for name, variable in task.variables.items()}
     assert evaluated(task, features).keys() == {"masked_lm_accuracy", "masked_lm_loss"}
     sums = updated(task, features, learning_rate=1e-2)
@@ -51,7 +51,7 @@ def test_weights_leave_out_empty_places_of_packed_rows():
         "next_sentence_labels": pairs,
         "next_sentence_weights": np.array([[1.0, 1.0, 0.0]] * 4, np.float32),
     }
-    task = pretraining_task(make_model())
+    task = pretraining_objective(make_model())
     sums = task.sums(packed, None)
     assert {name: float(value) for name, value in task.weights(packed).items()} == {
         name: float(sums[name][1]) for name in ("masked_lm_loss", "next_sentence_loss")
@@ -62,7 +62,7 @@ def test_weights_leave_out_empty_places_of_packed_rows():
 
 
 def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(tmp_path):
-    padded = pretraining_task(make_model(pad_vocabulary=True))
+    padded = pretraining_objective(make_model(pad_vocabulary=True))
     assert padded.variables["bert/embeddings/word_embeddings"].shape == (128, 16)
     trainer = Trainer(padded, settings(num_train_steps=2, learning_rate=1e-2))
     trained(trainer, repeated([batch()]), tmp_path, save_checkpoints_steps=2)
@@ -74,7 +74,7 @@ def test_a_padded_vocabulary_is_trained_saved_and_restored_without_its_padding(t
     # Models with and without vocabulary padding resume from the checkpoint.
     expected = evaluated(padded, batch())
     for options in ({"pad_vocabulary": True}, {}):
-        task = pretraining_task(make_model(**options))
+        task = pretraining_objective(make_model(**options))
         restored = Trainer(task, settings())
         checkpoint_manager.restore(prefix, restored.saved_variables, task.vocab_size)
         assert evaluated(task, batch()) == pytest.approx(expected, rel=1e-5)
@@ -84,13 +84,13 @@ def test_padding_rows_of_a_batch_have_no_effect():
     features = batch()
     weighted = {**features, "example_weights": np.array([1.0, 1.0, 1.0, 0.0], np.float32)}
     real = {name: values[:3] for name, values in features.items()}
-    task = pretraining_task(make_model())
+    task = pretraining_objective(make_model())
     assert evaluated(task, weighted) == pytest.approx(evaluated(task, real), rel=1e-5)
     for name, weight in task.weights(weighted).items():
         assert float(weight) == float(task.weights(real)[name])
 
 
 def test_the_next_sentence_task_can_be_left_out():
-    task = pretraining_task(make_model(), next_sentence=False)
+    task = pretraining_objective(make_model(), next_sentence=False)
     assert task.weights(batch()).keys() == {"masked_lm_loss"}
     assert task.sums(batch(), None).keys() == {"masked_lm_accuracy", "masked_lm_loss"}

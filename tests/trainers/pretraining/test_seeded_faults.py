@@ -12,7 +12,7 @@ from beambert.trainers.metrics.diagnosis import (
     findings_of_text,
 )
 from beambert.trainers.pretraining.baselines import baselines_of
-from beambert.trainers.pretraining.prepare import read_vocabulary
+from beambert.trainers.pretraining.plan import read_vocabulary
 from tests.trainers.pretraining.diagnosed_runs import GOOD, pretrained
 from tests.trainers.pretraining.toy_language import Language, write_language
 

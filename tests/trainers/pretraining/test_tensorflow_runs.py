@@ -12,7 +12,7 @@ import pytest
 from beambert.bert_model.pretraining import BertForPretraining
 from beambert.trainers.commands import pretrain
 from beambert.trainers.monitoring import metrics_jsonl
-from beambert.trainers.pretraining.pretraining_objective import pretraining_task
+from beambert.trainers.pretraining.pretraining_objective import pretraining_objective
 from tests.trainers.checkpoints.saved_checkpoints import variables
 from tests.trainers.pretraining_shards import SMALLEST, random_features
 from tests.trainers.small_runs import evaluated, updated
@@ -54,7 +54,7 @@ def test_overfits_a_handful_of_examples():
     config = dataclasses.replace(
         SMALLEST, hidden_size=32, intermediate_size=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
-    task = pretraining_task(BertForPretraining(config))
+    task = pretraining_objective(BertForPretraining(config))
     sums = updated(task, features, 200, num_warmup_steps=20, learning_rate=3e-3)
     assert sums["loss"][1] == 200
     metrics = evaluated(task, features)

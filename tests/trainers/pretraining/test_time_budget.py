@@ -11,10 +11,10 @@ import json
 import numpy as np
 import pytest
 
+from beambert.trainers.commands.pretrain import run as run_pretraining
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.optimization.schedule import Stage
-from beambert.trainers.pretraining import prepare
-from beambert.trainers.pretraining.prepare import run_pretraining
+from beambert.trainers.pretraining import plan as pretraining_plan
 from beambert.trainers.pretraining.time_budget import RunCosts, StageCost, run_seconds, steps_within
 from beambert.trainers.training.run_manifest import RunRecord
 from tests.trainers.checkpoints.saved_checkpoints import variables
@@ -111,13 +111,13 @@ def test_an_attempt_without_a_checkpoint_is_measured_again(tmp_path, options):
     budget = without_steps(options("--max_train_time", "2h", "--do_train"))
     digest = hashlib.sha256(b"").hexdigest()
     old = RunRecord((digest,), digest, True, 32, (Stage(0, 4, 0, 3000, 0),), {"max_train_time": 7200.0}, {})
-    config, needs_steps = prepare._with_steps(budget, tmp_path, old)
+    config, needs_steps = pretraining_plan._with_steps(budget, tmp_path, old)
     assert needs_steps
-    assert config.num_train_steps == prepare._PROVISIONAL_STEPS
+    assert config.num_train_steps == pretraining_plan._PROVISIONAL_STEPS
     (tmp_path / "checkpoints").mkdir()
     for suffix in ("index", "data-00000-of-00001"):
         (tmp_path / f"checkpoints/model.ckpt-20.{suffix}").touch()
-    config, needs_steps = prepare._with_steps(budget, tmp_path, old)
+    config, needs_steps = pretraining_plan._with_steps(budget, tmp_path, old)
     assert not needs_steps
     assert config.num_train_steps == 3000
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from beambert.trainers.backends.tensorflow.train_step import Trainer
 from beambert.trainers.checkpoints import checkpoint_manager
+from beambert.trainers.commands.pretrain import run as run_pretraining
 from beambert.trainers.monitoring import metrics_jsonl
 from beambert.trainers.monitoring.goodput import latest_seconds, recorded_seconds
 from beambert.trainers.monitoring.training_monitor import MonitorState, TrainingMonitor
 from beambert.trainers.objective import Objective
-from beambert.trainers.pretraining.prepare import run_pretraining
 from tests.trainers.small_runs import repeated, settings, trained
 
 

@@ -24,18 +24,18 @@ __all__ = ["compiled", "evaluation_of", "evaluation_step", "make_trainer", "open
 make_trainer = Trainer
 
 
-def evaluation_of(task: Objective, distribution: Distribution) -> Callable[[MakeBatches], dict[str, float]]:
+def evaluation_of(objective: Objective, distribution: Distribution) -> Callable[[MakeBatches], dict[str, float]]:
     """Return a function from batches to the metrics over all of them; it is compiled once per shape.
 
     Numerators and denominators are summed in float64 and divided once, so that the weight of an example does not
     depend on its batch.
 
     Args:
-        task: the objective.
+        objective: the objective.
         distribution: the devices.
     """
-    variables = [*task.variables.values(), *task.frozen.values()]
-    step = evaluation_step(task, distribution)
+    variables = [*objective.variables.values(), *objective.frozen.values()]
+    step = evaluation_step(objective, distribution)
 
     def evaluate(make: MakeBatches) -> dict[str, float]:
         values = place(variables, distribution)
@@ -47,13 +47,13 @@ def evaluation_of(task: Objective, distribution: Distribution) -> Callable[[Make
     return evaluate
 
 
-def evaluation_step(task: Objective, distribution: Distribution) -> Callable[..., Sums]:
+def evaluation_step(objective: Objective, distribution: Distribution) -> Callable[..., Sums]:
     """Return a compiled function of the values of all variables and a global batch to the batch's metric sums."""
-    variables = [*task.variables.values(), *task.frozen.values()]
+    variables = [*objective.variables.values(), *objective.frozen.values()]
 
     def sums(values: list[Tensor], features: Features) -> Sums:
         with with_values(variables, values):
-            return jax.lax.psum(task.sums(features, None), DATA)
+            return jax.lax.psum(objective.sums(features, None), DATA)
 
     return jax.jit(distribution.shard_map(sums, (PartitionSpec(), PartitionSpec(DATA)), PartitionSpec()))
 

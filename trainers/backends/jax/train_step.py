@@ -43,24 +43,24 @@ class Trainer:
     """An objective with its optimizer, the content of a checkpoint; see `beambert.trainers.backends.backend.Trainer`.
 
     Args:
-        task: the objective.
+        objective: the objective.
         config: options of the steps.
         distribution: the devices; None for all devices.
     """
 
-    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
-        self.task = task
+    def __init__(self, objective: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
+        self.objective = objective
         self.config = config
         self.distribution = distribution or Distribution()
-        self.optimizer = Optimizer(task.variables, config, task.vocab_size)
-        shapes = {name: tuple(variable.shape) for name, variable in task.variables.items()}
+        self.optimizer = Optimizer(objective.variables, config, objective.vocab_size)
+        shapes = {name: tuple(variable.shape) for name, variable in objective.variables.items()}
         # Axes along which slots are sharded, of variables that have one.
         self.slot_axes = sharded_axes(shapes, self.distribution.replicas) if config.shard_optimizer_state else {}
 
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
         """Return weights and optimizer slots, by their names in checkpoints."""
-        return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
+        return {**self.objective.frozen, **self.objective.variables, **self.optimizer.slots}
 
     def checkpoint_values(self) -> dict[str, keras.Variable | np.ndarray]:
         """Return the content of a checkpoint; the chief gets copies in host memory of slots sharded over processes."""
@@ -81,7 +81,7 @@ class Trainer:
 
             def run(first_step: int, count: int, stop_vote: int) -> StepResults:
                 state = self.state()
-                frozen = place(list(self.task.frozen.values()), self.distribution)
+                frozen = place(list(self.objective.frozen.values()), self.distribution)
                 metrics: list[dict[str, jax.Array]] = []
                 waiting = compiling = 0.0
                 for step in range(first_step, first_step + count):
@@ -117,7 +117,7 @@ class Trainer:
             numerator and denominator, float32 [2].
         """
         everywhere, by_example = PartitionSpec(), PartitionSpec(DATA)
-        state = {name: self.state_spec(name) for name in self.task.variables}
+        state = {name: self.state_spec(name) for name in self.objective.variables}
         step = self.distribution.shard_map(self._step, (state, everywhere, everywhere, by_example), (state, everywhere))
         return jax.jit(step, donate_argnums=0)
 
@@ -130,14 +130,14 @@ class Trainer:
             return self._gradients(state, frozen, denominators, step, features)
 
         devices = Devices(self.distribution.replicas, self.slot_axes)
-        update = compute_update(self.task, self.config, features, step, gradients_of, devices)
+        update = compute_update(self.objective, self.config, features, step, gradients_of, devices)
         new_state = dict(state)
         for name, gradient in update.gradients.items():
             axis = self.slot_axes.get(name)
             old, part = state[name], None
             if axis is not None:
                 old = old._replace(weight=own_part(old.weight, axis))
-                part = VariableSlice(name, axis, self.task.vocab_size)
+                part = VariableSlice(name, axis, self.objective.vocab_size)
             updated = self.optimizer.updated(name, old, gradient * update.factor, update.rate, step, part)
             if self.config.on_nonfinite == "skip":
                 updated = jax.tree.map(functools.partial(jax.numpy.where, update.is_finite), updated, old)
@@ -161,12 +161,12 @@ class Trainer:
         count = self.config.gradient_accumulation_steps
         size = features["input_ids"].shape[0]
         seeds = example_seeds(self.config.seed, step, jax.lax.axis_index(DATA) * size, size)  # [B, 2]
-        frozen_variables = list(self.task.frozen.values())
+        frozen_variables = list(self.objective.frozen.values())
 
         def loss_of_part(weights: dict[str, Tensor], part: tuple[Features, Tensor]) -> tuple[Tensor, Sums]:
-            variables = [self.task.variables[name] for name in weights]
+            variables = [self.objective.variables[name] for name in weights]
             with with_values([*variables, *frozen_variables], [*weights.values(), *frozen]):
-                sums = self.task.sums(*part)
+                sums = self.objective.sums(*part)
             return loss_of(sums, denominators), sums
 
         weights = {name: values.weight for name, values in state.items()}
@@ -204,7 +204,7 @@ class Trainer:
     def state(self) -> TrainState:
         """Return the values of weights and slots on the devices: copies, or parts of sharded slots."""
         state = {}
-        for name, variable in self.task.variables.items():
+        for name, variable in self.objective.variables.items():
             spec, slots = self.state_spec(name), self.optimizer.slots_of(name)
             (weight,) = place([variable], self.distribution, [spec.weight])
             state[name] = VariableState(weight, tuple(place(slots, self.distribution, spec.slots)))
@@ -212,7 +212,7 @@ class Trainer:
 
     def _assign(self, state: TrainState) -> None:
         for name, values in state.items():
-            assign([self.task.variables[name], *self.optimizer.slots_of(name)], [values.weight, *values.slots])
+            assign([self.objective.variables[name], *self.optimizer.slots_of(name)], [values.weight, *values.slots])
 
 
 def summed(steps: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:

@@ -76,11 +76,11 @@ class _Reader:
                 raise
 
 
-def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
+def with_static_lengths(objective: Objective, dataset: Dataset) -> Objective:
     """Return an objective whose metric sums are traced separately for each sequence length of a dataset.
 
     Args:
-        task: the objective.
+        objective: the objective.
         dataset: the manifest.
 
     Returns:
@@ -89,7 +89,7 @@ def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
     """
     shapes = sorted({(shard.max_seq_length, shard.max_predictions_per_seq) for shard in dataset.shards})
     if len(shapes) == 1:
-        return task
+        return objective
     row_lengths = tf.constant([row_length for row_length, _ in shapes])
 
     def sums(features: Features, seed: tf.Tensor | None) -> Sums:
@@ -99,11 +99,11 @@ def with_static_lengths(task: Objective, dataset: Dataset) -> Objective:
                 name: tf.ensure_shape(value, [value.shape[0], lengths[name]]) if name in lengths else value
                 for name, value in features.items()
             }
-            return task.sums(shaped, seed)
+            return objective.sums(shaped, seed)
 
         if features["input_ids"].shape[1] is not None:
-            return task.sums(features, seed)
+            return objective.sums(features, seed)
         length_index = tf.searchsorted(row_lengths, tf.shape(features["input_ids"])[1:])[0]
         return tf.switch_case(length_index, [lambda shape=shape: sums_at(*shape) for shape in shapes])
 
-    return dataclasses.replace(task, sums=sums)
+    return dataclasses.replace(objective, sums=sums)

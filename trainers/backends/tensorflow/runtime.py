@@ -19,7 +19,7 @@ make_trainer = Trainer
 
 
 def evaluation_of(
-    task: Objective, distribution: Distribution | None = None
+    objective: Objective, distribution: Distribution | None = None
 ) -> Callable[[MakeBatches], dict[str, float]]:
     """Return a function from batches to the metrics over all of them; it is compiled once.
 
@@ -27,13 +27,13 @@ def evaluation_of(
     depend on its batch.
 
     Args:
-        task: the objective.
+        objective: the objective.
         distribution: the devices; None for a single device.
     """
     devices = distribution or Distribution()
 
     def sums(features: Features) -> Sums:
-        return task.sums(features, None)
+        return objective.sums(features, None)
 
     def summed(batch: Features) -> Sums:
         return devices.sum(devices.run(sums, batch))

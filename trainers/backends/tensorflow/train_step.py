@@ -81,17 +81,17 @@ class Trainer:
     """An objective with its optimizer, the content of a checkpoint; see `beambert.trainers.backends.backend.Trainer`.
 
     Args:
-        task: the objective; its variables must be created in the scope of `distribution`.
+        objective: the objective; its variables must be created in the scope of `distribution`.
         config: options of the steps.
         distribution: the devices; None for a single device.
     """
 
-    def __init__(self, task: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
-        self.task = task
+    def __init__(self, objective: Objective, config: TrainingOptions, distribution: Distribution | None = None) -> None:
+        self.objective = objective
         self.config = config
         self.distribution = distribution or Distribution()
         with self.distribution.scope():
-            self.optimizer = Optimizer(task.variables, config, task.vocab_size)
+            self.optimizer = Optimizer(objective.variables, config, objective.vocab_size)
         # XLA compiles the formulas into a few loops over the values. The function assigns the variables itself, because
         # XLA then writes into their buffers; results would be new buffers, whose pages the system clears at every step.
         self._compiled_update = tf.function(self._assign_updated, autograph=False, jit_compile=True)
@@ -99,7 +99,7 @@ class Trainer:
     @property
     def saved_variables(self) -> dict[str, keras.Variable]:
         """Return weights and optimizer slots, by their names in checkpoints."""
-        return {**self.task.frozen, **self.task.variables, **self.optimizer.slots}
+        return {**self.objective.frozen, **self.objective.variables, **self.optimizer.slots}
 
     def checkpoint_values(self) -> dict[str, keras.Variable]:
         """Return the content of a checkpoint: `saved_variables`, of which every worker has a copy."""
@@ -122,11 +122,11 @@ class Trainer:
             features: Features, denominators: Mapping[str, tf.Tensor]
         ) -> tuple[tf.Tensor, Sums, Gradients]:
             loss, sums, gradients = backward(features, denominators, step, replica_number())
-            pairs = zip(self.task.variables, gradients, strict=True)
+            pairs = zip(self.objective.variables, gradients, strict=True)
             return loss, sums, {name: gradient for name, gradient in pairs if gradient is not None}
 
         replicas = _Replicas(self.distribution.replicas)
-        update = compute_update(self.task, self.config, features, step, gradients_of, replicas)
+        update = compute_update(self.objective, self.config, features, step, gradients_of, replicas)
 
         def update_variables(update_each: Callable[..., None], *tensors: Any) -> None:
             is_finite, *scalars = tensors[:4]
@@ -134,7 +134,7 @@ class Trainer:
                 slots = [slot.value for slot in self.optimizer.slots_of(name)]
                 change = functools.partial(self._update, name, len(slots))
                 arguments = (*slots, is_finite, gradient, *scalars)
-                update_each(self.task.variables[name].value, change, arguments)
+                update_each(self.objective.variables[name].value, change, arguments)
 
         scalars = [update.is_finite, update.factor, update.rate, step]
         update_together(update_variables, [*scalars, *update.gradients.values()])
@@ -183,12 +183,12 @@ class Trainer:
         self, features: Features, denominators: Mapping[str, tf.Tensor], step: tf.Tensor, replica: tf.Tensor
     ) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
         """Return loss, metric sums and gradients of a replica's part of the batch, computed by micro-batches."""
-        variables = [variable.value for variable in self.task.variables.values()]
+        variables = [variable.value for variable in self.objective.variables.values()]
         count = self.config.gradient_accumulation_steps
 
         def micro_step(index: tf.Tensor | int, batch: Features) -> tuple[tf.Tensor, Sums, list[tf.Tensor | None]]:
             with tf.GradientTape() as tape:
-                sums = self.task.sums(batch, dropout_seed(self.config.seed, step, index, replica))
+                sums = self.objective.sums(batch, dropout_seed(self.config.seed, step, index, replica))
                 loss = loss_of(sums, denominators)
             gradients = tape.gradient(loss, variables)
             # With a dynamic sequence length, the static shape of the gradient of the position embeddings is unknown.
