@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beambert.common.local_files import read_small
-from beambert.common.typed_json import JsonError, decode, shortened
+from beambert.common.typed_json import JsonError, decode, shorten
 
 # Layers and hidden size of the published models (paper, section 3; the smaller ones: Turc et al. 2019, table 1).
 PRESETS: dict[str, tuple[int, int]] = {
@@ -120,12 +120,12 @@ class BertConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be an integer of at least 1")
+                raise ConfigError(f"invalid {field.name} {shorten(repr(value))}: must be an integer of at least 1")
             if field.type is int and value > _MOST.get(field.name, _MOST_OF_OTHERS):
                 most = _MOST.get(field.name, _MOST_OF_OTHERS)
-                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be at most {most:,}")
+                raise ConfigError(f"invalid {field.name} {shorten(repr(value))}: must be at most {most:,}")
             if field.type is float and (not isinstance(value, int | float) or isinstance(value, bool)):
-                raise ConfigError(f"invalid {field.name} {shortened(repr(value))}: must be a number")
+                raise ConfigError(f"invalid {field.name} {shorten(repr(value))}: must be a number")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"invalid {name} {getattr(self, name)}: must be at least 0 and less than 1")
@@ -141,7 +141,7 @@ class BertConfig:
             object.__setattr__(self, "hidden_act", "gelu")
         if self.hidden_act not in ACTIVATIONS:
             raise ConfigError(
-                f"unknown hidden_act {shortened(repr(self.hidden_act))}; use one of {', '.join(ACTIVATIONS)}"
+                f"unknown hidden_act {shorten(repr(self.hidden_act))}; use one of {', '.join(ACTIVATIONS)}"
             )
 
     @classmethod
@@ -202,7 +202,7 @@ class BertConfig:
             )
         known = {field.name for field in dataclasses.fields(cls)}
         for key in sorted(content.keys() - known - _IGNORED_KEYS):
-            raise ConfigError(f"{origin} has the unknown key {shortened(repr(key))}{_nearest(key, known)}; remove it")
+            raise ConfigError(f"{origin} has the unknown key {shorten(repr(key))}{_nearest(key, known)}; remove it")
         if "vocab_size" not in content:
             raise ConfigError(f"{origin} has no vocab_size; add the number of tokens in the vocabulary")
         try:

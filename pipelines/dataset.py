@@ -25,7 +25,7 @@ from beambert.common.typed_json import (
     decode,
     require,
     require_format,
-    shortened,
+    shorten,
     shown,
 )
 from beambert.common.word_rules import without_released_rules
@@ -200,7 +200,7 @@ def _require_features(manifest: Dataset) -> None:
         if name not in manifest.features:
             raise JsonError(f"features.{name} is missing")
         if name not in expected:
-            raise JsonError(f"features.{shortened(name)} is not a feature of objective and masking in options")
+            raise JsonError(f"features.{shorten(name)} is not a feature of objective and masking in options")
         if manifest.features[name] != expected[name]:
             raise JsonError(f"features.{name} must be {shown(expected[name])}, not {shown(manifest.features[name])}")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from beambert.common.local_files import read_small
 from beambert.common.tokenizer_files import TOKENIZER_JSON_FILE_NAME, AddedToken, read_added_tokens, read_rules
-from beambert.common.typed_json import JsonError, convert, decode, read, shortened
+from beambert.common.typed_json import JsonError, convert, decode, read, shorten
 from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.wordpiece import CONTINUATION
 
@@ -134,7 +134,7 @@ class Vocabulary:
             model = content["model"]
             if model["type"] != "WordPiece" or model.get("continuing_subword_prefix") != CONTINUATION:
                 raise VocabularyError(
-                    f"{origin}: a {shortened(model['type'])} tokenizer, not a WordPiece tokenizer with the prefix ##; "
+                    f"{origin}: a {shorten(model['type'])} tokenizer, not a WordPiece tokenizer with the prefix ##; "
                     "give the tokenizer.json of a BERT model"
                 )
             ids = convert(model.get("vocab"), dict[str, int], "model.vocab")

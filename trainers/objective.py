@@ -55,7 +55,7 @@ def to_host(sums: Mapping[str, tuple[Any, Any]]) -> Ratios:
     return {name: (float(numerator), float(denominator)) for name, (numerator, denominator) in sums.items()}
 
 
-def divided(batches: Iterable[Ratios]) -> dict[str, float]:
+def compute_metrics(batches: Iterable[Ratios]) -> dict[str, float]:
     """Return the metrics over several batches, summed in float64 and divided once; one with denominator 0 is 0."""
     totals: dict[str, tuple[float, float]] = {}
     for sums in batches:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from beambert.common.command_line import options
-from beambert.common.command_line.flags import Number, shortened
+from beambert.common.command_line.flags import Number, in_quotes
 from beambert.common.command_line.options import (
     BatchSize,
     Flag,
@@ -240,11 +240,11 @@ class DeviceOptions(BackendOptions):
 def _parse_lr_multiplier(text: str) -> tuple[str, float]:
     pattern, equals, factor = text.rpartition("=")
     if not pattern or not equals:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not REGEX=FACTOR, such as bert/embeddings/=0.5")
+        raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not REGEX=FACTOR, such as bert/embeddings/=0.5")
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{shortened(pattern)} is not a valid regular expression: {error}") from None
+        raise argparse.ArgumentTypeError(f"{in_quotes(pattern)} is not a valid regular expression: {error}") from None
     return pattern, Number(0.0, math.inf)(factor)
 
 

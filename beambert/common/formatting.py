@@ -1,6 +1,7 @@
 """Format counts, durations, and characters that cannot be written to files, terminals or tables of Markdown."""
 
 import re
+from collections.abc import Sequence
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -34,3 +35,9 @@ def table_cell(text: str) -> str:
     """Return a text from an untrusted file, escaped for a table cell of one line."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
     return " ".join(re.sub(r"([\\|`\[*_])", r"\\\1", escaped).split())
+
+
+def join_first(names: Sequence[str], most: int = 6) -> str:
+    """Return names as one line: all, or the first `most` and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -45,7 +45,7 @@ def printable_lines(text: str) -> str:
     return _NOT_PRINTABLE_IN_LINES.sub(_escaped, text)
 
 
-def shortened(text: str, limit: int = MAX_CHARACTERS) -> str:
+def shorten_line(text: str, limit: int = MAX_CHARACTERS) -> str:
     """Return a line of at most `limit` characters: the middle of long words is removed, then that of the line.
 
     An error starts with the flag and the file, and ends with the remedy.
@@ -69,7 +69,7 @@ def without_middle(text: str, limit: int) -> str:
 
 def line(text: str) -> str:
     """Return a message as one printable line of bounded length, without the user names and passwords of URLs."""
-    return shortened(_USER_OF_URL.sub("***@", printable(text.strip())))
+    return shorten_line(_USER_OF_URL.sub("***@", printable(text.strip())))
 
 
 def print_error(text: str) -> None:

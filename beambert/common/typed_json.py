@@ -156,10 +156,10 @@ def shown(value: object) -> str:
         return "an object"
     if isinstance(value, list | tuple):
         return "an array"
-    return shortened(json.dumps(value, ensure_ascii=False))
+    return shorten(json.dumps(value, ensure_ascii=False))
 
 
-def shortened(text: str, length: int = _SHOWN_CHARACTERS) -> str:
+def shorten(text: str, length: int = _SHOWN_CHARACTERS) -> str:
     """Return a text truncated to a length, followed by its full length where it is longer."""
     return text if len(text) <= length else f"{text[:length]}... ({len(text):,} characters)"
 
@@ -186,11 +186,11 @@ def _problem(message: str, value: Any, prefix: str = "") -> str:
     path = path.removesuffix("`")
     if missing := re.fullmatch(r"Object missing required field `(.*)`", reason):
         return f"{_field(prefix, f'{path}.{missing[1]}')} is missing"
-    name = shortened(_field(prefix, path), _SHOWN_PATH) or "the content"
+    name = shorten(_field(prefix, path), _SHOWN_PATH) or "the content"
     bad_value = _value_at(value, path)
     # The message has the type of the value, or all of an invalid name, where the value itself is shown.
     reason = re.sub(r", got `\w+`$|(?<=Invalid enum value) '.*'$", "", reason, flags=re.DOTALL)
-    reason = shortened(reason.replace("`", ""), 2 * _SHOWN_PATH)
+    reason = shorten(reason.replace("`", ""), 2 * _SHOWN_PATH)
     if bad_value is _NOTHING or not reason.startswith(("Expected", "Invalid")):
         return f"{name}: {reason}"
     return f"{name} is {shown(bad_value)}: {reason[0].lower()}{reason[1:]}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError
-from beambert.common.typed_json import shortened
+from beambert.common.typed_json import shorten
 
 # BERT large with optimizer slots has 4 GB.
 _MOST_BYTES = 16 * 2**30
@@ -61,7 +61,7 @@ def _checked(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = [member for member in archive.infolist() if not member.filename.endswith("/")]
     names = [PurePosixPath(member.filename) for member in members]
     for member, name in zip(members, names, strict=True):
-        shown_name = shortened(repr(member.filename))
+        shown_name = shorten(repr(member.filename))
         # Some archive readers treat a backslash as a separator.
         is_elsewhere = name.is_absolute() or ".." in name.parts or "\\" in member.filename
         if is_elsewhere or not 0 < len(name.name.encode()) <= _LONGEST_NAME:

@@ -20,7 +20,7 @@ from beambert.bert_model.config import BertConfig
 from beambert.bert_model.heads import ALL_HEADS
 from beambert.bert_model.heads.head import Head
 from beambert.bert_model.variable_names import POOLER, VariableName, encoder_variables
-from beambert.common.typed_json import JsonError, shortened
+from beambert.common.typed_json import JsonError, shorten
 from beambert.common.typed_json import read as read_json
 
 WEIGHTS_FILE_NAME = "model.safetensors"
@@ -149,12 +149,12 @@ def _stored(directory: Path) -> dict[str, StoredTensor]:
     for file in sorted(set(weight_map.values())):
         if Path(file).name != file:
             raise CheckpointError(
-                f"{path} refers to {shortened(repr(file))} outside its directory; copy the model from its source"
+                f"{path} refers to {shorten(repr(file))} outside its directory; copy the model from its source"
             )
         tensors |= _reader(file)(directory / file)
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise CheckpointError(f"{path} lists {shortened(missing[0])}, which no shard contains; copy the model again")
+        raise CheckpointError(f"{path} lists {shorten(missing[0])}, which no shard contains; copy the model again")
     return tensors
 
 
@@ -189,7 +189,7 @@ def _attribute_prefix(directory: Path, names: Iterable[str]) -> str:
             return prefix
     if prefixes:
         raise CheckpointError(
-            f"{directory} has the weights of BERT under the unknown prefix {shortened(repr(prefixes[0]))}; rename the "
+            f"{directory} has the weights of BERT under the unknown prefix {shorten(repr(prefixes[0]))}; rename the "
             "weights without it, as in bert.embeddings.word_embeddings.weight"
         )
     return ""

@@ -14,7 +14,7 @@ from beambert.bert_model.config import BertConfig, ConfigError
 from beambert.bert_model.heads import ALL_HEADS
 from beambert.bert_model.heads.head import Head
 from beambert.common.tokenizer_files import AddedToken, read_rules
-from beambert.common.typed_json import JsonError, convert, shortened
+from beambert.common.typed_json import JsonError, convert, shorten
 from beambert.common.typed_json import read as read_json
 from beambert.common.word_rules import RecordedRules, WordRules, without_released_rules
 
@@ -66,7 +66,7 @@ def describe(directory: Path) -> Description:
     for key, value in _FIXED_KEYS.items():
         if content.get(key, value) != value:
             raise CheckpointError(
-                f"{path} sets {key} to {shortened(repr(content[key]))}, while BERT has {value!r}; use a BERT model"
+                f"{path} sets {key} to {shorten(repr(content[key]))}, while BERT has {value!r}; use a BERT model"
             )
     try:
         described = convert(content, _Config)
@@ -76,7 +76,7 @@ def describe(directory: Path) -> Description:
     activation = described.hidden_act
     if activation not in _ACTIVATIONS_READ:
         known = ", ".join(_ACTIVATIONS_READ)
-        raise CheckpointError(f"{path} sets hidden_act to {shortened(repr(activation))}; supported values: {known}")
+        raise CheckpointError(f"{path} sets hidden_act to {shorten(repr(activation))}; supported values: {known}")
     fields = {field.name for field in dataclasses.fields(BertConfig)}
     values = {key: value for key, value in content.items() if key in fields}
     if "vocab_size" not in values:
@@ -89,7 +89,7 @@ def describe(directory: Path) -> Description:
     heads = [head for head in ALL_HEADS.values() if name in head.hugging_face_classes]
     if name is not None and not heads:
         known = ", ".join(dict.fromkeys(name for head in ALL_HEADS.values() for name in head.hugging_face_classes))
-        raise CheckpointError(f"{path} has the unknown class {shortened(name)}; use one of {known}")
+        raise CheckpointError(f"{path} has the unknown class {shorten(name)}; use one of {known}")
     count = None if labels is None else len(labels)
     matching = [head for head in heads if head.matches_config(described.problem_type, count)]
     # transformers writes LABEL_0, LABEL_1, ... for classes without names.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32, count_elements
-from beambert.common.typed_json import shortened
+from beambert.common.typed_json import shorten
 
 _STORAGES = {
     "torch.DoubleStorage": "float64",
@@ -178,7 +178,7 @@ def _set_items(target: Any, items: list[Any]) -> None:
 def _allowed_name(name: str) -> str:
     """Return a name that weights refer to. Raise ValueError for others."""
     if name not in _FUNCTIONS and name not in _STORAGES:
-        raise ValueError(f"it refers to {shortened(name)}, which weights do not need")
+        raise ValueError(f"it refers to {shorten(name)}, which weights do not need")
     return name
 
 
@@ -207,7 +207,7 @@ def _stored(path: Path, folder: str, members: dict[str, zipfile.ZipInfo], tensor
     member = members.get(f"{folder}data/{storage.key}")
     stored = np.dtype("<u2") if storage.dtype == "bfloat16" else np.dtype(storage.dtype).newbyteorder("<")
     if member is None or not member.file_size == member.compress_size == storage.length * stored.itemsize:
-        raise ValueError(f"the data of storage {shortened(storage.key)} is missing or truncated")
+        raise ValueError(f"the data of storage {shorten(storage.key)} is missing or truncated")
     if len(shape) != len(strides) or not all(isinstance(n, int) and n >= 0 for n in (offset, *shape, *strides)):
         raise ValueError("the shape or strides of a tensor are not integers")
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))

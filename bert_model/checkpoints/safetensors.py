@@ -15,7 +15,7 @@ import numpy as np
 
 from beambert.bert_model.checkpoints.stored_tensors import CheckpointError, StoredTensor, as_float32, count_elements
 from beambert.common import file_errors
-from beambert.common.typed_json import Count, convert, decode, shortened, shown
+from beambert.common.typed_json import Count, convert, decode, shorten, shown
 
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
 # Limit of the library.
@@ -99,7 +99,7 @@ def _tensor(path: Path, entry: _Entry, begin: int, size: int) -> StoredTensor:
     shape = entry.shape
     first, last = entry.data_offsets
     if not first <= last <= size - begin or last - first != count_elements(shape) * stored.itemsize:
-        raise ValueError(f"bytes {first} to {last} do not fit a tensor of shape {shortened(str(list(shape)))}")
+        raise ValueError(f"bytes {first} to {last} do not fit a tensor of shape {shorten(str(list(shape)))}")
 
     def value() -> np.ndarray:
         with path.open("rb") as file:

@@ -11,11 +11,12 @@ from apache_beam.runners.runner import PipelineResult
 
 from beambert.common import file_errors, terminal
 from beambert.common.command_line.path_flags import typed_paths
+from beambert.common.formatting import join_first
 from beambert.deploy.dataflow import flags as dataflow_flags
 from beambert.deploy.dataflow import graph
 from beambert.deploy.dataflow.template import COMMANDS, parameters_of
 from beambert.pipelines.errors import DatasetError, OutputError, SourceError, SubmitError
-from beambert.pipelines.io.output_directory import CORPUS_ENTRIES, listed
+from beambert.pipelines.io.output_directory import CORPUS_ENTRIES
 from beambert.pipelines.runner.beam_flags import pipeline_options
 from beambert.pipelines.runner.job_output import absolute, entries_in
 from beambert.tokenizer.vocabulary import VocabularyError
@@ -87,7 +88,7 @@ def _require_empty_output(command: str, source: str | list[str], output: str) ->
     names = entries_in(output) - (CORPUS_ENTRIES if reads_output else frozenset()) - {""}
     if names:
         raise SubmitError(
-            f"output {output} contains {listed(sorted(name for name in names if '/' not in name))}: use an empty "
+            f"output {output} contains {join_first(sorted(name for name in names if '/' not in name))}: use an empty "
             "output, because a template does not resume"
         )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from beambert.common.command_line.flags import shortened, whole_number
+from beambert.common.command_line.flags import in_quotes, whole_number
 from beambert.common.command_line.options import Flag, check
 from beambert.common.typed_json import Fraction
 from beambert.pipelines.errors import DatasetError
@@ -20,7 +20,7 @@ _MODEL_GARDEN_NAMES = {"input_ids": "input_word_ids", "segment_ids": "input_type
 def _parse_lengths(text: str) -> tuple[int, ...]:
     lengths = [whole_number(number) for number in text.split(",")]
     if None in lengths:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a list of whole numbers such as 32,64,128")
+        raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not a list of whole numbers such as 32,64,128")
     return tuple(length for length in lengths if length is not None)
 
 

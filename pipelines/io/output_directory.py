@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from beambert.common import file_errors
-from beambert.common.typed_json import JsonError, decode, shortened
+from beambert.common.formatting import join_first
+from beambert.common.typed_json import JsonError, decode, shorten
 from beambert.pipelines.errors import OutputError
 
 CORPUS_MANIFEST = "corpus.json"
@@ -183,14 +184,8 @@ def require_own(
         names = {name for name in entries if "/" not in name}
     if names:
         raise OutputError(
-            f"{label} contains {listed(sorted(names))}, which beambert {command} did not write; {_REMEDY}"
+            f"{label} contains {join_first(sorted(names))}, which beambert {command} did not write; {_REMEDY}"
         )
-
-
-def listed(names: list[str]) -> str:
-    """Return the first names as text, and the number of the others."""
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def lock_directory(label: str, directory: Path, choose: str) -> contextlib.AbstractContextManager[None]:
@@ -328,7 +323,7 @@ def in_use_error(label: str, content: bytes, remedy: str) -> OutputError:
     """
     try:
         lock = decode(content, _Holder)
-        holder = f"process {lock['process']} on {shortened(lock['host'])} since {shortened(lock['started'])}"
+        holder = f"process {lock['process']} on {shorten(lock['host'])} since {shorten(lock['started'])}"
     except JsonError:
         holder = "another process"
     return OutputError(f"{label} is in use by {holder}; {remedy}")

@@ -21,7 +21,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from beambert.common.command_line.flags import WholeNumber, shortened
+from beambert.common.command_line.flags import WholeNumber, in_quotes
 from beambert.pipelines.errors import AccessError, DatasetError
 from beambert.pipelines.runner.flink_rest import FlinkCluster, listens
 
@@ -78,7 +78,7 @@ def read(flags: list[str]) -> tuple[list[str], list[str]]:
         raise
     except Exception as error:
         # Beam's argparse actions raise any exception.
-        raise DatasetError(f"invalid Beam flag in {shortened(' '.join(flags))} ({error})") from error
+        raise DatasetError(f"invalid Beam flag in {in_quotes(' '.join(flags))} ({error})") from error
     return unknown, list(parser._option_string_actions)
 
 
@@ -127,7 +127,7 @@ def _runner_name(name: str) -> str:
         valid = False
     if not valid:
         raise DatasetError(
-            f"invalid --runner {shortened(name)}: not a Beam runner for a job; {LOCAL_REMEDY}, or choose from "
+            f"invalid --runner {in_quotes(name)}: not a Beam runner for a job; {LOCAL_REMEDY}, or choose from "
             "FlinkRunner, SparkRunner, DataflowRunner, PrismRunner and PortableRunner"
         )
     return name

@@ -3,10 +3,10 @@
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton, PCollection
 
+from beambert.common.formatting import join_first
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import CorpusReader
 from beambert.pipelines.errors import OutputError, SourceError
-from beambert.pipelines.io.output_directory import listed
 from beambert.pipelines.runner.job_output import absolute, entries_in
 
 
@@ -26,7 +26,7 @@ def RequireNewOutput(elements: PCollection, output: str) -> PCollection:
 
 def _require_new(output: str) -> str:
     if names := sorted(name for name in entries_in(output) if "/" not in name):
-        raise OutputError(f"output {output} contains {listed(names)}; delete it, or give a new or empty directory")
+        raise OutputError(f"output {output} contains {join_first(names)}; delete it, or give a new or empty directory")
     return output
 
 

@@ -17,7 +17,7 @@ from beambert.trainers.backends.backend import MakeBatches, RunSteps, StepResult
 from beambert.trainers.backends.tensorflow import runtime
 from beambert.trainers.backends.tensorflow.distribution import Distribution
 from beambert.trainers.data.pipeline import InputShard
-from beambert.trainers.objective import NOT_FINITE, divided
+from beambert.trainers.objective import NOT_FINITE, compute_metrics
 from beambert.trainers.optimization.optimizers import Optimizer
 
 MASKED_LM, NEXT_SENTENCE = "cls/predictions/output_bias", "cls/seq_relationship/output_bias"
@@ -126,7 +126,7 @@ def sums_and_gradients(objective, batch):
 
 def evaluation_of(objective, distribution=None):
     def evaluate(make: MakeBatches) -> dict[str, float]:
-        return divided(sums_and_gradients(objective, batch)[0] for batch in make(InputShard()))
+        return compute_metrics(sums_and_gradients(objective, batch)[0] for batch in make(InputShard()))
 
     return evaluate
 

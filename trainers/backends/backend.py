@@ -68,7 +68,7 @@ class Distribution(Protocol):
     def barrier(self) -> None:
         """Wait until every process has called this, so that each sees the files that others wrote before."""
 
-    def gathered(self, values: np.ndarray) -> np.ndarray:
+    def gather_from_processes(self, values: np.ndarray) -> np.ndarray:
         """Return the values of every process, [processes, ...], equal in all processes."""
 
     def from_chief(self, values: np.ndarray) -> np.ndarray:

@@ -1,12 +1,13 @@
 """Load initial weights from a checkpoint of any format (`--init_checkpoint`)."""
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from beambert.bert_model.checkpoints.reader import Checkpoint
 from beambert.bert_model.config import BertConfig
 from beambert.bert_model.size import with_padding
+from beambert.common.formatting import join_first
 from beambert.trainers.errors import TrainingError
 
 # Fields that may differ: dropout and weight initialization affect training only.
@@ -30,17 +31,13 @@ class LoadedWeights(NamedTuple):
     def lines(self, shown: int = _SHOWN_NAMES) -> list[str]:
         """Return a line for each non-empty field, with at most `shown` names."""
         rows = [(f"{word} {len(names)}", names) for word, names in zip(self._fields, self, strict=True) if names]
-        return [count if count.startswith("loaded") else f"{count}: {listed(names, shown)}" for count, names in rows]
+        return [
+            count if count.startswith("loaded") else f"{count}: {join_first(names, shown)}" for count, names in rows
+        ]
 
     def to_text(self) -> str:
         """Return all names, one per line."""
         return "".join(f"{word} {name}\n" for word, names in zip(self._fields, self, strict=True) for name in names)
-
-
-def listed(names: Sequence[str], shown: int = _SHOWN_NAMES) -> str:
-    """Return names as a single line, all or the first ones with the number of the others."""
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
 
 
 def check_same_model(checkpoint: Checkpoint, config: BertConfig) -> None:

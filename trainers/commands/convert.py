@@ -15,10 +15,10 @@ from beambert.bert_model.heads import ALL_HEADS, PRETRAINING
 from beambert.common.command_line import options
 from beambert.common.command_line.options import Flag, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_DIRECTORY, ANY_PATH
+from beambert.common.formatting import join_first
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.io.output_directory import lock_destination
 from beambert.tokenizer.vocabulary import Vocabulary
-from beambert.trainers.checkpoints.initial_checkpoint import listed
 from beambert.trainers.checkpoints.vocabulary_check import drop_unused_rows, vocabulary_of, word_rules_of
 from beambert.trainers.inference import model_loading
 from beambert.trainers.monitoring.training_progress import print_status, warn
@@ -181,11 +181,11 @@ def print_source(checkpoint: reader.Checkpoint) -> None:
     if checkpoint.optimizer:
         print_status(f"          {len(checkpoint.optimizer)} optimizer variables, step {step}")
     if checkpoint.missing:
-        print_status(f"Missing   {len(checkpoint.missing)}: {listed(checkpoint.missing)}")
+        print_status(f"Missing   {len(checkpoint.missing)}: {join_first(checkpoint.missing)}")
     if checkpoint.record and not checkpoint.record.next_sentence and checkpoint.head is PRETRAINING:
         print_status("Note      next-sentence prediction was not trained; its head has random weights and is left out")
     if checkpoint.ignored:
-        print_status(f"Ignored   {len(checkpoint.ignored)}: {listed(checkpoint.ignored)}")
+        print_status(f"Ignored   {len(checkpoint.ignored)}: {join_first(checkpoint.ignored)}")
 
 
 def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, left_out: list[str], keep: bool) -> None:
@@ -194,7 +194,7 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
     print_status(f"Wrote     {KIND_WORDS[kind]} {destination}: {len(checkpoint.tensors) - len(left_out)} tensors{kept}")
     if left_out:
         name = hugging_face_config.architecture(checkpoint.head, checkpoint.tensors)
-        print_status(f"Left out  {listed(left_out)}: {name} has no such weights")
+        print_status(f"Left out  {join_first(left_out)}: {name} has no such weights")
     if optimizer and not keep:
         print_status(f"Left out  {optimizer} optimizer variables; --optimizer keep writes them (tf1 and native)")
     if kind == "tf1" and checkpoint.config.hidden_act != "gelu":
@@ -207,6 +207,6 @@ def _print_output(checkpoint: reader.Checkpoint, destination: Path, kind: str, l
             "bidirectional attention and compute different outputs"
         )
     if kind == "tf1" and checkpoint.labels:
-        print_status(f"Note      a TF1 checkpoint does not record the labels: {listed(checkpoint.labels)}")
+        print_status(f"Note      a TF1 checkpoint does not record the labels: {join_first(checkpoint.labels)}")
     if kind == "tf1" and checkpoint.head.several_labels:
         warn("a TF1 checkpoint cannot record that the task is multi-label; other software will predict a single label")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from beambert.common.command_line import options
-from beambert.common.command_line.flags import shortened, whole_number
+from beambert.common.command_line.flags import in_quotes, whole_number
 from beambert.common.command_line.options import BatchSize, Flag, SequenceLength
 from beambert.common.command_line.path_flags import ANY_OUTPUT_FILE, ANY_PATH
 from beambert.common.progress import TextProgress
@@ -145,7 +145,7 @@ def parse_layers(text: str) -> list[int]:
     layers = [whole_number(number) for number in text.split(",")]
     if None in layers:
         raise TrainingError(
-            f"invalid --layers {shortened(text)}: must be integers such as {_layers_text(DEFAULT_LAYERS)}"
+            f"invalid --layers {in_quotes(text)}: must be integers such as {_layers_text(DEFAULT_LAYERS)}"
         )
     return [layer for layer in layers if layer is not None]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert.common.command_line.flags import real_number, shortened, whole_number
+from beambert.common.command_line.flags import in_quotes, real_number, whole_number
 from beambert.pipelines.dataset import VOCAB_FILE_NAME, Dataset
 from beambert.pipelines.errors import DatasetError
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -193,12 +193,12 @@ def parse_mask_rates(schedule: str) -> list[MaskRatePhase]:
         valid_end = end_step is not None and 0 < end_step < 2**31 if colon else number == len(texts)
         if not (0.0 < first_rate < 1.0 and 0.0 < last_rate < 1.0 and valid_end):
             raise TrainingError(
-                f"invalid --mask_rate_schedule phase {shortened(text)}: must be RATE:STEP or RATE-RATE:STEP, with "
+                f"invalid --mask_rate_schedule phase {in_quotes(text)}: must be RATE:STEP or RATE-RATE:STEP, with "
                 "rates above 0 and below 1, such as 0.3:10000 or 0.3-0.15:10000; the last phase may omit :STEP"
             )
         if phases and end_step is not None and end_step <= (phases[-1].end_step or 0):
             raise TrainingError(
-                f"invalid --mask_rate_schedule {shortened(schedule)}: steps count from the start of training and must "
+                f"invalid --mask_rate_schedule {in_quotes(schedule)}: steps count from the start of training and must "
                 f"increase, but {end_step} follows {phases[-1].end_step}"
             )
         phases.append(MaskRatePhase(first_rate, last_rate, end_step))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beambert.common.command_line.flags import shortened
+from beambert.common.command_line.flags import in_quotes
 from beambert.pipelines.instances.instances import ranges
 from beambert.tokenizer.tokenizer import Tokenizer, truncated_lengths
 from beambert.trainers.errors import TaskDataError
@@ -133,7 +133,7 @@ class UnknownTokens:
 def example_and_remedy(texts: Iterable[str], tokenizer: Tokenizer) -> str:
     """Return the end of a warning about [UNK]: the first such word of texts, the cause, and the remedy."""
     word = _first_unknown_word(texts, tokenizer)
-    example = f", such as {shortened(word)}" if word else ""
+    example = f", such as {in_quotes(word)}" if word else ""
     if word != word.lower() and not tokenizer.rules.do_lower_case and not tokenizer.vocabulary.has_capitals():
         return f"{example}: the vocabulary has no capital letters; use --do_lower_case true"
     return (

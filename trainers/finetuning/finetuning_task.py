@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from beambert.bert_model.heads.head import FinetuningHead, Logits
-from beambert.common.command_line.flags import real_number, shortened
+from beambert.common.command_line.flags import in_quotes, real_number
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.errors import TrainingError
 from beambert.trainers.finetuning.options import FinetuneOptions
@@ -231,10 +231,10 @@ def parse_class_weights(text: str, task: FinetuningTask, rows: Rows) -> tuple[fl
         label, equals, number = part.rpartition("=")
         weight = real_number(number)
         if not equals or not 0 <= weight < float("inf"):
-            raise TrainingError(f"--class_weights: {shortened(part)} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
+            raise TrainingError(f"--class_weights: {in_quotes(part)} is not LABEL=WEIGHT, such as {task.labels[0]}=2")
         if label not in weights:
             raise TrainingError(
-                f"--class_weights: unknown label {shortened(label)}; {task.name} has {', '.join(task.labels)}"
+                f"--class_weights: unknown label {in_quotes(label)}; {task.name} has {', '.join(task.labels)}"
             )
         weights[label] = weight
     return tuple(weights.values())

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from beambert.common.command_line.flags import Number, shortened
+from beambert.common.command_line.flags import Number, in_quotes
 from beambert.common.command_line.options import (
     BatchSize,
     Flag,
@@ -37,7 +37,7 @@ def _parse_threshold(text: str) -> float | str:
     try:
         return Number()(text)
     except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a number or {BEST}") from None
+        raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not a number or {BEST}") from None
 
 
 @dataclass(frozen=True, kw_only=True)

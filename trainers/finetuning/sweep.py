@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 from beambert.bert_model.checkpoints import native
 from beambert.common.local_files import write_atomic
-from beambert.common.typed_json import JsonError, Number, read, require, shortened
+from beambert.common.typed_json import JsonError, Number, read, require, shorten
 from beambert.pipelines.io.output_directory import RUNS_MANIFEST, entries_of, require_own
 from beambert.trainers.backends.startup import choose_backend, freed_graphs, start_backend
 from beambert.trainers.checkpoints.checkpoint_manager import lower_is_better
@@ -292,7 +292,7 @@ def recorded_outcomes(output: Path) -> dict[str, Any]:
         require(outcomes, dict[str, OutcomeFields])
         for name in outcomes:
             if Path(name).name != name:
-                raise JsonError(f"{shortened(name)} is not a valid run name")
+                raise JsonError(f"{shorten(name)} is not a valid run name")
     except FileNotFoundError:
         return {}
     except JsonError as error:

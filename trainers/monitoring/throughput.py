@@ -34,7 +34,7 @@ class StepCost(NamedTuple):
     unpadded_tokens: float = 0.0
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """The examples of one sequence length in a dataset."""
 
     length: int
@@ -42,16 +42,16 @@ class Rows(NamedTuple):
     examples: int
 
 
-def rows_of(dataset: Dataset, split: str = "train") -> list[Rows]:
+def rows_of(dataset: Dataset, split: str = "train") -> list[RowCounts]:
     """Return the number of examples of each sequence length in a split, shortest first."""
     counts: dict[tuple[int, int], int] = {}
     for shard in dataset.shards_of(split):
         key = (shard.max_seq_length, shard.max_predictions_per_seq)
         counts[key] = counts.get(key, 0) + shard.examples
-    return [Rows(*key, examples) for key, examples in sorted(counts.items())]
+    return [RowCounts(*key, examples) for key, examples in sorted(counts.items())]
 
 
-def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[Rows], label: str = "") -> StepCost:
+def cost_of_step(config: BertConfig, batch_size: int, rows: Sequence[RowCounts], label: str = "") -> StepCost:
     """Return the mean cost of a step whose examples are sampled from the data.
 
     Args:

@@ -151,10 +151,10 @@ class Optimizer:
         return tuple(self.slots[f"{name}/{slot.name}"] for slot in self.rules[name].slots)
 
     def first_alike(self, name: str) -> str:
-        """Return the first variable whose `updated` is the same function, so that it is compiled once for all."""
+        """Return the first variable whose `update` is the same function, so that it is compiled once for all."""
         return self._first_alike[name]
 
-    def updated(
+    def update(
         self,
         name: str,
         state: VariableState,
@@ -181,7 +181,7 @@ class Optimizer:
         """Return what a step subtracted from a variable, approximately, from its state after the step.
 
         Args:
-            name, rate, step: as for `updated`.
+            name, rate, step: as for `update`.
             state: the variable and its slots after the step.
 
         Returns:

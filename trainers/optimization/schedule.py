@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from beambert.common.command_line.flags import shortened, whole_number
+from beambert.common.command_line.flags import in_quotes, whole_number
 from beambert.trainers.errors import TrainingError
 
 # A fraction of the steps in decimal notation or as a quotient. Fraction itself would expand any exponent.
@@ -174,7 +174,7 @@ def _parse_phase(text: str) -> tuple[int, Fraction, int | None]:
     batch_size = _count(size) if at else None
     if _count(length) is None or fraction <= 0 or (at and batch_size is None):
         raise TrainingError(
-            f"invalid --schedule phase {shortened(text)}: must be LENGTHxFRACTION or LENGTHxFRACTION@BATCH_SIZE, such "
+            f"invalid --schedule phase {in_quotes(text)}: must be LENGTHxFRACTION or LENGTHxFRACTION@BATCH_SIZE, such "
             "as 128x0.9 or 512x0.1@64"
         )
     return int(length), fraction, batch_size
@@ -186,7 +186,7 @@ def _ramp(batch_ramp: str | None) -> list[tuple[int, int]]:
     for text in batch_ramp.split(",") if batch_ramp else []:
         size, _, end = text.partition(":")
         if _count(size) is None or _count(end) is None:
-            raise TrainingError(f"invalid --batch_ramp entry {shortened(text)}: must be SIZE:STEP, such as 32:1000")
+            raise TrainingError(f"invalid --batch_ramp entry {in_quotes(text)}: must be SIZE:STEP, such as 32:1000")
         if ramp and int(end) <= ramp[-1][1]:
             raise TrainingError(
                 f"invalid --batch_ramp {batch_ramp}: steps count from the start of training and must increase, but "

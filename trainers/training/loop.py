@@ -171,7 +171,7 @@ class _Run:
         """Return the signal that this process or another one received during the last steps; all must call this."""
         distribution = self.trainer.distribution
         if distribution.several_processes:
-            votes = distribution.gathered(np.array([signal_number is not None], np.int32))
+            votes = distribution.gather_from_processes(np.array([signal_number is not None], np.int32))
             signal_number = (signal_number or signal.SIGTERM) if votes.any() else None
         if signal_number is None:
             return None

@@ -62,7 +62,7 @@ def check_agreement(
         "packages": record.versions,
     }
     digests = np.stack([_digest(parts[name]) for name in _REMEDIES])
-    of_processes = distribution.gathered(digests)  # [processes, parts, 32]
+    of_processes = distribution.gather_from_processes(digests)  # [processes, parts, 32]
     for process, others in enumerate(of_processes):
         for name, first, other in zip(_REMEDIES, of_processes[0], others, strict=True):
             if not np.array_equal(first, other):

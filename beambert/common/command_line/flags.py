@@ -12,7 +12,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
-def shortened(text: str) -> str:
+def in_quotes(text: str) -> str:
     """Return a value for a message: in quotes, and truncated where it is long."""
     if len(text) <= _SHOWN_VALUE:
         return repr(text)
@@ -35,7 +35,7 @@ class WholeNumber:
         """Return the number. Raise ArgumentTypeError where the text is not an integer or is out of range."""
         value = whole_number(text)
         if value is None or not self.least <= value <= self.most:
-            raise argparse.ArgumentTypeError(f"{shortened(text)} is not {self}")
+            raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not {self}")
         return value
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Number:
         above = value >= self.least if self.least_too else value > self.least
         below = value <= self.most if self.most_too else value < self.most
         if not (math.isfinite(value) and above and below):
-            raise argparse.ArgumentTypeError(f"{shortened(text)} is not {self}")
+            raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not {self}")
         return value
 
     def __str__(self) -> str:
@@ -98,12 +98,12 @@ def duration(text: str) -> float:
     parts = [0.0 if part is None else real_number(part) for part in match.groups()] if match else []
     seconds = math.fsum(part * unit for part, unit in zip(parts, (86400, 3600, 60, 1), strict=False))
     if not 0.0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a duration, such as 2h, 90m, 1h30m or 45s")
+        raise argparse.ArgumentTypeError(f"{in_quotes(text)} is not a duration, such as 2h, 90m, 1h30m or 45s")
     return seconds
 
 
 def boolean(text: str) -> bool:
     """Return the boolean of "true" or "false" in any case, as in the flags of google-research/bert."""
     if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{shortened(text)} is neither true nor false")
+        raise argparse.ArgumentTypeError(f"{in_quotes(text)} is neither true nor false")
     return text.lower() == "true"

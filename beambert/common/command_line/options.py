@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 import msgspec
 
 from beambert.common import typed_json
-from beambert.common.command_line.flags import Number, WholeNumber, boolean, shortened
+from beambert.common.command_line.flags import Number, WholeNumber, boolean, in_quotes
 
 T = TypeVar("T")
 
@@ -285,7 +285,7 @@ def check(options: Any, error: type[Exception]) -> None:
         else:
             is_valid = _is_valid(value, option.type)
         if not is_valid:
-            shown = shortened(value) if isinstance(value, str) else repr(value)
+            shown = in_quotes(value) if isinstance(value, str) else repr(value)
             raise error(f"invalid {option.shown_name} {shown}: must be {option.requirement()}")
 
 

@@ -70,7 +70,7 @@ class Processes:
     def __init__(self):
         self.first = None
 
-    def gathered(self, values):
+    def gather_from_processes(self, values):
         self.first = values if self.first is None else self.first
         return np.stack((self.first, values))
 

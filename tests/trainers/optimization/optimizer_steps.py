@@ -40,7 +40,7 @@ def new_optimizer(weights: Mapping[str, np.ndarray], options: OptimizerOptions, 
 
 
 def updates_of(updated: Callable) -> Callable:
-    """Return a function that applies `Optimizer.updated`, or a function with its arguments, to several variables.
+    """Return a function that applies `Optimizer.update`, or a function with its arguments, to several variables.
 
     It takes states and gradients by name, the rate and the step, and returns the new states by name.
     """
@@ -55,7 +55,7 @@ def make_step(optimizer: Optimizer, given: Mapping, rate: float, step: int, upda
     states = {name: state_of(*map(ops.convert_to_tensor, values)) for name, values in variables.items()}
     tensors = {name: ops.convert_to_tensor(gradient) for name, gradient in given.items()}
     scalars = ops.convert_to_tensor(np.float32(rate)), ops.cast(step, "int32")
-    for name, state in (updates or updates_of(optimizer.updated))(states, tensors, *scalars).items():
+    for name, state in (updates or updates_of(optimizer.update))(states, tensors, *scalars).items():
         for variable, value in zip(variables[name], (state.weight, *state.slots), strict=True):
             variable.assign(value)
 
@@ -80,7 +80,7 @@ def weights_after(optimizer_name: str, changes: str, is_compiled: bool) -> dict[
         each step. Slots are included after the last step.
     """
     optimizer = new_optimizer(initial_weights(), OptimizerOptions(optimizer=optimizer_name, **CHANGES[changes]))
-    updates = updates_of(optimizer.updated)
+    updates = updates_of(optimizer.update)
     updates = compiled(updates) if is_compiled else updates
     schedule = LearningRateSchedule(learning_rate=PEAK_RATE, num_train_steps=STEPS, num_warmup_steps=WARMUP_STEPS)
     results = {}

@@ -191,7 +191,7 @@ def test_two_runs_have_the_same_bits():
     def run():
         weights = {variable: np.resize(initial_weights()[variable], (300, 400)) for variable in names}
         optimizer = new_optimizer(weights, OptimizerOptions(optimizer="lamb"))
-        updates = compiled(updates_of(optimizer.updated))
+        updates = compiled(updates_of(optimizer.update))
         for step in range(3):
             large = [tf.constant(np.resize(gradients(step)[variable], (300, 400))) for variable in names]
             make_step(optimizer, dict(zip(names, clipped(large, 1.0)[0], strict=True)), 1e-3, step, updates)
@@ -243,7 +243,7 @@ def test_lamb_with_a_given_norm():
             return tf.sqrt(2 * tf.reduce_sum(values**2))
 
     def updated(*arguments):
-        return half.updated(*arguments, part=Half())
+        return half.update(*arguments, part=Half())
 
     make_step(half, {"a/kernel": gradient[:, :1]}, 0.1, 0, updates_of(updated))
     np.testing.assert_allclose(half.variables["a/kernel"], expected.variables["a/kernel"].numpy()[:, :1], rtol=1e-6)
@@ -288,8 +288,8 @@ def test_variables_that_share_a_compiled_update_are_updated_alike(name):
         values = generator.normal(size=(count, *names[variable])).astype(np.float32)
         state = state_of(*map(tf.constant, np.abs(values)))
         gradient = tf.constant(weights[variable])
-        expected = optimizer.updated(variable, state, gradient, tf.constant(0.1), tf.constant(3))
-        shared_state = optimizer.updated(first, state, gradient, tf.constant(0.1), tf.constant(3))
+        expected = optimizer.update(variable, state, gradient, tf.constant(0.1), tf.constant(3))
+        shared_state = optimizer.update(first, state, gradient, tf.constant(0.1), tf.constant(3))
         for value, one in zip(tf.nest.flatten(shared_state), tf.nest.flatten(expected), strict=True):
             np.testing.assert_array_equal(value, one, err_msg=variable)
 

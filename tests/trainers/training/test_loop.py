@@ -142,7 +142,7 @@ class TwoProcesses(Distribution):
         self.several_processes = True
         self.other = other
 
-    def gathered(self, values):
+    def gather_from_processes(self, values):
         return np.stack((values, np.full_like(values, self.other)))
 
 

@@ -100,9 +100,9 @@ class Distribution:
 
     def votes(self, vote: int) -> int:
         """Return the sum of the votes of all processes."""
-        return int(self.gathered(np.array(vote, np.int32)).sum())
+        return int(self.gather_from_processes(np.array(vote, np.int32)).sum())
 
-    def gathered(self, values: np.ndarray) -> np.ndarray:
+    def gather_from_processes(self, values: np.ndarray) -> np.ndarray:
         """Return the values of every process, [processes, ...], equal in all processes."""
         return np.asarray(multihost_utils.process_allgather(values)).reshape(jax.process_count(), *values.shape)
 

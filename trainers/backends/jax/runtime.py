@@ -17,7 +17,7 @@ from beambert.trainers.backends.jax.distribution import (
     with_values,
 )
 from beambert.trainers.backends.jax.train_step import Trainer
-from beambert.trainers.objective import Features, Objective, Sums, Tensor, divided, to_host
+from beambert.trainers.objective import Features, Objective, Sums, Tensor, compute_metrics, to_host
 
 __all__ = ["compiled", "evaluation_of", "evaluation_step", "make_trainer", "open_distribution", "outputs_of"]
 
@@ -42,7 +42,7 @@ def evaluation_of(objective: Objective, distribution: Distribution) -> Callable[
         with distribution.batches(make) as batches:
             # The devices compute while the next batch is read; the results are fetched at the end.
             results = [step(values, features) for features in batches]
-        return divided(to_host(result) for result in jax.device_get(results))
+        return compute_metrics(to_host(result) for result in jax.device_get(results))
 
     return evaluate
 

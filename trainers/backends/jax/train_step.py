@@ -103,7 +103,7 @@ class Trainer:
                 nonfinite = [step for step, of_step in enumerate(sums, first_step) if of_step[NOT_FINITE][0]]
                 first_nonfinite = nonfinite[0] if nonfinite else -1
                 return StepResults(
-                    summed(sums), first_nonfinite, waiting, compiling, self.distribution.votes(stop_vote)
+                    sum_steps(sums), first_nonfinite, waiting, compiling, self.distribution.votes(stop_vote)
                 )
 
             yield run
@@ -138,7 +138,7 @@ class Trainer:
             if axis is not None:
                 old = old._replace(weight=own_part(old.weight, axis))
                 part = VariableSlice(name, axis, self.objective.vocab_size)
-            updated = self.optimizer.updated(name, old, gradient * update.factor, update.rate, step, part)
+            updated = self.optimizer.update(name, old, gradient * update.factor, update.rate, step, part)
             if self.config.on_nonfinite == "skip":
                 updated = jax.tree.map(functools.partial(jax.numpy.where, update.is_finite), updated, old)
             if axis is not None:
@@ -215,7 +215,7 @@ class Trainer:
             assign([self.objective.variables[name], *self.optimizer.slots_of(name)], [values.weight, *values.slots])
 
 
-def summed(steps: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+def sum_steps(steps: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
     """Return the sums of numerators and denominators over steps."""
     return {name: (sum(step[name][0] for step in steps), sum(step[name][1] for step in steps)) for name in steps[0]}
 

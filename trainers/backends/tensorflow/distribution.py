@@ -118,7 +118,7 @@ class Distribution:
         """
         return tf.nest.map_structure(lambda value: self._strategy.gather(value, axis=0), values)
 
-    def gathered(self, values: np.ndarray) -> np.ndarray:
+    def gather_from_processes(self, values: np.ndarray) -> np.ndarray:
         """Return the values of every process, [processes, ...], equal in all processes."""
         if not self.several_processes:
             return values[None]
@@ -129,7 +129,7 @@ class Distribution:
 
     def from_chief(self, values: np.ndarray) -> np.ndarray:
         """Return the chief's values, int32 or uint8, in all processes, where `values` have the same shape and dtype."""
-        received: np.ndarray = self.gathered(values)[0]
+        received: np.ndarray = self.gather_from_processes(values)[0]
         return received
 
     def barrier(self) -> None:

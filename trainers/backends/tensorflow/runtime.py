@@ -10,7 +10,7 @@ import tensorflow as tf
 from beambert.trainers.backends.backend import MakeBatches
 from beambert.trainers.backends.tensorflow.distribution import Distribution
 from beambert.trainers.backends.tensorflow.train_step import Trainer
-from beambert.trainers.objective import Features, Objective, Sums, Tensor, divided, to_host
+from beambert.trainers.objective import Features, Objective, Sums, Tensor, compute_metrics, to_host
 
 __all__ = ["compiled", "evaluation_of", "make_trainer", "open_distribution", "outputs_of"]
 
@@ -35,15 +35,15 @@ def evaluation_of(
     def sums(features: Features) -> Sums:
         return objective.sums(features, None)
 
-    def summed(batch: Features) -> Sums:
+    def sums_of(batch: Features) -> Sums:
         return devices.sum(devices.run(sums, batch))
 
     # AutoGraph takes longer than tracing, and there is no Python control flow to convert.
-    step = tf.function(summed, autograph=False)
+    step = tf.function(sums_of, autograph=False)
 
     def evaluate(make: MakeBatches) -> dict[str, float]:
         with devices.batches(make) as batches:
-            return divided(to_host(step(features)) for features in batches)
+            return compute_metrics(to_host(step(features)) for features in batches)
 
     return evaluate
 
@@ -56,10 +56,10 @@ def outputs_of(
     At most two graphs are traced: for the shape of the first batch, and for all other shapes.
     """
 
-    def gathered(features: Features) -> Tensor:
+    def gather(features: Features) -> Tensor:
         return distribution.gather(distribution.run(function, features))
 
-    step = tf.function(gathered, autograph=False, reduce_retracing=True)
+    step = tf.function(gather, autograph=False, reduce_retracing=True)
 
     def run(make: MakeBatches) -> Iterator[np.ndarray]:
         with distribution.batches(make) as batches:

@@ -144,7 +144,7 @@ class Trainer:
         self, name: str, state: VariableState, gradient: Any, factor: Any, rate: Any, step: Any
     ) -> VariableState:
         """Return the state of a variable after a step whose gradients are scaled by a factor."""
-        return self.optimizer.updated(name, state, gradient * factor, rate, step)
+        return self.optimizer.update(name, state, gradient * factor, rate, step)
 
     def _assign_updated(self, name: str, handles: list[Any], gradient: Any, *scalars: Any) -> None:
         """Assign a variable and its slots, given by their resource handles, the values of `_updated`."""

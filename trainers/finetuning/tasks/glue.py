@@ -12,10 +12,11 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from beambert.common.formatting import join_first
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, sample_limits
 from beambert.trainers.finetuning.options import FinetuneOptions
-from beambert.trainers.finetuning.tasks.text_task import ClassTask, NumberTask, TextExample, TextTask, listed
+from beambert.trainers.finetuning.tasks.text_task import ClassTask, NumberTask, TextExample, TextTask
 from beambert.trainers.finetuning.tasks.utf8_files import read_text
 
 DEFAULT_MAX_SEQ_LENGTH = 128
@@ -203,8 +204,8 @@ def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[st
     task = TASKS[config.task]
     if labels is not None and task.labels is not None and sorted(labels) != sorted(task.labels):
         raise TaskDataError(
-            f"the labels of the model ({listed(labels)}) are not those of {config.task} ({listed(task.labels)}): use a "
-            f"model of {config.task}, or a pretrained model"
+            f"the labels of the model ({join_first(labels)}) are not those of {config.task} "
+            f"({join_first(task.labels)}): use a model of {config.task}, or a pretrained model"
         )
     directory = config.data_directory
     language = config.xnli_language or "zh"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beambert.common.formatting import replace_surrogates
+from beambert.common.formatting import join_first, replace_surrogates
 from beambert.trainers.errors import TaskDataError
 from beambert.trainers.finetuning.finetuning_task import DEV, TEST, TRAIN, sample_limits
 from beambert.trainers.finetuning.options import FinetuneOptions
@@ -21,7 +21,6 @@ from beambert.trainers.finetuning.tasks.text_task import (
     NumberTask,
     TextExample,
     TextTask,
-    listed,
 )
 
 DEFAULT_MAX_SEQ_LENGTH = 128
@@ -88,8 +87,8 @@ def open_task(config: FinetuneOptions, wanted: Collection[str], labels: tuple[st
             examples[split] = _examples(table, columns, config, optional=split == TEST)
     if columns is not None and len(columns.labels) > 1 and sorted(columns.labels) != sorted(labels or ()):
         raise TaskDataError(
-            f"--label_column {config.label_column} are not the labels of the model ({listed(labels or ())}): name a "
-            "column for each of them"
+            f"--label_column {config.label_column} are not the labels of the model ({join_first(labels or ())}): name "
+            "a column for each of them"
         )
     if TEST in examples and _hides_labels(examples[TEST], labels):
         examples[TEST] = [dataclasses.replace(example, label=None) for example in examples[TEST]]

@@ -17,6 +17,7 @@ import numpy as np
 
 from beambert.bert_model.heads import HEADS
 from beambert.bert_model.heads.head import Logits
+from beambert.common.formatting import join_first
 from beambert.common.local_files import write_atomic
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.trainers.data.text_encoding import encode_texts
@@ -278,7 +279,7 @@ class TextTask(FinetuningTask):
                 for one in (label,) if isinstance(label, str) else label:
                     if one not in known:
                         raise TaskDataError(
-                            f"{example.where}: label {one!r} is not one of {listed(self._names)}: fix the row, "
+                            f"{example.where}: label {one!r} is not one of {join_first(self._names)}: fix the row, "
                             "or use a model that was not fine-tuned for other labels"
                         )
 
@@ -435,12 +436,6 @@ def readable_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]
         [" ".join(cell.split()) if isinstance(cell, str) else f"{cell:.6g}" for cell in row] for row in rows
     )
     return lines.getvalue().encode("utf-8", "replace")
-
-
-def listed(labels: Sequence[str]) -> str:
-    """Return labels as text for a message, at most the first `_SHOWN_LABELS`."""
-    more = f", ... ({len(labels)} in all)" if len(labels) > _SHOWN_LABELS else ""
-    return ", ".join(labels[:_SHOWN_LABELS]) + more
 
 
 def _is_kind(split: str, kind: str) -> bool:

@@ -222,7 +222,7 @@ def test_missing_and_unknown_labels_are_refused():
         small_task(("no", "yes"), [known, unknown])
     with pytest.raises(TaskDataError, match=r"^dev\.csv, row 3: label 'rage' is not one of awe, joy: "):
         small_task(("awe", "joy"), [TextExample("a", label=("awe", "rage"), where="dev.csv, row 3")], LabelSetTask)
-    with pytest.raises(TaskDataError, match=r"not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\. \(200 in all\): "):
+    with pytest.raises(TaskDataError, match=r"not one of 0, 1, 2, 3, 4, 5 and 194 more: "):
         small_task(tuple(map(str, range(200))), [TextExample("a", label="x")])
 
 
