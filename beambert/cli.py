@@ -31,6 +31,10 @@ COMMAND_GROUPS = {
             "Write shards of masked examples from a corpus (the second half of build)",
         ),
         "vocab": ("beambert.pipelines.commands.vocab", "Learn a WordPiece vocabulary from text"),
+        "quality train": (
+            "beambert.pipelines.commands.quality_train",
+            "Train a model of good text, with which build and corpus reject documents",
+        ),
         "inspect": ("beambert.pipelines.commands.inspect", "Show the examples of a shard as text, or its statistics"),
     },
     "Training": {
@@ -114,8 +118,11 @@ def _split_command(argv: list[str]) -> tuple[str, list[str]]:
         return f"{word} {rest[0]}", rest[1:]
     if not rest or rest[0].startswith("-"):
         message = f"{word} requires a destination ({_choices(where)}), followed by its flags and the command"
+        if word != "submit":
+            message = f"{word} requires {_choices(where)} and its flags"
     else:
-        message = f"unknown destination {rest[0]!r}: use {_choices(where)}{_nearest(rest[0], where)}"
+        kind = "destination" if word == "submit" else "word"
+        message = f"unknown {kind} {rest[0]!r}: use {_choices(where)}{_nearest(rest[0], where)}"
     sys.exit(usage_error(f"beambert {word}", message, f"beambert {word} --help"))
 
 
@@ -177,7 +184,7 @@ def _describe_unexpected(parser: Parser, module: ModuleType, name: str, word: st
 
 
 def _choices(commands: Sequence[str]) -> str:
-    return f"{', '.join(commands[:-1])} or {commands[-1]}"
+    return f"{', '.join(commands[:-1])} or {commands[-1]}" if len(commands) > 1 else commands[0]
 
 
 def _prepared(name: str, argv: list[str]) -> tuple[Command, Callable[[], int]]:
@@ -379,7 +386,8 @@ def _main(argv: list[str]) -> int:
             return 0
         if argv[1:] in (["--help"], ["-h"]) and (where := _destinations(argv[0])):
             commands = _summaries(f"{argv[0]} {destination}" for destination in where)
-            print(f"usage: beambert {argv[0]} WHERE [--flags] COMMAND [--flags]\n\n{commands}")
+            usage = "WHERE [--flags] COMMAND [--flags]" if argv[0] == "submit" else f"{_choices(where)} [--flags]"
+            print(f"usage: beambert {argv[0]} {usage}\n\n{commands}")
             return 0
         name, rest = _split_command(argv)
         prog = f"beambert {name}"

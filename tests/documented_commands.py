@@ -25,9 +25,10 @@ def commands(text: str) -> list[list[str]]:
 
 def parts(argv: list[str]) -> list[tuple[str, list[str]]]:
     """Return a command with its flags; for `submit ENGINE ... COMMAND ...`, return both commands with theirs."""
-    if argv[0] != "submit":
-        return [(argv[0], argv[1:])]
     name = " ".join(argv[:2])
+    if argv[0] != "submit":
+        words = 2 if name in cli.COMMANDS else 1
+        return [(" ".join(argv[:words]), argv[words:])]
     runs = cli.make_parser(name)[1].RUNS
     split = next(number for number, word in enumerate(argv) if word in runs)
     return [(name, argv[2:split]), (argv[split], argv[split + 1 :])]

@@ -47,7 +47,8 @@ def test_cases_are_drawn_from_the_seed_alone():
 
 def test_every_command_that_writes_has_cases_of_every_kind(monkeypatch):
     monkeypatch.setattr(disturbances.disks, "can_mount", lambda: True)
-    assert {command.arguments[0] for command in COMMANDS} == set(cli.COMMANDS) - WITHOUT_CASES
+    names = {name.split()[0] for name in set(cli.COMMANDS) - WITHOUT_CASES}
+    assert {command.arguments[0] for command in COMMANDS} == names
     assert {kind for command in COMMANDS for kind in kinds_of(command)} == set(KINDS)
     names = [command.name for command in COMMANDS]
     cases = {(case.command, case.kind) for case in cases_of(names, 1, 0, complete_round(names))}

@@ -12,7 +12,7 @@ from beambert import cli
 from beambert.trainers.commands import convert
 from tests.conftest import ROOT
 
-DESTINATIONS = [name for name in cli.COMMANDS if " " in name]
+DESTINATIONS = [name for name in cli.COMMANDS if name.startswith("submit ")]
 PATHS = ("DIR", "DST", "FILE", "GLOB", "NAME|FILE.json", "PATH", "SHARD", "SRC")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 TPU = ("--project", "p", "--zone", "us-west4-a", "--accelerator_type", "v5litepod-8", "--dry_run")
@@ -62,6 +62,9 @@ def test_help_alone_and_help_with_submit_list_commands(capsys):
     code, out, _ = run(capsys, "help", "submit")
     assert code == 0
     assert {line.split("  ")[1] for line in out.splitlines() if line.startswith("  ")} == set(DESTINATIONS)
+    code, out, _ = run(capsys, "help", "quality")
+    assert code == 0
+    assert out.startswith("usage: beambert quality train [--flags]\n\n  quality train  ")
     assert run(capsys, "help", "help")[0] == 0
 
 
@@ -69,6 +72,8 @@ def test_help_alone_and_help_with_submit_list_commands(capsys):
     ("argv", "says"),
     [
         (["help", "bulid"], "unknown command 'bulid'; did you mean build?"),
+        (["help", "quality", "tran"], "unknown word 'tran': use train; did you mean train?"),
+        (["quality", "--good", "a"], "quality requires train and its flags"),
         (["help", "submit", "tpus"], "unknown destination 'tpus': use flink, dataflow or tpu; did you mean tpu?"),
     ],
 )

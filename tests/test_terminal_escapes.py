@@ -3,6 +3,7 @@
 What rich writes itself, such as colors and the live line, is allowed.
 """
 
+import json
 import logging
 import os
 import re
@@ -40,6 +41,10 @@ COMMANDS = {
     "corpus": lambda folder: command_of("corpus", folder, folder / "new corpus"),
     "pretraining-data": lambda folder: command_of("pretraining-data", folder, folder / "new shards"),
     "vocab": lambda folder: command_of("vocab", folder, folder / "new vocab.txt"),
+    "quality train": lambda folder: [
+        *["quality", "train", "--good", f"{folder}/good.jsonl", "--bad", f"{folder}/bad.jsonl"],
+        *["--output", f"{folder}/model"],
+    ],
     "inspect corpus": lambda folder: ["inspect", f"{folder}/corpus"],
     "inspect --stats": lambda folder: ["inspect", f"{folder}/corpus", "--stats"],
     "inspect dataset": lambda folder: ["inspect", f"{folder}/dataset"],
@@ -75,6 +80,9 @@ def hostile(outputs, tmp_path_factory) -> Path:
         "Good\tBad\tparadigm\nIt rose\tIt rise\t\x1b[2J\u202eoverride\n", encoding="utf-8"
     )
     (folder / "broken.jsonl").write_text(f'{{"text": {HOSTILE}', encoding="utf-8", newline="")
+    for name in ("good", "bad"):
+        texts = [{"text": f"{HOSTILE} {name} text {number}"} for number in range(30)]
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in texts))
     _write_model_with_hostile_tokens(folder / "tokens")
     return folder
 
@@ -140,7 +148,7 @@ def test_a_command_prints_hostile_text_escaped(hostile, name):
 
 def test_every_command_is_here():
     tested = {name.partition(" ")[0] for name in COMMANDS}
-    assert {name for name in cli.COMMANDS if not name.startswith("submit")} <= tested
+    assert {name.partition(" ")[0] for name in cli.COMMANDS if not name.startswith("submit")} <= tested
 
 
 def print_in_every_way() -> None:

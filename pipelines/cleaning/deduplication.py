@@ -4,12 +4,13 @@ Near-duplicates are found by MinHash (Broder 1997) with locality-sensitive hashi
 Two documents share a band with probability 0.5 at a Jaccard similarity of about 0.7. Such candidates are compared by
 all 112 values before a document is dropped.
 
-Of two near-duplicates, the document with the smaller ID is kept; the ID depends on the text alone. A document is
-dropped even if its near-duplicate is dropped because of a third document. The smallest ID of a cluster is always kept,
-but the two ends of a chain of near-duplicates may differ from each other.
+Near-duplicates form clusters, the connected components of the pairs found. Of each cluster, the document with the
+smallest ID is kept, also if it is linked with others through a chain only; the ID depends on the text alone.
 """
 
 import hashlib
+import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -24,13 +25,21 @@ PERMUTATIONS = BANDS * BAND_ROWS
 SIMILARITY = 0.7
 # Shorter paragraphs ("See the table below.") are legitimate in any number of documents.
 MIN_PARAGRAPH_WORDS = 8
-# Maximum documents of a band that the other documents of the band are compared with.
-_LEADERS = 16
+# Minimum number of equal bytes in the sketches of near-duplicates. One byte in 256 is equal by chance.
+_MIN_EQUAL = math.ceil(PERMUTATIONS * (SIMILARITY + (1 - SIMILARITY) / 256))
+# Bands of at most this many documents are compared completely. This and the next two bound the comparisons per key.
+_ALL_PAIRS = 16
+# Maximum clusters that are found in a larger band.
+_MAX_CLUSTERS = 16
+# Maximum documents of each of these clusters that the remaining documents of the band are compared with.
+_MAX_LEADERS = 8
+_PAIRS_AT_ONCE = 1 << 18
 
 _GENERATOR = np.random.Generator(np.random.PCG64(20181011))
-# [bands, rows, 1]
-_FACTORS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS, 1), np.uint64) * np.uint64(2) + np.uint64(1)
-_SUMMANDS = _GENERATOR.integers(0, 2**63, (BANDS, BAND_ROWS, 1), np.uint64)
+_FACTORS = _GENERATOR.integers(1, 2**63, (PERMUTATIONS, 1), np.uint64) * np.uint64(2) + np.uint64(1)
+_SUMMANDS = _GENERATOR.integers(0, 2**63, (PERMUTATIONS, 1), np.uint64)
+# Shingles of a document up to which all permutations are computed at once; they are in the cache then.
+_FEW_SHINGLES = 512
 _BAND_WEIGHTS = _GENERATOR.integers(1, 2**63, (BANDS, BAND_ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
 
 
@@ -49,9 +58,10 @@ def signature(text: str) -> np.ndarray | None:
     shingles = ngram_keys(_word_hashes(text), SHINGLE_WORDS)
     if not len(shingles):
         return None
+    step = PERMUTATIONS if len(shingles) <= _FEW_SHINGLES else BAND_ROWS
     minima = [
-        (shingles * factors + summands).min(axis=-1)  # [rows, shingles] -> [rows]
-        for factors, summands in zip(_FACTORS, _SUMMANDS, strict=True)
+        (shingles * _FACTORS[row : row + step] + _SUMMANDS[row : row + step]).min(axis=-1)  # [step, shingles] -> [step]
+        for row in range(0, PERMUTATIONS, step)
     ]
     return (np.concatenate(minima) >> np.uint64(32)).astype(np.uint32)
 
@@ -74,8 +84,10 @@ def sketch(signatures: np.ndarray) -> np.ndarray:
     return (signatures & np.uint32(0xFF)).astype(np.uint8)
 
 
-def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the documents to drop, each with the near-duplicate that is kept instead.
+def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> np.ndarray:
+    """Return links from near-duplicates to the smallest ID of their cluster, as `join_links` does.
+
+    The time is linear in the number of keys, apart from sorting.
 
     Args:
         keys: uint64 [N], band keys from `band_keys`, up to BANDS per document.
@@ -83,28 +95,92 @@ def near_duplicates(keys: np.ndarray, ids: np.ndarray, sketches: np.ndarray) -> 
         sketches: uint8 [N, PERMUTATIONS], sketch of the document of each key, from `sketch`.
 
     Returns:
-        (dropped, kept): int64 [M] each, indices into the arguments. The ID of a kept document is smaller than that of
-        the dropped one. A document may occur several times in `dropped`.
+        uint64 [M, 4]: IDs of a document and of the smallest ID that its band keys here link it with.
     """
     order = np.lexsort((ids[:, 1], ids[:, 0], keys))
+    equal = (keys[order[1:]] == keys[order[:-1]]) & (ids[order[1:]] == ids[order[:-1]]).all(axis=-1)
+    order = order[np.append(np.ones(min(1, len(order)), bool), ~equal)]
     starts = _run_starts(keys[order])
-    dropped: list[np.ndarray] = []
-    kept: list[np.ndarray] = []
-    for start, end in zip(starts, np.append(starts, len(order))[1:], strict=True):
-        members = order[start:end]
-        for _ in range(_LEADERS):
-            if len(members) < 2:
+    sizes = np.diff(starts, append=len(order))
+    pairs = [np.empty((0, 2), np.int64)]
+    for size in range(2, _ALL_PAIRS + 1):
+        first, second = np.triu_indices(size, 1)
+        bands = starts[sizes == size]
+        step = _PAIRS_AT_ONCE // len(first)
+        for begin in range(0, len(bands), step):
+            start = bands[begin : begin + step, np.newaxis]
+            candidates = np.stack([order[start + first].ravel(), order[start + second].ravel()], axis=-1)
+            pairs.append(candidates[_are_similar(sketches[candidates[:, 0]], sketches[candidates[:, 1]])])
+    for start, size in zip(starts[sizes > _ALL_PAIRS], sizes[sizes > _ALL_PAIRS], strict=True):
+        members = order[start : start + size]
+        pairs.extend(members[linked] for linked in _links_of_band(sketches[members]))
+    return join_links([ids[np.concatenate(pairs)].reshape(-1, 4)])
+
+
+def _are_similar(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return whether sketches [N, PERMUTATIONS] agree with others, or with one: bool [N]."""
+    return (first == second).sum(axis=-1, dtype=np.uint8) >= _MIN_EQUAL
+
+
+def _links_of_band(sketches: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield links between documents of a large band as int64 [M, 2], rows of `sketches`.
+
+    The remaining document with the smallest ID starts a cluster. Its near-duplicates join, and those of the first
+    `_MAX_LEADERS` documents of the cluster.
+    """
+    remaining = np.arange(len(sketches))
+    for _ in range(_MAX_CLUSTERS):
+        cluster, remaining = list(remaining[:1]), remaining[1:]
+        for number in range(_MAX_LEADERS):
+            if number >= len(cluster) or not len(remaining):
                 break
-            leader, members = members[0], members[1:]
-            members = members[(ids[members] != ids[leader]).any(axis=-1)]
-            agreeing = (sketches[members] == sketches[leader]).mean(axis=-1)
-            # One byte in 256 is equal by chance.
-            is_duplicate = (agreeing - 1 / 256) / (1 - 1 / 256) >= SIMILARITY
-            dropped.append(members[is_duplicate])
-            kept.append(np.full(int(is_duplicate.sum()), leader, np.int64))
-            members = members[~is_duplicate]
-    empty = np.empty(0, np.int64)
-    return np.concatenate([empty, *dropped]), np.concatenate([empty, *kept])
+            is_similar = _are_similar(sketches[remaining], sketches[cluster[number]])
+            joined, remaining = remaining[is_similar], remaining[~is_similar]
+            cluster.extend(joined)
+            yield np.stack([joined, np.full_like(joined, cluster[number])], axis=-1)
+
+
+def join_links(batches: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the clusters that links form: connected components by hooking and pointer jumping.
+
+    Args:
+        batches: uint64 [N, 4] each, IDs of two linked documents, in any order. Memory is about 300 bytes per document
+            with a link, for any number of links.
+
+    Returns:
+        uint64 [M, 4], sorted: ID of each linked document other than the smallest of its cluster, and that smallest ID.
+    """
+    joined = np.empty((0, 4), np.uint64)
+    pending: list[np.ndarray] = []
+    for batch in batches:
+        pending.append(batch)
+        # Joined when they double, so that the total time is linear.
+        if sum(map(len, pending)) >= max(len(joined), _PAIRS_AT_ONCE):
+            joined, pending = _join(np.concatenate([joined, *pending])), []
+    return _join(np.concatenate([joined, *pending])) if pending else joined
+
+
+def _join(links: np.ndarray) -> np.ndarray:
+    """Return `join_links` of one batch."""
+    ids = links.reshape(-1, 2)
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    ids = ids[order]
+    is_first = np.ones(len(ids), bool)
+    is_first[1:] = (ids[1:] != ids[:-1]).any(axis=-1)
+    numbers = np.empty(len(ids), np.int64)  # of documents, in order of their IDs
+    numbers[order] = np.cumsum(is_first) - 1
+    documents = ids[is_first]
+    smallest = np.arange(len(documents))
+    ends = numbers.reshape(-1, 2)
+    while len(ends):
+        # Both ends are now the smallest of their trees. The larger one becomes a child; two rounds halve the trees.
+        ends = smallest[ends]
+        ends = ends[ends[:, 0] != ends[:, 1]]
+        np.minimum.at(smallest, ends.max(axis=-1), ends.min(axis=-1))
+        while (smallest[smallest] != smallest).any():
+            smallest = smallest[smallest]
+    children = np.flatnonzero(smallest != np.arange(len(documents)))
+    return np.concatenate([documents[children], documents[smallest[children]]], axis=-1)
 
 
 def _run_starts(ordered: np.ndarray) -> np.ndarray:

@@ -84,13 +84,13 @@ def word_hashes(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndar
 
 def plain_word_hashes(text: str) -> np.ndarray:
     """Return the hashes of the words of a text, lower case and without punctuation: uint64 [W]."""
-    data = _plain(text)
+    data = plain_bytes(text)
     return word_hashes(data, *word_spans(data))
 
 
 def plain_words(text: str) -> list[str]:
     """Return the words that `plain_word_hashes` hashes."""
-    return [word.decode("utf-8") for word in _plain(text).split()]
+    return [word.decode("utf-8") for word in plain_bytes(text).split()]
 
 
 @functools.cache
@@ -111,8 +111,8 @@ def _other_signs() -> re.Pattern[str]:
     return re.compile(rf"[^\x00-\x7f\w{basic}](?:(?<=[\0-\uffff])|(?<![{other}]))")
 
 
-def _plain(text: str) -> bytes:
-    """Return a text in lower case with a space in place of every character other than letters, marks and digits.
+def plain_bytes(text: str) -> bytes:
+    """Return a text as UTF-8, in lower case, with a space in place of all but letters, marks and digits.
 
     Zero-width joiners and non-joiners, which select the form of letters, are removed.
     """

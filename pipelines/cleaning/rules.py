@@ -44,6 +44,7 @@ REPEATED_NGRAMS = "repeated_ngrams"
 DUPLICATE = "duplicate"
 LANGUAGE = "language"
 CONTAMINATED = "contaminated"
+LOW_QUALITY = "low_quality"
 
 # Values of --skip_rules. WHITESPACE and NO_TEXT always run: the corpus has no line breaks in sentences, no empty text.
 _TEXT_RULES = (RESIDUAL_MARKUP, EDITORIAL_MARKS, UNICODE_NFC, CONTROL_CHARACTERS, BOILERPLATE, NO_LETTERS)
@@ -320,7 +321,7 @@ _MIN_WORDS = 20
 def rejection_reason(sentences: Sequence[str], options: CleaningOptions) -> str | None:
     """Return the rule that rejects a document, or None.
 
-    The rules `DUPLICATE`, `LANGUAGE` and `CONTAMINATED` are applied elsewhere.
+    The rules `DUPLICATE`, `LANGUAGE`, `CONTAMINATED` and `LOW_QUALITY` are applied elsewhere.
     """
     if not sentences:
         return NO_TEXT

@@ -18,6 +18,7 @@ from beambert.common.terminal import print_summary_line, print_warnings
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, without_released_rules
 from beambert.pipelines import dataset
+from beambert.pipelines.cleaning import quality_model
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
 from beambert.pipelines.cleaning.personal_data import require_placeholders
@@ -146,6 +147,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
     for flag, path in (("--vocab_file", vocab_file), ("--compare_vocab", compare_vocab)):
         if path:
             _read_vocabulary(flag, path)
+    quality_path = absolute(args.quality_model) if args.quality_model else ""
     options = from_args(
         CorpusOptions,
         args,
@@ -159,6 +161,8 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         block_urls=[file.path for file in match_files(args.block_urls or [], "--block_urls")],
         allow_urls=[file.path for file in match_files(args.allow_urls or [], "--allow_urls")],
         abbreviations=read_abbreviations(args.abbreviations or ""),
+        quality_model=quality_path,
+        quality_model_sha256=quality_model.checksum(quality_path) if quality_path else "",
     )
     if options.read.wikitext_extractor == "wikiextractor":
         require_package()

@@ -82,6 +82,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
         for name in ("decontaminate", "block_urls", "allow_urls")
         for path in getattr(corpus_options, name)
     ]
+    inputs_read += [("--quality_model", corpus_options.quality_model)]
     inputs_read += [("--compare_vocab", corpus_options.compare_vocab), ("--abbreviations", config.abbreviations)]
     check_output_file(
         "--output",

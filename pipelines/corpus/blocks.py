@@ -112,7 +112,7 @@ class Duplicates:
     """The results of corpus-wide deduplication for the documents of a partition.
 
     Attributes:
-        near_duplicate_of: for each document to drop, the smallest ID among its near-duplicates.
+        near_duplicate_of: for each document to drop, the smallest ID of its cluster of near-duplicates.
         repeated: by document ID, numbers of the paragraphs to drop, which are also in another document.
         duplicate_url_of: for each document to drop, the smallest ID among the documents with its URL.
         domain_lines: by document ID, numbers of the paragraphs to drop, which many documents of its domain have.

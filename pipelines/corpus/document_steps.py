@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from beambert.pipelines.cleaning import rules
+from beambert.pipelines.cleaning import quality_model, rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
 from beambert.pipelines.cleaning.personal_data import (
@@ -306,6 +306,28 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
         return document
     removed = dataclasses.replace(document.removed, contamination=evaluation.describe(ngram))
     return dataclasses.replace(document, removed=removed, rejected=rules.CONTAMINATED if action == "drop" else "")
+
+
+def reject_low_quality(document: Document, model: str, min_quality: float, sha256: str = "") -> Document:
+    """Reject a segmented document that is less probably good than `min_quality`.
+
+    Args:
+        document: the document.
+        model: path of the quality model.
+        min_quality: minimum probability.
+        sha256: hex SHA-256 of the model when the job started, or "".
+
+    Raises:
+        SourceError: the document is not segmented, or the model cannot be read or has changed.
+    """
+    if document.rejected:
+        return document
+    require_segmented(document)
+    probability = quality_model.load(model, sha256).probability(document.text)
+    if probability >= min_quality:
+        return document
+    removed = dataclasses.replace(document.removed, quality=probability)
+    return dataclasses.replace(document, removed=removed, rejected=rules.LOW_QUALITY)
 
 
 def truncate_document(document: Document, share: float) -> Document:

@@ -41,6 +41,10 @@ class CorpusOptions(VocabularyOptions):
             of words with it.
         decontaminate_action: Action for documents that --decontaminate finds; report lists and counts them, but keeps
             them.
+        quality_model: Model of beambert quality train, by which documents less probable to be good than --min_quality
+            are rejected.
+        min_quality: Minimum probability of a good text by --quality_model; see the table that the training prints.
+        quality_model_sha256: SHA-256 of the quality model.
         filters: Functions of your own, package.module:function, that reject documents: each gets a segmented Document,
             and returns True or the name of a rule to reject it. Its package must be importable, also on the workers.
         block_urls: Files of domains (example.org, with its subdomains), ends of paths (.pdf) and words of URLs
@@ -75,6 +79,9 @@ class CorpusOptions(VocabularyOptions):
         default_factory=list
     )
     decontaminate_action: Annotated[Literal["drop", "report"], Flag("cleaning")] = "drop"
+    quality_model: Annotated[str, Flag("cleaning", type=ANY_PATH, metavar="FILE")] = ""
+    min_quality: Annotated[Fraction, Flag("cleaning", metavar="P")] = 0.0
+    quality_model_sha256: str = ""
     filters: Annotated[list[str], Flag("cleaning", name="filter", metavar="MODULE:FUNCTION")] = dataclasses.field(
         default_factory=list
     )
@@ -111,6 +118,13 @@ class CorpusOptions(VocabularyOptions):
             )
         if self.domain_lines == 1:
             raise SourceError("--drop_domain_lines 1 would remove every line of every page; give 2 or more")
+        if self.quality_model and not self.min_quality:
+            raise SourceError("--quality_model requires --min_quality above 0, such as 0.5")
+        if self.min_quality and not self.quality_model:
+            raise SourceError(
+                f"--min_quality {self.min_quality:g} has no effect without --quality_model; give a model of beambert "
+                "quality train, or leave the flag out"
+            )
         if self.abbreviations and self.segmenter != "rules":
             raise SourceError(f"--abbreviations has no effect on --segmenter {self.segmenter}; leave one of them out")
 

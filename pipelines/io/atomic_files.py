@@ -103,8 +103,12 @@ def write_text(path: str, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, limit: int = -1) -> bytes:
     """Read a small file into memory.
+
+    Args:
+        path: The file, on any Beam filesystem.
+        limit: Maximum number of bytes to read; -1 for all.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -113,7 +117,7 @@ def read_bytes(path: str) -> bytes:
         if not FileSystems.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            return file.read()
+            return file.read(limit)
 
 
 def list_files(path: str) -> list[FileMetadata]:

@@ -8,6 +8,8 @@ transforms do not change it, `WriteCorpus` counts and lists it, and no vocabular
 
 Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `RejectUrls`,
 `IdentifyLanguage`, `RejectContaminated`, `TruncateSentences`) work in batch and streaming pipelines. The others compare
+Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `IdentifyLanguage`,
+`RejectContaminated`, `RejectLowQuality`, `TruncateSentences`) work in batch and streaming pipelines. The others compare
 all documents or end with a manifest. They require bounded collections in the global window.
 
 A name is imported when it is first used, since a job needs few of the modules.
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         RejectContaminated,
         RejectDocuments,
         RejectIf,
+        RejectLowQuality,
         RejectUrls,
         SegmentSentences,
         TruncateSentences,
@@ -64,6 +67,7 @@ else:
             "RejectUrls": "beambert.pipelines.transforms.documents",
             "RejectDocuments": "beambert.pipelines.transforms.documents",
             "RejectIf": "beambert.pipelines.transforms.documents",
+            "RejectLowQuality": "beambert.pipelines.transforms.documents",
             "RowsToDocuments": "beambert.pipelines.transforms.rows",
             "SegmentSentences": "beambert.pipelines.transforms.documents",
             "SourceError": "beambert.pipelines.errors",
@@ -93,6 +97,7 @@ __all__ = [
     "RejectContaminated",
     "RejectDocuments",
     "RejectIf",
+    "RejectLowQuality",
     "RejectUrls",
     "RowsToDocuments",
     "SegmentSentences",

@@ -15,7 +15,13 @@ from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
 from beambert.pipelines.cleaning.personal_data import mask_metadata, mask_personal_data
-from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
+from beambert.pipelines.cleaning.rules import (
+    CONTAMINATED,
+    DOCUMENT_RULES,
+    LOW_QUALITY,
+    PARAGRAPH_RULES,
+    CleaningOptions,
+)
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import (
@@ -386,6 +392,8 @@ def _rejected_lines(deduplicated: DeduplicationResult, hidden_rules: tuple[str, 
             fields = document.removed.contamination
         elif document.rejected in document.removed.personal_data:
             fields = {"context": document.removed.personal_data[document.rejected]}
+        elif document.rejected == LOW_QUALITY:
+            fields = {"quality": f"{document.removed.quality:.4f}"}
         lines.add(document, document.rejected, document.text, **fields)
     for document in [*deduplicated.rejected, *deduplicated.kept]:
         for rule, text in document.removed.dropped:

@@ -11,6 +11,7 @@ from apache_beam.coders import Coder, registry
 from apache_beam.metrics import Metrics
 
 from beambert.common.command_line.options import from_mapping
+from beambert.pipelines.cleaning import quality_model
 from beambert.pipelines.cleaning.rules import CleaningOptions, fold_whitespace
 from beambert.pipelines.corpus import document_steps as steps
 from beambert.pipelines.corpus.blocks import read_block_marker, write_block_file, write_block_marker
@@ -352,6 +353,35 @@ class RejectContaminated(DocumentTransform):
         super().__init__(steps.decontaminate, evaluation_files=paths, action=action)
 
 
+class RejectLowQuality(DocumentTransform):
+    """Reject segmented documents by a model of `beambert quality train`.
+
+    >>> from pathlib import Path
+    >>> from beambert.pipelines.cleaning.quality_model import BUCKETS, QualityModel
+    >>> _ = Path("model").write_bytes(QualityModel([0.0] * BUCKETS, bias=-1.0).to_bytes())
+    >>> with beam.Pipeline() as pipeline:
+    ...     documents = pipeline | beam.Create([Document(["Buy now."])]) | SegmentSentences()
+    ...     rejected = documents | RejectLowQuality("model", min_quality=0.5)
+    ...     _ = rejected | beam.Map(lambda document: print(document.rejected, document.removed.quality))
+    low_quality 0.268941
+
+    Args:
+        model: path of the model, on any Beam filesystem that the workers can read.
+        min_quality: minimum probability of a good text, above 0.
+        sha256: hex SHA-256 that the model must have; "" reads and records it when the pipeline is built.
+
+    Raises:
+        SourceError: the model cannot be read, or the minimum is out of range; when the pipeline runs: the model has
+            changed.
+    """
+
+    def __init__(self, model: str, min_quality: float, sha256: str = "") -> None:
+        sha256 = sha256 or quality_model.checksum(model)
+        self.recorded = {"quality_model": model, "min_quality": min_quality, "quality_model_sha256": sha256}
+        corpus_options(**self.recorded)
+        super().__init__(steps.reject_low_quality, model=model, min_quality=min_quality, sha256=sha256)
+
+
 class TruncateSentences(DocumentTransform):
     """Truncate a random fraction of the sentences at a random word; the random draws depend on the document only.
 
@@ -480,6 +510,8 @@ def corpus_transforms(options: CorpusOptions) -> list[DocumentTransform]:
         transforms.append(IdentifyLanguage(keep=options.language))
     if options.decontaminate:
         transforms.append(RejectContaminated(options.decontaminate, options.decontaminate_action))
+    if options.quality_model:
+        transforms.append(RejectLowQuality(options.quality_model, options.min_quality, options.quality_model_sha256))
     if options.truncation_noise:
         # Last, so that truncation affects neither the partition of a document nor the detection of duplicates.
         transforms.append(TruncateSentences(options.truncation_noise))

@@ -12,6 +12,7 @@ import logging
 import shutil
 import tempfile
 import uuid
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -202,7 +203,10 @@ def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.P
         collections[_NEAR_DUPLICATES] = (
             sketched
             | "GroupByBand" >> beam.GroupByKey()
-            | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
+            | "LinkNearDuplicates" >> beam.Map(link_near_duplicates)
+            # Clusters extend over hash groups, so one worker joins them.
+            | "GroupLinks" >> beam.GroupByKey()
+            | "JoinNearDuplicates" >> beam.FlatMap(join_near_duplicates, options)
         )
     if options.repeated_paragraphs:
         collections[_REPEATED_PARAGRAPHS] = (
@@ -290,9 +294,8 @@ def read_partition(grouped: Grouped) -> Iterator[Document]:
 def collect_duplicates(grouped: Grouped) -> Duplicates:
     """Return the results of corpus-wide deduplication for a partition."""
     near_duplicate_of: dict[str, str] = {}
-    for batch in grouped.get(_NEAR_DUPLICATES, ()):
-        for dropped, kept in batch:
-            near_duplicate_of[dropped] = min(kept, near_duplicate_of.get(dropped, kept))
+    for links in grouped.get(_NEAR_DUPLICATES, ()):
+        near_duplicate_of.update((_to_hex(link[:2]), _to_hex(link[2:])) for link in links)
     duplicate_url_of = dict(pair for batch in grouped.get(_DUPLICATE_URLS, ()) for pair in batch)
     repeated = _numbers_by_document(grouped.get(_REPEATED_PARAGRAPHS, ()))
     domain_lines = _numbers_by_document(grouped.get(_DOMAIN_LINES, ()))
@@ -333,7 +336,7 @@ def _to_hex(words: np.ndarray) -> str:
 
 
 def sketch_batches(element: tuple[Partition, Block], num_groups: int) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `find_near_duplicates`."""
+    """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `link_near_duplicates`."""
     yield from _sketch(read_blocks([element[1]]), num_groups)
 
 
@@ -369,38 +372,50 @@ def _sketch(documents: Iterable[Document], num_groups: int) -> Iterator[tuple[in
     stacked = np.stack(signatures)
     keys = deduplication.band_keys(stacked)  # [D, bands]
     words, sketches = _to_words(ids), deduplication.sketch(stacked)
-    group_of_key = keys % np.uint64(num_groups)
-    for group in np.unique(group_of_key):
-        row, band = np.nonzero(group_of_key == group)
-        yield int(group), (keys[row, band], words[row], sketches[row])
+    for group, indices in _by_group(keys.reshape(-1), num_groups):
+        rows = indices // deduplication.BANDS
+        yield group, (keys.reshape(-1)[indices], words[rows], sketches[rows])
 
 
-def find_near_duplicates(
-    element: tuple[int, Iterable[tuple[np.ndarray, ...]]], options: CorpusOptions
-) -> Iterator[tuple[Partition, list[tuple[str, str]]]]:
-    """Yield (partition, [(ID to drop, ID of its near-duplicate)]) for (hash group, batches)."""
+def _by_group(keys: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (hash group, indices of its keys in ascending order) of uint64 [N]."""
+    groups = (keys % np.uint64(num_groups)).astype(np.int64)
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    for indices in np.split(order, starts[1:]):
+        yield int(groups[indices[0]]), indices
+
+
+def link_near_duplicates(element: tuple[int, Iterable[tuple[np.ndarray, ...]]]) -> tuple[None, np.ndarray]:
+    """Return (None, links from `near_duplicates`) of (hash group, batches)."""
     keys, ids, sketches = (np.concatenate(column) for column in zip(*element[1], strict=True))
-    duplicates: dict[Partition, list[tuple[str, str]]] = defaultdict(list)
-    for dropped, kept in zip(*deduplication.near_duplicates(keys, ids, sketches), strict=True):
-        document_id = _to_hex(ids[dropped])
-        duplicates[partition_of_document(document_id, options)].append((document_id, _to_hex(ids[kept])))
-    yield from duplicates.items()
+    return None, deduplication.near_duplicates(keys, ids, sketches)
+
+
+def join_near_duplicates(
+    element: tuple[None, Iterable[np.ndarray]], options: CorpusOptions
+) -> Iterator[tuple[Partition, np.ndarray]]:
+    """Yield (partition, uint64 [M, 4]: IDs of a document to drop and of the one kept instead) of all links."""
+    links = deduplication.join_links(element[1])
+    rows: dict[Partition, array] = defaultdict(lambda: array("q"))
+    for row, document_id in enumerate(links[:, :2]):
+        rows[partition_of_document(_to_hex(document_id), options)].append(row)
+    for partition, of_partition in rows.items():
+        yield partition, links[np.frombuffer(of_partition, np.int64)]
 
 
 # (keys, document IDs, paragraph numbers) of a hash group.
 Keys = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _by_group(entries: Iterable[tuple[int, str, int]], num_groups: int) -> Iterator[tuple[int, Keys]]:
+def _entries_by_group(entries: Iterable[tuple[int, str, int]], num_groups: int) -> Iterator[tuple[int, Keys]]:
     """Yield (hash group, arrays) of (key, document ID, paragraph number)."""
     columns = list(zip(*entries, strict=True))
     if not columns:
         return
     keys, ids, numbers = np.array(columns[0], np.uint64), _to_words(list(columns[1])), np.array(columns[2], np.int32)
-    group_of_key = keys % np.uint64(num_groups)
-    for group in np.unique(group_of_key):
-        in_group = group_of_key == group
-        yield int(group), (keys[in_group], ids[in_group], numbers[in_group])
+    for group, indices in _by_group(keys, num_groups):
+        yield group, (keys[indices], ids[indices], numbers[indices])
 
 
 def url_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
@@ -408,7 +423,9 @@ def url_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator
     normalized = (
         (normalize_url(document.metadata.get(URL, "")), document.id) for document in _kept_documents(element[1])
     )
-    yield from _by_group(((deduplication.text_key(url), name, 0) for url, name in normalized if url), num_groups)
+    yield from _entries_by_group(
+        ((deduplication.text_key(url), name, 0) for url, name in normalized if url), num_groups
+    )
 
 
 def find_duplicate_urls(
@@ -425,7 +442,7 @@ def find_duplicate_urls(
 
 def domain_line_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
     """Yield (hash group, keys of domain and paragraph) of the documents of a partition that have a URL."""
-    yield from _by_group(
+    yield from _entries_by_group(
         (
             (deduplication.text_key(domain, paragraph), document.id, number)
             for document in _kept_documents(element[1])
@@ -447,7 +464,7 @@ def find_domain_lines(
 def paragraph_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
     """Yield (hash group, keys of paragraphs) of a partition's remaining paragraphs."""
     dropped = collect_duplicates(element[1]).domain_lines
-    yield from _by_group(
+    yield from _entries_by_group(
         (
             (key, document.id, number)
             for document in _kept_documents(element[1])

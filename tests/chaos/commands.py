@@ -121,6 +121,15 @@ COMMANDS = (
     _data("corpus", "corpus", *_TEXT),
     _data("pretraining-data", "pretraining-data", "--input", "given/corpus", *_SHARDS, needs=("corpus",)),
     Command("vocab", ("vocab", *_TEXT[:-2], "--output", "work/out.txt"), "work/out.txt", ("inputs/[ab].txt",)),
+    Command(
+        "quality",
+        (
+            *("quality", "train", "--good", "inputs/a.txt", "--bad", "inputs/b.txt"),
+            *("--input_format", "sentences", "--output", "work/out.model"),
+        ),
+        "work/out.model",
+        ("inputs/[ab].txt",),
+    ),
     _training(
         "pretrain",
         *("--data", "given/build", "--model", "inputs/model.json", "--num_train_steps", "6"),

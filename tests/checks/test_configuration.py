@@ -129,7 +129,8 @@ def test_every_flag_is_a_field_and_every_field_a_flag(name):
     parser, module = cli.make_parser(name)
     flags = {action.dest for action in parser._actions} - {"help"}
     config = module.configure.__annotations__["return"]
-    nested = {"plan": (PretrainingDataOptions, PretrainOptions), "extend-vocab": (ReadOptions,)}.get(name, ())
+    reads = dict.fromkeys(("extend-vocab", "quality train"), (ReadOptions,))
+    nested = {"plan": (PretrainingDataOptions, PretrainOptions), **reads}.get(name, ())
     own = {field.name for field in dataclasses.fields(config)} - {"examples", "training", "read", "field_flags"}
     assert own <= flags
     assert flags - own <= {field.name for each in nested for field in dataclasses.fields(each)}

@@ -69,6 +69,7 @@ _STOPPING = {
     "pretraining-data": ("pretraining-data", "--input", "missing", "--output", "out"),
     "vocab": ("vocab", "--input", "missing", "--output", "out"),
     "inspect": ("inspect", "missing"),
+    "quality train": ("quality", "train", "--good", "missing", "--bad", "missing", "--output", "out"),
     "pretrain": ("pretrain", "--data", "missing", "--model", "tiny", "--output", "out"),
     "finetune": ("finetune", "rte", "--data_dir", "missing", "--init_checkpoint", "missing", "--output", "out"),
     "tune": ("tune", "rte", "--data_dir", "missing", "--init_checkpoint", "missing", "--output", "out"),

@@ -53,6 +53,7 @@ BOUNDED_GROUPS = {
     "CreateExamplesOfCorpus/Spread/ReshufflePerKey/GroupByKey": _SPREAD,
     f"{_SHARDS}/Overlap/SpreadShards/ReshufflePerKey/GroupByKey": _SPREAD,
     f"{_PARTITIONS}/GroupByBand": "a share of the hashes of all documents: as many shares as partitions",
+    f"{_PARTITIONS}/GroupLinks": "streamed: 32 bytes for each near-duplicate and hash group, 300 in memory for each",
     f"{_PARTITIONS}/GroupByParagraph": "a share of the hashes of all paragraphs: as many shares as partitions",
     f"{_PARTITIONS}/PartitionForParagraphs/CoGroupByKeyImpl/GroupByKey": "a partition: 64 MiB of text",
     f"{_PARTITIONS}/Partition/CoGroupByKeyImpl/GroupByKey": "a partition: 64 MiB of text, by their number",

@@ -23,6 +23,7 @@ DETERMINED = {
     "read": "flags of ReadOptions",
     "cleaning": "flags of CleaningOptions",
     "character_rules": "tokenizer",
+    "quality_model_sha256": "file of --quality_model",
     "language_factors": "word counts of the corpus",
 }
 # PretrainingDataOptions has the word rules of the corpus.

@@ -7,10 +7,12 @@ import json
 import re
 from typing import Any, is_typeddict
 
+import numpy as np
 import pytest
 
 from beambert import cli
 from beambert.common.command_line.options import options_of
+from beambert.pipelines.cleaning.quality_model import BUCKETS, QualityModel, ngram_buckets
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io import manifest_schemas
 from tests.conftest import ROOT
@@ -96,6 +98,7 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
         "similar": " ".join([*words[:195], "another", "end"]) + ".",
         "evaluated": "Thirteen words of this document are in the evaluation file that the job compares with it.",
         "private": "Write to joe@example.org about the cat.",
+        "bad": "Spam.",
     }
     lines = [json.dumps({"id": name, "title": name, "text": text}) for name, text in texts.items()]
     (tmp_path / "input.jsonl").write_text("\n".join(lines))
@@ -103,6 +106,10 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
     argv: list[Any] = ["corpus", "--input", tmp_path / "input.jsonl", "--output", tmp_path / "corpus"]
     argv += ["--id_field", "id", "--drop_near_duplicates", "--decontaminate", tmp_path / "evaluation.txt"]
     argv += ["--pii", "drop", "--vocab_size", "100", "--validation_fraction", "0", "--num_partitions", "1"]
+    weights = np.zeros(BUCKETS)
+    weights[ngram_buckets("spam")] = -8.0
+    (tmp_path / "model").write_bytes(QualityModel(weights, 4.0).to_bytes())
+    argv += ["--quality_model", tmp_path / "model", "--min_quality", "0.5"]
     assert cli.main(list(map(str, argv))) == 0
     fields: set[str] = set()
     reasons = set()
@@ -110,6 +117,6 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
         for line in path.read_text(encoding="utf-8").splitlines():
             fields |= set(json.loads(line))
             reasons.add(json.loads(line)["reason"])
-    assert reasons == {"duplicate", "near_duplicate", "contaminated", "pii_email"}
+    assert reasons == {"duplicate", "near_duplicate", "contaminated", "pii_email", "low_quality"}
     # Only a file that is divided has offsets, and only some formats have metadata.
     assert TABLES["rejected"] == fields | {"byte", "metadata"}

@@ -186,6 +186,7 @@ def test_every_flag_for_an_output_file_has_overwrite():
                 outputs[command, flag] = "--overwrite" in actions
     assert outputs == {
         ("vocab", "--output"): True,
+        ("quality train", "--output"): True,
         ("predict", "--output_file"): True,
         ("features", "--output_file"): True,
         ("evaluate", "--output"): True,

@@ -199,6 +199,23 @@ def test_shards_of_one_pipeline_have_the_bytes_of_build(texts, built, tmp_path, 
         assert ours.counts[split] == theirs.counts[split]
 
 
+def test_a_chain_of_near_duplicates_collapses_across_hash_groups():
+    words = [f"w{number}" for number in range(900)]
+    texts = [" ".join(words[30 * number : 30 * number + 600]) for number in range(10)]
+    segmented = [segment_document(Document([text]), "en") for text in [*texts, "Another text of more than five words."]]
+    kept = [min(document.id for document in segmented[:10]), segmented[10].id]
+    for num_partitions in (1, 5):
+        with beam.Pipeline() as pipeline:
+            found = (
+                pipeline
+                | beam.Create(segmented)
+                | DeduplicateDocuments(near_duplicates=True, num_partitions=num_partitions)
+            )
+            reasons = found | beam.Map(lambda document: (document.id, document.rejected))
+            expected = [(each.id, "" if each.id in kept else "near_duplicate") for each in segmented]
+            assert_that(reasons, equal_to(expected))
+
+
 def test_warnings_are_logged_and_recorded(built, tmp_path, caplog):
     texts = [Document([f"The cat number {number} sat on mat {i}." for i in range(30)]) for number in range(3)]
     options = dataclasses.replace(OPTIONS, balance_next_sentence=True)
