@@ -14,6 +14,7 @@ from beambert.pipelines.formats import html
 from beambert.pipelines.formats.html import Page, decode, read_page
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import find_format, read_file
+from benchmarks import web_pages
 from tests.conftest import with_slow
 
 SHOP = """<!doctype html><html lang="en-GB"><head><title>Walnut desk
@@ -206,6 +207,19 @@ def test_a_format_without_its_package_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match=message):
         find_format(str(path), ReadOptions())
     assert find_format(str(path), ReadOptions("text")).name == "text"
+
+
+def test_quality_on_real_pages(shared_data):
+    """Compare with the text that a person marked: the F1 of trafilatura is 0.958 (see docs/benchmarks/web-pages.md)."""
+    folder = shared_data / "html-articles"
+    truth = json.loads((folder / "ground-truth.json").read_text(encoding="utf-8"))
+    pages = {key: read_page(gzip.decompress((folder / "html" / f"{key}.html.gz").read_bytes())) for key in truth}
+    assert not any(page.rejected for page in pages.values())
+    scores = [
+        web_pages.compare("\n".join(pages[key].paragraphs), web_pages.ngrams(truth[key]["articleBody"]))
+        for key in truth
+    ]
+    assert web_pages.average(scores)[2] > 0.958
 
 
 # ---- Fields with pages
