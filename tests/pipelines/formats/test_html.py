@@ -157,6 +157,8 @@ HOSTILE = {
     "lists": b"<ul><li>" * 9_000,
     "forms": b"<div><form>" * 500_000,
     "attributes": b"<p " + b"".join(b"a%d=1 " % number for number in range(200_000)) + b">text",
+    "quoted attributes": b"<p " + b"".join(b'a%d=">" ' % number for number in range(40_000)) + b">text",
+    "comments": b'<!-- " -->' * 30_000 + b"<p " + b"".join(b"a%d='>' " % number for number in range(9_000)) + b">text",
     "depth": b"<div>" * 600 + b"text" + b"</div>" * 600,
 }
 
