@@ -35,7 +35,7 @@ _NOT_TAGS = re.compile(rb"<!--.*?(?:-->|\Z)|<script\b.*?(?:</script|\Z)", re.DOT
 # The search takes as long as the extraction. In a page below the first size without a text of the second size between
 # two `>`, the attributes take a few seconds at most.
 _MANY_ATTRIBUTES_BYTES = 256 << 10
-_LONG_TAG_BYTES = 10_000
+_LONG_TAG_BYTES = 20_000
 
 # Parts that resiliparse keeps. The elements that a page consists of may have classes such as "cookies-accepted".
 _SKIPPED_CLASSES = ("caption", "newsletter", "cookie")
@@ -162,16 +162,11 @@ def decode(data: bytes, charset: str) -> str:
 
 def _is_costly(data: bytes) -> bool:
     """Return whether a page has a tag with thousands of attributes or thousands of open elements, before parsing."""
-    array = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(array == ord(">"))
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(">"))
     is_suspicious = np.diff(ends, prepend=0, append=len(data)).max() > _LONG_TAG_BYTES
     if (is_suspicious or len(data) > _MANY_ATTRIBUTES_BYTES) and _has_many_attributes(data):
         return True
-    following = array[np.flatnonzero(array[:-1] == ord("<")) + 1]
-    is_letter = (following | 0x20) - ord("a") < 26  # Modulo 256.
-    depths = np.cumsum(is_letter.astype(np.int32) - (following == ord("/")))
-    # Elements without an end tag are counted too, so that the exact count is needed for few pages.
-    return bool(len(depths)) and depths.max() > _MAX_OPEN_TAGS and _open_tags(data) > _MAX_OPEN_TAGS
+    return data.count(b"<") > _MAX_OPEN_TAGS and _open_tags(data) > _MAX_OPEN_TAGS
 
 
 def _has_many_attributes(data: bytes) -> bool:
