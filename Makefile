@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-tokenizer   tokenizer speed compared with tensorflow_text and Hugging Face, on $(DATA)"
 	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
+	@echo "make bench-pii   precision, recall and speed of the rules for personal data, on $(DATA)"
 	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
 	@echo "make bench-html   extraction of web pages compared with other libraries (about 2 minutes); ARGS='--crawl 500' builds a WARC file of 500 MB"
 	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
@@ -165,6 +166,9 @@ bench-vocab: setup
 # With treebanks of Universal Dependencies: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup
 	$(BIN)/python benchmarks/segmentation.py $(DATA) $(TREEBANKS)
+
+bench-pii: setup
+	$(BIN)/python benchmarks/personal_data.py $(DATA) $(ARGS)
 
 bench-corpus: setup
 	$(BIN)/python benchmarks/corpus.py $(DATA)

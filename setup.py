@@ -17,7 +17,8 @@ DATA = [
     # Beam requires it too; 0.19 is the first version that reports the end of a frame.
     "zstandard>=0.19",
 ]
-CLEAN = ["ftfy>=6.2", "py3langid>=0.4,<0.5"]
+# python-stdnum has the license LGPL-2.1-or-later; it is imported, not changed.
+CLEAN = ["ftfy>=6.2", "phonenumbers>=9", "py3langid>=0.4,<0.5", "python-stdnum>=2"]
 # Web pages and archives: parser, text extraction and WARC reader, all of one project.
 WEB = ["fastwarc>=2.0.1", "resiliparse>=2.0.1"]
 # `--format array_record`. From 0.8.1 on, it has wheels for Python 3.13.

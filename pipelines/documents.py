@@ -24,6 +24,8 @@ class Removed:
         lost: bytes of text that the reader and each rule removed.
         html_tags: whether the text has HTML tags, which only warns.
         contamination: for a document that shares text with evaluation data, where; else empty.
+        personal_data: for each rule that finds personal data and does not mask it, the first finding in its context;
+            with a placeholder in place of it if the document is rejected.
     """
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -31,6 +33,7 @@ class Removed:
     lost: dict[str, int] = dataclasses.field(default_factory=dict)
     html_tags: bool = False
     contamination: dict[str, str] = dataclasses.field(default_factory=dict)
+    personal_data: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

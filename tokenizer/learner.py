@@ -73,7 +73,11 @@ def most_frequent(word_counts: Mapping[str, int], limit: int, min_count: int = 1
 
 
 def learn_vocabulary(
-    word_counts: Mapping[str, int], vocab_size: int, num_unused: int = 0, alphabet_limit: int = 1000
+    word_counts: Mapping[str, int],
+    vocab_size: int,
+    num_unused: int = 0,
+    alphabet_limit: int = 1000,
+    added_tokens: Sequence[str] = (),
 ) -> list[str]:
     """Learn a vocabulary of exactly vocab_size tokens; the result does not depend on the order of word_counts.
 
@@ -92,11 +96,12 @@ def learn_vocabulary(
         vocab_size: Number of tokens of all kinds.
         num_unused: Number of "[unusedN]" tokens.
         alphabet_limit: Maximum number of characters in the alphabet.
+        added_tokens: Tokens that are kept whole, so that they are not among the words.
 
     Returns:
         The tokens in id order. Special and reserved tokens come first (`reserved_tokens`), then the alphabet by code
         point with the "##" tokens last, then longer tokens by descending frequency in the tokenized words (ties: order
-        of code points).
+        of code points), then the added tokens.
 
     Raises:
         VocabularyError: vocab_size is smaller than the alphabet and the reserved tokens together, or larger than the
@@ -115,13 +120,13 @@ def learn_vocabulary(
     continuing = {character: CONTINUATION + character for character in alphabet}
     spellings = [[word[0], *(continuing[character] for character in word[1:])] for word in words]
     forms = _alphabet_tokens(alphabet, spellings)
-    if len(reserved) + len(forms) > vocab_size:
+    if len(reserved) + len(added_tokens) + len(forms) > vocab_size:
         # The forms that spell the words of the text.
         forms = {token for word in spellings for token in word}
     # Sorts every "c" before every "##c".
     characters = sorted(forms, key=lambda token: (len(token), token))
 
-    fixed = len(reserved) + len(characters)
+    fixed = len(reserved) + len(added_tokens) + len(characters)
     if fixed > vocab_size:
         raise VocabularyError(
             f"invalid --vocab_size {vocab_size}: the alphabet and the reserved tokens alone are {fixed} tokens; "
@@ -141,7 +146,7 @@ def learn_vocabulary(
             f"invalid --vocab_size {vocab_size}: the words of the text allow at most {available} tokens; "
             f"lower --vocab_size to {available} or less, or add text"
         )
-    return [*reserved, *characters, *prune_tokens(words, counts, characters, list(candidates), wanted)]
+    return [*reserved, *characters, *prune_tokens(words, counts, characters, list(candidates), wanted), *added_tokens]
 
 
 def _alphabet_tokens(alphabet: set[str], spellings: list[list[str]]) -> set[str]:

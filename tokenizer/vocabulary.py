@@ -21,6 +21,8 @@ from beambert.common.word_rules import RecordedRules
 from beambert.tokenizer.wordpiece import CONTINUATION
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Placeholders for personal data. A vocabulary that has one keeps it whole: no text is split into such a token.
+PLACEHOLDER_TOKENS = ("[EMAIL]", "[IBAN]", "[CARD]", "[IP]", "[PHONE]")
 VOCABULARY_FILE_NAMES = ("vocab.txt", TOKENIZER_JSON_FILE_NAME)
 _RESERVED = re.compile(r"\[unused\d+\]")
 # Files of beambert in a directory with a vocab.txt, and the field that contains the rules ("": the file itself).
@@ -56,7 +58,8 @@ class Vocabulary:
     Attributes:
         tokens: The tokens in id order. Tokens that continue a word start with "##".
         origin: The file name, for messages.
-        added_tokens: Those of the tokens that a tokenizer keeps whole where a text contains them.
+        added_tokens: Those of the tokens that a tokenizer keeps whole where a text contains them. In a vocab.txt
+            without a record beside it, these are its `PLACEHOLDER_TOKENS`.
         learned_with: Options with which `LearnWordPieceVocabulary` learned it; {} if unknown.
 
     Raises:
@@ -181,7 +184,18 @@ class Vocabulary:
                 f"{origin}: line {tokens.index('') + 1} is blank, which shifts all token ids after it; restore the "
                 "file from its source, or remove the line if no model was trained with this vocabulary"
             )
-        return cls(tuple(tokens), origin)._with_text()
+        return cls.of_tokens(tokens, origin)._with_text()
+
+    @classmethod
+    def of_tokens(cls, tokens: Iterable[str], origin: str = "vocabulary") -> "Vocabulary":
+        """Return the vocabulary of tokens in id order, which keeps its `PLACEHOLDER_TOKENS` whole.
+
+        Raises:
+            VocabularyError: As of the constructor.
+        """
+        vocabulary = cls(tuple(tokens), origin)
+        added = (AddedToken(token, normalized=False) for token in PLACEHOLDER_TOKENS if token in vocabulary.ids)
+        return replace(vocabulary, added_tokens=tuple(added))
 
     def _with_text(self) -> "Vocabulary":
         """Return the vocabulary itself if it has tokens for text.
@@ -200,11 +214,15 @@ class Vocabulary:
         """Return a vocabulary with the added tokens of its directory, without special tokens of BERT.
 
         Args:
-            recorded: Ids and tokens, from `read_added_tokens`. Tokens that the vocabulary lacks follow it.
+            recorded: Ids and tokens, from `read_added_tokens`. Tokens that the vocabulary lacks follow it. Without any,
+                the vocabulary stays as it is.
 
         Raises:
             VocabularyError: An id is not that of the token in the vocabulary, nor the next one.
         """
+        recorded = list(recorded)
+        if not recorded:
+            return self
         tokens, added = list(self.tokens), []
         for number, token in sorted(recorded, key=lambda pair: (pair[0] is None, pair[0])):
             if token.content in SPECIAL_TOKENS:

@@ -9,6 +9,8 @@ dropped even if its near-duplicate is dropped because of a third document. The s
 but the two ends of a chain of near-duplicates may differ from each other.
 """
 
+import hashlib
+
 import numpy as np
 
 from beambert.pipelines.cleaning.ngrams import ngram_keys, plain_word_hashes
@@ -120,6 +122,50 @@ def paragraph_key(paragraph: str) -> int | None:
     return int(ngram_keys(hashes, len(hashes))[0])
 
 
+def duplicate_keys(keys: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries whose key a document with a smaller ID has too, and that document.
+
+    Args:
+        keys: uint64 [N].
+        ids: uint64 [N, 2], document ID of each key.
+
+    Returns:
+        (dropped, kept): int64 [M] each, indices into the arguments.
+    """
+    order = np.lexsort((ids[:, 1], ids[:, 0], keys))
+    starts = _run_starts(keys[order])
+    owner = order[np.repeat(starts, np.diff(starts, append=len(keys)))]
+    is_other = (ids[order] != ids[owner]).any(axis=-1)
+    return order[is_other], owner[is_other]
+
+
+def frequent_keys(keys: np.ndarray, ids: np.ndarray, minimum: int) -> np.ndarray:
+    """Return which entries have a key that at least `minimum` documents have.
+
+    Args:
+        keys: uint64 [N]; a document may have a key several times.
+        ids: uint64 [N, 2], document ID of each key.
+        minimum: number of documents.
+
+    Returns:
+        bool [N].
+    """
+    order = np.lexsort((ids[:, 1], ids[:, 0], keys))
+    sorted_keys, sorted_ids = keys[order], ids[order]
+    is_new = np.ones(len(keys), bool)
+    is_new[1:] = (sorted_keys[1:] != sorted_keys[:-1]) | (sorted_ids[1:] != sorted_ids[:-1]).any(axis=-1)
+    starts = _run_starts(sorted_keys)
+    documents = np.add.reduceat(is_new.astype(np.int64), starts) if len(keys) else np.empty(0, np.int64)
+    frequent = np.zeros(len(keys), bool)
+    frequent[order] = np.repeat(documents >= minimum, np.diff(starts, append=len(keys)))
+    return frequent
+
+
+def text_key(*texts: str) -> int:
+    """Return a 64-bit hash of texts, such as a URL, or a domain and a line."""
+    return int.from_bytes(hashlib.blake2b("\0".join(texts).encode(), digest_size=8).digest(), "big")
+
+
 def repeated_paragraphs(keys: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return which paragraphs also occur in a document with a smaller ID; that document keeps the paragraph.
 
@@ -131,9 +177,5 @@ def repeated_paragraphs(keys: np.ndarray, ids: np.ndarray) -> np.ndarray:
         bool [N].
     """
     repeated = np.zeros(len(keys), bool)
-    order = np.lexsort((ids[:, 1], ids[:, 0], keys))
-    sorted_keys, sorted_ids = keys[order], ids[order]
-    starts = _run_starts(sorted_keys)
-    owner = np.repeat(starts, np.diff(starts, append=len(keys)))
-    repeated[order] = (sorted_ids != sorted_ids[owner]).any(axis=-1)
+    repeated[duplicate_keys(keys, ids)[0]] = True
     return repeated

@@ -11,13 +11,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 
 from beambert.common.command_line.options import Flag, check
 from beambert.common.typed_json import Count, Fraction
 from beambert.pipelines.cleaning.ngrams import count_words, ngram_keys, word_keys, word_spans
+from beambert.pipelines.cleaning.personal_data import PERSONAL_DATA_RULES, PLACEHOLDERS
 from beambert.pipelines.cleaning.residual_markup import SENTENCE_END, remove_residual_markup, unescape_entities
 from beambert.pipelines.errors import SourceError
 
@@ -45,7 +46,8 @@ LANGUAGE = "language"
 CONTAMINATED = "contaminated"
 
 # Values of --skip_rules. WHITESPACE and NO_TEXT always run: the corpus has no line breaks in sentences, no empty text.
-PARAGRAPH_RULES = (RESIDUAL_MARKUP, EDITORIAL_MARKS, UNICODE_NFC, CONTROL_CHARACTERS, BOILERPLATE, NO_LETTERS)
+_TEXT_RULES = (RESIDUAL_MARKUP, EDITORIAL_MARKS, UNICODE_NFC, CONTROL_CHARACTERS, BOILERPLATE, NO_LETTERS)
+PARAGRAPH_RULES = (*_TEXT_RULES, *PERSONAL_DATA_RULES)
 DOCUMENT_RULES = (TOO_SHORT, SYMBOLS, DIGITS, NON_LETTERS, REPEATED_LINES, REPEATED_NGRAMS)
 SKIPPABLE = (*PARAGRAPH_RULES, *DOCUMENT_RULES)
 
@@ -69,6 +71,9 @@ class CleaningOptions:
         end_punctuation: Reject paragraphs without terminal punctuation, as C4 does; this also rejects headings and
             verse.
         fix_mojibake: Repair wrongly decoded text, such as schÃ¶n for schön (requires the extra [clean]).
+        pii: Personal data (mail addresses, telephone numbers, IP addresses, IBANs, payment cards): report lists the
+            documents that have any, mask replaces it by tokens such as [EMAIL], drop rejects the documents (requires
+            the extra [clean]; default: off).
 
     Gopher has 0.1 for max_symbol_ratio and max_repeated_ngrams, 0.2 for max_non_letter_ratio and max_repeated_lines.
     The first three ratios apply to documents of 20 words or more.
@@ -82,7 +87,9 @@ class CleaningOptions:
         Flag(
             "cleaning",
             metavar="NAME,NAME",
-            help=f"Cleaning rules to skip, separated by commas: {', '.join(SKIPPABLE)} (default: none)",
+            help="Cleaning rules to skip, separated by commas: "
+            f"{', '.join((*_TEXT_RULES, *DOCUMENT_RULES))}. With --pii also: {', '.join(PERSONAL_DATA_RULES)} "
+            "(default: none)",
         ),
     ] = ""
     min_sentences: Annotated[Count, Flag("cleaning")] = 1
@@ -95,6 +102,7 @@ class CleaningOptions:
     max_repeated_ngrams: Annotated[Fraction, Flag("cleaning")] = 0.5
     end_punctuation: Annotated[bool, Flag("cleaning")] = False
     fix_mojibake: Annotated[bool, Flag("cleaning")] = False
+    pii: Annotated[Literal["off", "report", "mask", "drop"], Flag("cleaning")] = "off"
 
     def __post_init__(self) -> None:
         check(self, SourceError)
@@ -113,6 +121,21 @@ class CleaningOptions:
         if rule == END_PUNCTUATION:
             return self.end_punctuation
         return rule not in self.skip_rules.split(",")
+
+    @property
+    def personal_data_rules(self) -> tuple[str, ...]:
+        """Return the active rules for personal data, none if `pii` is off."""
+        return () if self.pii == "off" else tuple(filter(self.runs, PERSONAL_DATA_RULES))
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Return the tokens that replace personal data, and which a vocabulary must therefore have."""
+        return tuple(PLACEHOLDERS[rule] for rule in self.personal_data_rules) if self.pii == "mask" else ()
+
+    @property
+    def hidden_rules(self) -> tuple[str, ...]:
+        """Return the rules whose personal data no output may have, lists of rejected text included."""
+        return () if self.pii == "report" else self.personal_data_rules
 
 
 def fix_mojibake(text: str) -> str:

@@ -20,6 +20,8 @@ from beambert.common.word_rules import RecordedRules, WordRuleFlags, WordRules, 
 from beambert.pipelines import dataset
 from beambert.pipelines.cleaning.decontamination import load_evaluation
 from beambert.pipelines.cleaning.language_identification import known_languages
+from beambert.pipelines.cleaning.personal_data import require_placeholders
+from beambert.pipelines.cleaning.urls import load_url_list
 from beambert.pipelines.commands.input_files import check_inputs, describe_file, find_inputs
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, corpus_shard_name, sizes_of_corpus
@@ -75,7 +77,7 @@ class CorpusConfig:
         inputs: All input files, sorted by path.
         options: Options of the job; `corpus.json` records them.
         files: [path, bytes, time of last change, ...] of every file that the result depends on.
-        evaluation: The same for the files of --decontaminate.
+        evaluation: The same for the files of --decontaminate, --block_urls and --allow_urls.
         field_flags: The field flags of the command line, each with its value.
         abbreviations: Value of --abbreviations, or "".
         cased_because: The flag that makes text cased by default; "" for uncased text and for an explicit
@@ -107,12 +109,14 @@ def configure(args: argparse.Namespace) -> CorpusConfig:
     """
     inputs = find_inputs(args.input_format, args.input, args.input_weights, args.output)
     options = corpus_options(args, inputs)
-    evaluation = [describe_file(path) for path in options.decontaminate]
+    evaluation = [describe_file(path) for path in [*options.decontaminate, *options.block_urls, *options.allow_urls]]
     vocabularies = [path for path in (options.vocab_file, options.compare_vocab) if path]
     files = [[file.path, file.bytes, file.changed, file.weight] for file in inputs]
     files += [describe_file(path) for path in vocabularies] + evaluation
     if options.decontaminate:
         load_evaluation(tuple(options.decontaminate))
+    for flag, paths in (("--block_urls", options.block_urls), ("--allow_urls", options.allow_urls)):
+        load_url_list(tuple(paths), flag)
     because = f"--vocab_file {args.vocab_file}" if args.vocab_file else f"--language {args.language}"
     return CorpusConfig(
         output=args.output,
@@ -152,6 +156,8 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         character_rules=CHARACTER_RULES,
         num_partitions=args.num_partitions or choose_num_partitions(_text_bytes(inputs)),
         decontaminate=[file.path for file in match_files(args.decontaminate or [], "--decontaminate")],
+        block_urls=[file.path for file in match_files(args.block_urls or [], "--block_urls")],
+        allow_urls=[file.path for file in match_files(args.allow_urls or [], "--allow_urls")],
         abbreviations=read_abbreviations(args.abbreviations or ""),
     )
     if options.read.wikitext_extractor == "wikiextractor":
@@ -160,6 +166,11 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
         _require("--html_field", "resiliparse", "web")
     if options.cleaning.fix_mojibake:
         _require("--fix_mojibake", "ftfy", "clean")
+    if options.cleaning.personal_data_rules:
+        for package in ("phonenumbers", "stdnum"):
+            _require(f"--pii {options.cleaning.pii}", package, "clean")
+    if options.vocab_file:
+        require_placeholders(_read_vocabulary("--vocab_file", vocab_file), options.cleaning.placeholders)
     if options.identify_language:
         _require("--identify_language", "py3langid", "clean")
         known = known_languages()
@@ -172,6 +183,7 @@ def corpus_options(args: argparse.Namespace, inputs: list[Input]) -> CorpusOptio
 
 def _require(flag: str, package: str, extra: str) -> None:
     if importlib.util.find_spec(package) is None:
+        package = {"stdnum": "python-stdnum"}.get(package, package)
         raise SourceError(f"{flag} requires {package}, which is not installed; run pip install 'beambert[{extra}]'")
 
 

@@ -16,6 +16,8 @@ from beambert.common.terminal import print_summary_line, print_warnings
 from beambert.common.typed_json import convert
 from beambert.common.word_rules import WordRules, rules_of
 from beambert.pipelines import dataset
+from beambert.pipelines.cleaning.personal_data import require_placeholders
+from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import REMEDY, Corpus, CorpusReader, require_shards
 from beambert.pipelines.dataset import SPLITS, Dataset, sizes_of_dataset
@@ -159,6 +161,7 @@ def examples_job(config: PretrainingDataConfig, corpus: Corpus) -> ExamplesJob:
             f"pretraining-data --vocab_file {vocab_file} --output NEW_DIRECTORY"
         )
     vocab = Vocabulary.from_bytes(vocab_bytes, vocab_file)
+    require_placeholders(vocab, convert(corpus.options["cleaning"], CleaningOptions).placeholders)
     require_same_rules(corpus.options["character_rules"], f"the corpus {config.corpus_directory}")
     if source == output and vocab.sha256 != corpus.vocab["sha256"]:
         raise DatasetError(

@@ -77,7 +77,11 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     beam_options = pipeline_options(beam_flags)
     output = absolute(config.output)
     inputs_read = [("--input", file.path) for file in inputs]
-    inputs_read += [("--decontaminate", path) for path in corpus_options.decontaminate]
+    inputs_read += [
+        (f"--{name}", path)
+        for name in ("decontaminate", "block_urls", "allow_urls")
+        for path in getattr(corpus_options, name)
+    ]
     inputs_read += [("--compare_vocab", corpus_options.compare_vocab), ("--abbreviations", config.abbreviations)]
     check_output_file(
         "--output",

@@ -101,6 +101,7 @@ def read_block_marker(path: str) -> tuple[list[tuple[Partition, BlockLocation]],
 
 # Rules by which corpus-wide deduplication rejects documents and drops paragraphs.
 NEAR_DUPLICATE, REPEATED_PARAGRAPH = "near_duplicate", "repeated_paragraph"
+DUPLICATE_URL, DOMAIN_LINE = "duplicate_url", "domain_line"
 _ID = operator.attrgetter("id")
 _NOTHING = Removed()
 _JSON_ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -113,10 +114,25 @@ class Duplicates:
     Attributes:
         near_duplicate_of: for each document to drop, the smallest ID among its near-duplicates.
         repeated: by document ID, numbers of the paragraphs to drop, which are also in another document.
+        duplicate_url_of: for each document to drop, the smallest ID among the documents with its URL.
+        domain_lines: by document ID, numbers of the paragraphs to drop, which many documents of its domain have.
     """
 
     near_duplicate_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
     repeated: Mapping[str, Set[int]] = dataclasses.field(default_factory=dict)
+    duplicate_url_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    domain_lines: Mapping[str, Set[int]] = dataclasses.field(default_factory=dict)
+
+    def rule_of(self, document_id: str) -> str:
+        """Return the rule that drops a document, or ""."""
+        if document_id in self.duplicate_url_of:
+            return DUPLICATE_URL
+        return NEAR_DUPLICATE if document_id in self.near_duplicate_of else ""
+
+    def like(self, document: Document) -> str | None:
+        """Return the ID of the document that is kept instead of a dropped one."""
+        originals = {DUPLICATE_URL: self.duplicate_url_of, NEAR_DUPLICATE: self.near_duplicate_of}
+        return originals.get(document.rejected, {}).get(document.id)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,14 +142,14 @@ class DeduplicationResult:
     Attributes:
         kept: documents of the corpus.
         rejected: rejected documents.
-        near_duplicate_of: as of `Duplicates`.
-        repeated: dropped paragraphs that also occur in another document, by document ID.
+        duplicates: the results of corpus-wide deduplication.
+        repeated: (rule, paragraph) of dropped paragraphs that also occur in another document, by document ID.
     """
 
     kept: list[Document]
     rejected: list[Document]
-    near_duplicate_of: Mapping[str, str]
-    repeated: dict[str, list[str]]
+    duplicates: Duplicates
+    repeated: dict[str, list[tuple[str, str]]]
 
 
 def precedence(document: Document) -> tuple[Any, ...]:
@@ -168,14 +184,14 @@ def in_order(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def deduplicate(documents: Iterable[Document], duplicates: Duplicates | None = None) -> DeduplicationResult:
-    """Reject exact duplicates and near-duplicates, and drop repeated paragraphs.
+    """Reject exact duplicates, duplicates by URL and near-duplicates, and drop repeated lines and paragraphs.
 
     Args:
         documents: all documents of a partition, with IDs, in any order. Rejected ones stay rejected.
         duplicates: the results of corpus-wide deduplication; None for none.
     """
     duplicates = duplicates or Duplicates()
-    result = DeduplicationResult([], [], duplicates.near_duplicate_of, {})
+    result = DeduplicationResult([], [], duplicates, {})
     before = ""
     for document in in_order(documents):
         rule = document.rejected
@@ -183,15 +199,18 @@ def deduplicate(documents: Iterable[Document], duplicates: Duplicates | None = N
             rule = DUPLICATE
         elif not rule:
             before = document.id
-            if document.id in duplicates.near_duplicate_of:
-                rule = NEAR_DUPLICATE
-            elif numbers := duplicates.repeated.get(document.id):
-                kept = [text for number, text in enumerate(document.paragraphs) if number not in numbers]
-                result.repeated[document.id] = [document.paragraphs[number] for number in sorted(numbers)]
+            rule = duplicates.rule_of(document.id)
+            dropped = dict.fromkeys(duplicates.repeated.get(document.id, ()), REPEATED_PARAGRAPH)
+            dropped.update(dict.fromkeys(duplicates.domain_lines.get(document.id, ()), DOMAIN_LINE))
+            if dropped and not rule:
+                paragraphs = document.paragraphs
+                kept = [text for number, text in enumerate(paragraphs) if number not in dropped]
+                result.repeated[document.id] = [(dropped[number], paragraphs[number]) for number in sorted(dropped)]
                 if kept:
                     document = dataclasses.replace(document, paragraphs=kept)
                 else:
-                    rule = REPEATED_PARAGRAPH
+                    # The rule of its longest paragraph, and of equally long ones the first.
+                    rule = dropped[max(dropped, key=lambda number: (len(paragraphs[number]), -number))]
         if rule:
             result.rejected.append(dataclasses.replace(document, rejected=rule))
         else:

@@ -8,7 +8,7 @@ from typing import Any
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import CONTAMINATED, utf8_bytes
-from beambert.pipelines.corpus.blocks import REPEATED_PARAGRAPH, DeduplicationResult
+from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.documents import LICENSE, Document
@@ -68,6 +68,7 @@ def reported_rules(document: Document) -> list[str]:
     if document.rejected:
         return []
     reported = [CONTAMINATED] if document.removed.contamination else []
+    reported += document.removed.personal_data
     return [*reported, HTML_TAGS] if document.removed.html_tags else reported
 
 
@@ -93,8 +94,9 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         inputs.setdefault(document.origin, Counter()).update(size)
         languages.setdefault(document.language, Counter()).update(size)
         repeated = deduplicated.repeated.get(document.id, ())
-        cleaned[REPEATED_PARAGRAPH] += len(repeated)
-        losses.setdefault(document.origin, Loss()).lost[REPEATED_PARAGRAPH] += sum(map(utf8_bytes, repeated))
+        for rule, paragraph in repeated:
+            cleaned[rule] += 1
+            losses.setdefault(document.origin, Loss()).lost[rule] += utf8_bytes(paragraph)
     for document in [*deduplicated.rejected, *deduplicated.kept]:
         losses.setdefault(document.origin, Loss()).add(document)
         cleaned.update(document.removed.counts)

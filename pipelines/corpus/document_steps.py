@@ -13,8 +13,18 @@ from typing import Any
 from beambert.pipelines.cleaning import rules
 from beambert.pipelines.cleaning.decontamination import find_shared_ngram, load_evaluation
 from beambert.pipelines.cleaning.language_identification import is_other_language, main_language
+from beambert.pipelines.cleaning.personal_data import (
+    MAX_CHARACTERS,
+    PLACEHOLDERS,
+    find_personal_data,
+    mask_findings,
+    mask_metadata,
+    mask_personal_data,
+    show,
+)
 from beambert.pipelines.cleaning.residual_markup import has_html
 from beambert.pipelines.cleaning.rules import CleaningOptions, rejection_reason
+from beambert.pipelines.cleaning.urls import BLOCKED_URL, UNLISTED_URL, URL, load_url_list
 from beambert.pipelines.documents import Document, Removed, identity, require_segmented
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.segmentation.segmenters import paragraph_segmenter, truncate_sentences
@@ -25,7 +35,7 @@ _MAX_DROPPED_LISTED = 3
 
 
 def clean_document(document: Document, options: CleaningOptions) -> Document:
-    """Apply the paragraph rules.
+    """Apply the paragraph rules, then those for personal data, which also concern the title.
 
     Raises:
         SourceError: the document is segmented.
@@ -37,19 +47,67 @@ def clean_document(document: Document, options: CleaningOptions) -> Document:
     dropped: list[tuple[str, str]] = []
     lost = Counter(document.removed.lost)
     paragraphs = rules.clean_paragraphs(document.paragraphs, options, counts, dropped, lost)
-    removed = Removed(dict(counts), _sample(dropped), dict(+lost), has_html(document.paragraphs))
-    return dataclasses.replace(document, paragraphs=paragraphs, removed=removed)
+    removed = Removed(dict(counts), _sample(dropped, options.hidden_rules), dict(+lost), has_html(document.paragraphs))
+    metadata = mask_metadata(document.metadata, options.hidden_rules)
+    document = dataclasses.replace(document, paragraphs=paragraphs, metadata=metadata, removed=removed)
+    return process_personal_data(document, options) if options.personal_data_rules else document
 
 
-def _sample(dropped: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _sample(dropped: list[tuple[str, str]], hidden_rules: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return snippets of the first texts that each rule dropped from a document."""
     seen: Counter[str] = Counter()
     sample = []
     for rule, text in dropped:
         seen[rule] += 1
         if seen[rule] <= _MAX_DROPPED_LISTED:
-            sample.append((rule, text[:SNIPPET_CHARACTERS]))
+            sample.append((rule, snippet(text, hidden_rules)))
     return sample
+
+
+def snippet(text: str, hidden_rules: Sequence[str] = ()) -> str:
+    """Return the first 200 characters of a text, without the personal data that rules find.
+
+    Args:
+        text: the text.
+        hidden_rules: `CleaningOptions.hidden_rules`.
+    """
+    if not hidden_rules:
+        return text[:SNIPPET_CHARACTERS]
+    # Masked before it is truncated: no rule recognizes half of an address.
+    return mask_personal_data(text[: SNIPPET_CHARACTERS + MAX_CHARACTERS], hidden_rules)[:SNIPPET_CHARACTERS]
+
+
+def process_personal_data(document: Document, options: CleaningOptions) -> Document:
+    """Report, mask or reject by personal data in paragraphs and title, as `options.pii` states.
+
+    Masked paragraphs are counted, and listed with the placeholders. A document is reported by every rule that finds
+    something, and rejected by the first one in the order of `PERSONAL_DATA_RULES`.
+    """
+    texts = [*document.paragraphs, document.title]
+    found = [find_personal_data(text, options.personal_data_rules) for text in texts]
+    if not any(found):
+        return document
+    removed = document.removed
+    if options.pii == "mask":
+        counts, lost = Counter(removed.counts), Counter(removed.lost)
+        shown: list[tuple[str, str]] = []
+        for text, findings in zip(document.paragraphs, found, strict=False):
+            of_rule = Counter(finding.rule for finding in findings)
+            counts.update(of_rule.keys())
+            for finding in findings:
+                lost[finding.rule] += max(0, finding.end - finding.start - len(PLACEHOLDERS[finding.rule]))
+            shown += [(rule, show(text, findings, rule, hidden=True)) for rule in of_rule]
+        *paragraphs, title = map(mask_findings, texts, found)
+        listed = [*removed.dropped, *_sample(shown)]
+        removed = dataclasses.replace(removed, counts=dict(counts), lost=dict(+lost), dropped=listed)
+        return dataclasses.replace(document, paragraphs=paragraphs, title=title, removed=removed)
+    examples: dict[str, str] = {}
+    for text, findings in zip(texts, found, strict=True):
+        for rule in {finding.rule for finding in findings} - examples.keys():
+            examples[rule] = show(text, findings, rule, hidden=options.pii == "drop")
+    first = next(rule for rule in options.personal_data_rules if rule in examples)
+    removed = dataclasses.replace(removed, personal_data=dict(sorted(examples.items())))
+    return dataclasses.replace(document, removed=removed, rejected=first if options.pii == "drop" else "")
 
 
 @functools.cache
@@ -141,6 +199,28 @@ def segment_document(document: Document, language: str, segmenter: str = "rules"
     return dataclasses.replace(
         document, language=language, paragraphs=paragraphs, id=identity(paragraphs).hex(), segmented=False
     )
+
+
+def reject_by_url(document: Document, block: Sequence[str], allow: Sequence[str]) -> Document:
+    """Reject a document by lists of URLs.
+
+    Args:
+        document: the document.
+        block: files of `load_url_list` whose URLs are rejected.
+        allow: files of `load_url_list`: documents with another URL, or without one, are rejected; [] for none.
+
+    Raises:
+        SourceError: a file cannot be read, or is invalid.
+    """
+    if document.rejected:
+        return document
+    url = document.metadata.get(URL, "")
+    rule = ""
+    if block and load_url_list(tuple(block), "--block_urls").matches(url):
+        rule = BLOCKED_URL
+    elif allow and not load_url_list(tuple(allow), "--allow_urls").matches(url):
+        rule = UNLISTED_URL
+    return dataclasses.replace(document, rejected=rule)
 
 
 def reject_document(document: Document, options: CleaningOptions) -> Document:

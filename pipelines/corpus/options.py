@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from beambert.common.command_line.options import Flag
 from beambert.common.command_line.path_flags import ANY_PATH
-from beambert.common.typed_json import Fraction
+from beambert.common.typed_json import Count, Fraction
 from beambert.pipelines.cleaning.language_codes import require_language
 from beambert.pipelines.cleaning.rules import CleaningOptions
 from beambert.pipelines.documents import is_validation, partition_of
@@ -43,6 +43,13 @@ class CorpusOptions(VocabularyOptions):
             them.
         filters: Functions of your own, package.module:function, that reject documents: each gets a segmented Document,
             and returns True or the name of a rule to reject it. Its package must be importable, also on the workers.
+        block_urls: Files of domains (example.org, with its subdomains), ends of paths (.pdf) and words of URLs
+            (casino), one a line: reject documents whose URL matches one.
+        allow_urls: Files of the same form: reject documents whose URL matches none, and those without a URL.
+        duplicate_urls: Keep one of the documents with the same URL, without regard to scheme, "www.", fragment and
+            parameters of trackers.
+        domain_lines: Remove lines that occur in N or more documents of a domain, such as menus and cookie banners
+            (default: off).
         near_duplicates: Remove near-duplicates, not only equal documents: they share about 70% of their 5-grams of
             words (MinHash).
         repeated_paragraphs: Remove paragraphs of 8 or more words that occur in another document; one document keeps
@@ -71,6 +78,14 @@ class CorpusOptions(VocabularyOptions):
     filters: Annotated[list[str], Flag("cleaning", name="filter", metavar="MODULE:FUNCTION")] = dataclasses.field(
         default_factory=list
     )
+    block_urls: Annotated[list[str], Flag("cleaning", type=ANY_PATH, metavar="FILE")] = dataclasses.field(
+        default_factory=list
+    )
+    allow_urls: Annotated[list[str], Flag("cleaning", type=ANY_PATH, metavar="FILE")] = dataclasses.field(
+        default_factory=list
+    )
+    duplicate_urls: Annotated[bool, Flag("deduplication", name="drop_duplicate_urls")] = False
+    domain_lines: Annotated[Count, Flag("deduplication", name="drop_domain_lines")] = 0
     near_duplicates: Annotated[bool, Flag("deduplication", name="drop_near_duplicates")] = False
     repeated_paragraphs: Annotated[bool, Flag("deduplication", name="drop_repeated_paragraphs")] = False
 
@@ -94,6 +109,8 @@ class CorpusOptions(VocabularyOptions):
                 f"--wikitext_extractor {read.wikitext_extractor} has no effect on --input_format {read.input_format}: "
                 "only Wikipedia dumps contain wikitext; leave the flag out"
             )
+        if self.domain_lines == 1:
+            raise SourceError("--drop_domain_lines 1 would remove every line of every page; give 2 or more")
         if self.abbreviations and self.segmenter != "rules":
             raise SourceError(f"--abbreviations has no effect on --segmenter {self.segmenter}; leave one of them out")
 

@@ -6,9 +6,9 @@ give the same bytes. The elements are `Document` and `PretrainingExamples`.
 A transform that rejects a document sets its field `rejected` to the name of the rule, and passes it on. Later
 transforms do not change it, `WriteCorpus` counts and lists it, and no vocabulary and no example contains it.
 
-Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `IdentifyLanguage`,
-`RejectContaminated`, `TruncateSentences`) work in batch and streaming pipelines. The others compare all documents or
-end with a manifest. They require bounded collections in the global window.
+Transforms of single documents (`CleanDocuments`, `SegmentSentences`, `RejectDocuments`, `RejectUrls`,
+`IdentifyLanguage`, `RejectContaminated`, `TruncateSentences`) work in batch and streaming pipelines. The others compare
+all documents or end with a manifest. They require bounded collections in the global window.
 
 A name is imported when it is first used, since a job needs few of the modules.
 """
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         RejectContaminated,
         RejectDocuments,
         RejectIf,
+        RejectUrls,
         SegmentSentences,
         TruncateSentences,
     )
@@ -60,6 +61,7 @@ else:
             "ReadDocuments": "beambert.pipelines.transforms.documents",
             "ReadOptions": "beambert.pipelines.formats.input_format",
             "RejectContaminated": "beambert.pipelines.transforms.documents",
+            "RejectUrls": "beambert.pipelines.transforms.documents",
             "RejectDocuments": "beambert.pipelines.transforms.documents",
             "RejectIf": "beambert.pipelines.transforms.documents",
             "RowsToDocuments": "beambert.pipelines.transforms.rows",
@@ -91,6 +93,7 @@ __all__ = [
     "RejectContaminated",
     "RejectDocuments",
     "RejectIf",
+    "RejectUrls",
     "RowsToDocuments",
     "SegmentSentences",
     "SourceError",

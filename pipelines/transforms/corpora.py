@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pipeline import AppliedPTransform
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines.cleaning.personal_data import mask_metadata, mask_personal_data
 from beambert.pipelines.cleaning.rules import CONTAMINATED, DOCUMENT_RULES, PARAGRAPH_RULES, CleaningOptions
 from beambert.pipelines.corpus import corpus_manifest
-from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH, DeduplicationResult
+from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import (
     Corpus,
     CorpusReader,
@@ -26,7 +26,7 @@ from beambert.pipelines.corpus.corpus_manifest import (
     sizes_of_corpus,
 )
 from beambert.pipelines.corpus.counts import Loss, add_counts, count_documents, losses_of_files, reported_rules
-from beambert.pipelines.corpus.document_steps import SNIPPET_CHARACTERS
+from beambert.pipelines.corpus.document_steps import snippet
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
@@ -46,6 +46,7 @@ from beambert.pipelines.transforms.documents import (
     RejectDocuments,
 )
 from beambert.pipelines.transforms.partitions import (
+    DEDUPLICATION_OPTIONS,
     NUM_PARTITIONS,
     GroupByPartition,
     Grouped,
@@ -53,6 +54,7 @@ from beambert.pipelines.transforms.partitions import (
     corpus_options,
     deduplicate_partition,
     group_documents,
+    upstream_of,
 )
 from beambert.pipelines.transforms.vocabulary import WriteVocabulary, count_shard_words
 from beambert.pipelines.vocabulary.vocabulary_options import require_languages
@@ -61,7 +63,7 @@ from beambert.tokenizer.lost_marks import count_marks
 
 _MAX_REJECTED_LISTED = 1000
 # Fields of `CleaningOptions` that concern paragraphs, not documents.
-_PARAGRAPH_OPTIONS = ("fix_mojibake", "end_punctuation")
+_PARAGRAPH_OPTIONS = ("fix_mojibake", "end_punctuation", "pii")
 
 
 @beam.typehints.with_input_types(Document)
@@ -82,14 +84,26 @@ class DeduplicateDocuments(beam.PTransform):
     Args:
         near_duplicates: whether to reject documents that share most of their text with another one.
         repeated_paragraphs: whether to drop paragraphs that also occur in another document.
+        duplicate_urls: whether to reject documents with the URL of another one, of which the smallest ID is kept.
+        domain_lines: if not 0, drop paragraphs that this number of documents of a domain have.
         num_partitions: number of groups of documents; a group is held in memory. It does not change the result.
     """
 
     def __init__(
-        self, near_duplicates: bool = False, repeated_paragraphs: bool = False, num_partitions: int = NUM_PARTITIONS
+        self,
+        near_duplicates: bool = False,
+        repeated_paragraphs: bool = False,
+        num_partitions: int = NUM_PARTITIONS,
+        duplicate_urls: bool = False,
+        domain_lines: int = 0,
     ) -> None:
         super().__init__()
-        self.recorded = {"near_duplicates": near_duplicates, "repeated_paragraphs": repeated_paragraphs}
+        self.recorded = {
+            "near_duplicates": near_duplicates,
+            "repeated_paragraphs": repeated_paragraphs,
+            "duplicate_urls": duplicate_urls,
+            "domain_lines": domain_lines,
+        }
         self._options = corpus_options(**self.recorded, num_partitions=num_partitions)
 
     def expand(self, documents: PCollection) -> PCollection:
@@ -140,7 +154,7 @@ class WriteCorpus(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return the path of `corpus.json`."""
-        upstream = list(_upstream(documents))
+        upstream = list(upstream_of(documents))
         recorded = _recorded_options([applied.transform for applied in upstream], self._options)
         options = dataclasses.replace(self._options, **{**recorded, **self._given})
         blocks = documents | "ToBlocks" >> ToBlocks(options) | "NewOutput" >> RequireNewOutput(self._output)
@@ -173,7 +187,7 @@ def _recorded_options(transforms: list[beam.PTransform], options: CorpusOptions)
         described = getattr(transform, "recorded", {})
         filters = described.get("filters", []) + recorded.get("filters", [])
         recorded = {**described, **recorded, "filters": filters}
-    for name in ("near_duplicates", "repeated_paragraphs"):
+    for name in DEDUPLICATION_OPTIONS:
         recorded[name] = recorded.get(name, False) or getattr(options, name)
     skipped = {
         *(name for name in PARAGRAPH_RULES if cleaning is None or not cleaning.runs(name)),
@@ -184,19 +198,6 @@ def _recorded_options(transforms: list[beam.PTransform], options: CorpusOptions)
         rejecting or CleaningOptions(), skip_rules=",".join(sorted(skipped)), **paragraph_options
     )
     return recorded
-
-
-def _upstream(documents: PCollection) -> Iterator[AppliedPTransform]:
-    """Yield the applied transforms that a collection comes from, from the last to the first."""
-    pending, seen = [documents], set()
-    while pending:
-        applied = pending.pop(0).producer
-        while applied is not None and applied not in seen:
-            seen.add(applied)
-            if applied.transform is not None:
-                yield applied
-            pending += [*applied.inputs, *(side_input.pvalue for side_input in applied.side_inputs)]
-            applied = applied.parent
 
 
 def write_blocks(
@@ -261,9 +262,13 @@ class _RejectedLines:
 
     Documents are added in order of their IDs, which are hashes. So the entries are a random sample that is the same in
     every build.
+
+    Args:
+        hidden_rules: rules whose personal data the list does not have, from `CleaningOptions`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hidden_rules: tuple[str, ...]) -> None:
+        self._hidden_rules = hidden_rules
         self._seen: Counter[str] = Counter()
         self._lines: list[str] = []
 
@@ -274,13 +279,13 @@ class _RejectedLines:
             line = {
                 "id": document.id,
                 "reason": rule,
-                "title": document.title,
+                "title": mask_personal_data(document.title, self._hidden_rules),
                 "source": document.source,
                 **({"line": document.line} if document.line else {}),
                 **({"byte": document.byte} if document.byte >= 0 else {}),
                 **({"source_id": document.source_id} if document.source_id else {}),
-                **({"metadata": document.metadata} if document.metadata else {}),
-                "text": text[:SNIPPET_CHARACTERS],
+                **({"metadata": mask_metadata(document.metadata, self._hidden_rules)} if document.metadata else {}),
+                "text": snippet(text, self._hidden_rules),
                 **fields,
             }
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
@@ -355,7 +360,9 @@ class _WriteCorpusShard(beam.DoFn):
         self, name: str, split: str, number: int, deduplicated: DeduplicationResult
     ) -> tuple[CorpusShard | None, dict[str, Any]]:
         """Write the Parquet file and the rejected texts, and return the shard and its counts."""
-        _rejected_lines(deduplicated).write(f"{self._output}/rejected/{name}.jsonl")
+        _rejected_lines(deduplicated, self._options.cleaning.hidden_rules).write(
+            f"{self._output}/rejected/{name}.jsonl"
+        )
         counts = count_documents(deduplicated)
         if WordRules.of(self._options).strips_accents:
             counts["diacritics"] = vars(count_marks(document.text for document in deduplicated.kept))
@@ -368,26 +375,28 @@ class _WriteCorpusShard(beam.DoFn):
         return CorpusShard(path, split, number, partitions, len(deduplicated.kept), sentences, size, sha256), counts
 
 
-def _rejected_lines(deduplicated: DeduplicationResult) -> _RejectedLines:
+def _rejected_lines(deduplicated: DeduplicationResult, hidden_rules: tuple[str, ...] = ()) -> _RejectedLines:
     """Return the lines of the rejected documents, then of dropped paragraphs and documents that are only reported."""
-    lines = _RejectedLines()
+    lines = _RejectedLines(hidden_rules)
     for document in deduplicated.rejected:
         fields = {}
-        if document.rejected == NEAR_DUPLICATE:
-            kept_id = deduplicated.near_duplicate_of.get(document.id)
-            fields = {"like": kept_id} if kept_id else {}
+        if kept_id := deduplicated.duplicates.like(document):
+            fields = {"like": kept_id}
         elif document.rejected == CONTAMINATED:
             fields = document.removed.contamination
+        elif document.rejected in document.removed.personal_data:
+            fields = {"context": document.removed.personal_data[document.rejected]}
         lines.add(document, document.rejected, document.text, **fields)
     for document in [*deduplicated.rejected, *deduplicated.kept]:
-        for rule, snippet in document.removed.dropped:
-            lines.add(document, rule, snippet)
+        for rule, text in document.removed.dropped:
+            lines.add(document, rule, text)
         for rule in reported_rules(document):
             fields = document.removed.contamination if rule == CONTAMINATED else {}
-            lines.add(document, f"{rule}, kept", document.text, **fields)
+            text = document.removed.personal_data.get(rule, document.text)
+            lines.add(document, f"{rule}, kept", text, **fields)
     for document in deduplicated.kept:
-        for text in deduplicated.repeated.get(document.id, ()):
-            lines.add(document, REPEATED_PARAGRAPH, text)
+        for rule, text in deduplicated.repeated.get(document.id, ()):
+            lines.add(document, rule, text)
     return lines
 
 

@@ -204,6 +204,36 @@ def _cleaning_options(rules: CleaningOptions | Mapping[str, Any] | None) -> Clea
     return from_mapping(CleaningOptions, rules, "rules", SourceError)
 
 
+class RejectUrls(DocumentTransform):
+    """Reject documents by the URL in their metadata: those on lists that block, and those not on lists that allow.
+
+    >>> from pathlib import Path
+    >>> _ = Path("blocked.txt").write_text("example.org\\n.pdf\\ncasino\\n", encoding="utf-8")
+    >>> urls = ["https://www.example.org/a", "http://x.net/a.pdf", "http://x.net/best-casino", "http://x.net/a"]
+    >>> with beam.Pipeline() as pipeline:
+    ...     documents = pipeline | beam.Create([Document(["A text."], metadata={"url": url}) for url in urls])
+    ...     found = documents | RejectUrls(block=["blocked.txt"])
+    ...     _ = found | beam.Map(lambda document: print(document.metadata["url"], document.rejected or "kept"))
+    https://www.example.org/a blocked_url
+    http://x.net/a.pdf blocked_url
+    http://x.net/best-casino blocked_url
+    http://x.net/a kept
+
+    Args:
+        block: paths of files as of `--block_urls`, on any Beam filesystem.
+        allow: paths of files as of `--allow_urls`.
+
+    Raises:
+        SourceError: the files are no list; when the pipeline runs: a file cannot be read, or is invalid.
+    """
+
+    def __init__(self, block: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+        block, allow = (paths if isinstance(paths, str) else list(paths) for paths in (block, allow))
+        self.recorded = {"block_urls": block, "allow_urls": allow}
+        corpus_options(**self.recorded)
+        super().__init__(steps.reject_by_url, block=block, allow=allow)
+
+
 class SegmentSentences(DocumentTransform):
     """Segment the paragraphs into sentences, one a line, and compute the ID of the document.
 
@@ -437,7 +467,10 @@ def _divide(document: Document) -> Iterator[Any]:
 
 def corpus_transforms(options: CorpusOptions) -> list[DocumentTransform]:
     """Return the transforms of single documents that `beambert corpus` applies, in their order."""
-    transforms: list[DocumentTransform] = [
+    transforms: list[DocumentTransform] = []
+    if options.block_urls or options.allow_urls:
+        transforms.append(RejectUrls(options.block_urls, options.allow_urls))
+    transforms += [
         CleanDocuments(options.cleaning),
         SegmentSentences(options.language, options.segmenter, options.abbreviations.splitlines()),
         RejectDocuments(options.cleaning),

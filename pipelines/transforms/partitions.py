@@ -19,11 +19,13 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PortableOptions
+from apache_beam.pipeline import AppliedPTransform
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning import deduplication
+from beambert.pipelines.cleaning.urls import URL, domain_of, normalize_url
 from beambert.pipelines.corpus.blocks import (
     BlockLocation,
     DeduplicationResult,
@@ -65,6 +67,9 @@ def corpus_options(**options: Any) -> CorpusOptions:
 # A partition: its blocks, and the results of deduplication for its documents.
 Grouped = dict[str, Iterable[Any]]
 _BLOCKS, _NEAR_DUPLICATES, _REPEATED_PARAGRAPHS = "blocks", "near_duplicates", "repeated_paragraphs"
+_DUPLICATE_URLS, _DOMAIN_LINES = "duplicate_urls", "domain_lines"
+# Fields of `CorpusOptions` that enable corpus-wide deduplication.
+DEDUPLICATION_OPTIONS = (_DUPLICATE_URLS, _DOMAIN_LINES, _NEAR_DUPLICATES, _REPEATED_PARAGRAPHS)
 # A block of documents as shuffled: its bytes, or its location in a block file.
 Block = bytes | BlockLocation
 # Characters of text of a partition above which to warn.
@@ -169,10 +174,33 @@ def GroupByPartition(blocks: beam.PCollection, options: CorpusOptions) -> beam.P
     """
     num_groups = max(64, options.num_partitions)
     collections = {_BLOCKS: blocks}
+    # Each step sees the documents and paragraphs that the steps before it keep.
+    if options.duplicate_urls:
+        collections[_DUPLICATE_URLS] = (
+            collections
+            | "PartitionForUrls" >> beam.CoGroupByKey()
+            | "HashUrls" >> beam.FlatMap(url_batches, num_groups)
+            | "GroupByUrl" >> beam.GroupByKey()
+            | "FindDuplicateUrls" >> beam.FlatMap(find_duplicate_urls, options)
+        )
+    if options.domain_lines:
+        collections[_DOMAIN_LINES] = (
+            collections
+            | "PartitionForLines" >> beam.CoGroupByKey()
+            | "HashLines" >> beam.FlatMap(domain_line_batches, num_groups)
+            | "GroupByLine" >> beam.GroupByKey()
+            | "FindDomainLines" >> beam.FlatMap(find_domain_lines, options)
+        )
     if options.near_duplicates:
+        sketched = (
+            collections
+            | "PartitionForSketches" >> beam.CoGroupByKey()
+            | "SketchKept" >> beam.FlatMap(sketch_kept_batches, num_groups)
+            if options.duplicate_urls or options.domain_lines
+            else blocks | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
+        )
         collections[_NEAR_DUPLICATES] = (
-            blocks
-            | "Sketch" >> beam.FlatMap(sketch_batches, num_groups)
+            sketched
             | "GroupByBand" >> beam.GroupByKey()
             | "FindNearDuplicates" >> beam.FlatMap(find_near_duplicates, options)
         )
@@ -200,7 +228,7 @@ class GroupDocuments(beam.PTransform):
 
     def groups_as(self, options: CorpusOptions) -> bool:
         """Return whether the result is the same with other options."""
-        names = ("language", "num_partitions", "validation_fraction", "near_duplicates", "repeated_paragraphs")
+        names = ("language", "num_partitions", "validation_fraction", *DEDUPLICATION_OPTIONS)
         return all(getattr(self._options, name) == getattr(options, name) for name in names)
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
@@ -222,6 +250,19 @@ def group_documents(documents: beam.PCollection, options: CorpusOptions) -> beam
             return applied.outputs[None]
         pending += applied.parts
     return documents | "GroupDocuments" >> GroupDocuments(options)
+
+
+def upstream_of(documents: beam.PCollection) -> Iterator[AppliedPTransform]:
+    """Yield the applied transforms that a collection comes from, from the last to the first."""
+    pending, seen = [documents], set()
+    while pending:
+        applied = pending.pop(0).producer
+        while applied is not None and applied not in seen:
+            seen.add(applied)
+            if applied.transform is not None:
+                yield applied
+            pending += [*applied.inputs, *(side_input.pvalue for side_input in applied.side_inputs)]
+            applied = applied.parent
 
 
 def deduplicate_partition(element: tuple[Partition, Grouped]) -> DeduplicationResult:
@@ -252,11 +293,33 @@ def collect_duplicates(grouped: Grouped) -> Duplicates:
     for batch in grouped.get(_NEAR_DUPLICATES, ()):
         for dropped, kept in batch:
             near_duplicate_of[dropped] = min(kept, near_duplicate_of.get(dropped, kept))
-    repeated: dict[str, set[int]] = defaultdict(set)
-    for batch in grouped.get(_REPEATED_PARAGRAPHS, ()):
+    duplicate_url_of = dict(pair for batch in grouped.get(_DUPLICATE_URLS, ()) for pair in batch)
+    repeated = _numbers_by_document(grouped.get(_REPEATED_PARAGRAPHS, ()))
+    domain_lines = _numbers_by_document(grouped.get(_DOMAIN_LINES, ()))
+    return Duplicates(near_duplicate_of, repeated, duplicate_url_of, domain_lines)
+
+
+def _numbers_by_document(batches: Iterable[list[tuple[str, int]]]) -> dict[str, set[int]]:
+    """Return the numbers of paragraphs by document ID."""
+    numbers: dict[str, set[int]] = defaultdict(set)
+    for batch in batches:
         for document_id, number in batch:
-            repeated[document_id].add(number)
-    return Duplicates(near_duplicate_of, repeated)
+            numbers[document_id].add(number)
+    return numbers
+
+
+def _kept_documents(grouped: Grouped) -> Iterator[Document]:
+    """Yield the documents of a partition that exact and corpus-wide deduplication keep so far, in order of their IDs.
+
+    Documents with equal sentences may differ in paragraphs and URL; only the first one is kept.
+    """
+    duplicates = collect_duplicates(grouped)
+    before = ""
+    for document in in_order(read_partition(grouped)):
+        if not document.rejected and document.id != before:
+            before = document.id
+            if not duplicates.rule_of(document.id):
+                yield document
 
 
 def _to_words(ids: list[str]) -> np.ndarray:
@@ -271,9 +334,32 @@ def _to_hex(words: np.ndarray) -> str:
 
 def sketch_batches(element: tuple[Partition, Block], num_groups: int) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
     """Yield (hash group, (band keys, document IDs, sketches)) of a block, for `find_near_duplicates`."""
+    yield from _sketch(read_blocks([element[1]]), num_groups)
+
+
+def sketch_kept_batches(
+    element: tuple[Partition, Grouped], num_groups: int
+) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Yield the same of a partition, for the documents and lines that are kept so far."""
+    dropped = collect_duplicates(element[1]).domain_lines
+    kept = (
+        dataclasses.replace(
+            document,
+            paragraphs=[
+                paragraph
+                for number, paragraph in enumerate(document.paragraphs)
+                if number not in dropped.get(document.id, ())
+            ],
+        )
+        for document in _kept_documents(element[1])
+    )
+    yield from _sketch(kept, num_groups)
+
+
+def _sketch(documents: Iterable[Document], num_groups: int) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
     ids: list[str] = []
     signatures: list[np.ndarray] = []
-    for document in read_blocks([element[1]]):
+    for document in documents:
         signature = None if document.rejected else deduplication.signature(document.text)
         if signature is not None:
             ids.append(document.id)
@@ -301,43 +387,92 @@ def find_near_duplicates(
     yield from duplicates.items()
 
 
-def paragraph_batches(
-    element: tuple[Partition, Grouped], num_groups: int
-) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-    """Yield (hash group, (keys, document IDs, paragraph numbers)) of a partition's remaining paragraphs."""
-    grouped = element[1]
-    dropped = collect_duplicates(grouped).near_duplicate_of
-    keys: list[int] = []
-    ids: list[str] = []
-    numbers: list[int] = []
-    before = ""
-    for document in in_order(read_partition(grouped)):
-        # Documents with equal sentences may differ in paragraphs; the numbers refer to the document that is kept.
-        if document.rejected or document.id in dropped or document.id == before:
-            continue
-        before = document.id
-        for number, paragraph in enumerate(document.paragraphs):
-            key = deduplication.paragraph_key(paragraph)
-            if key is not None:
-                keys.append(key)
-                ids.append(document.id)
-                numbers.append(number)
-    if not keys:
+# (keys, document IDs, paragraph numbers) of a hash group.
+Keys = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _by_group(entries: Iterable[tuple[int, str, int]], num_groups: int) -> Iterator[tuple[int, Keys]]:
+    """Yield (hash group, arrays) of (key, document ID, paragraph number)."""
+    columns = list(zip(*entries, strict=True))
+    if not columns:
         return
-    key_array, id_array, number_array = np.array(keys, np.uint64), _to_words(ids), np.array(numbers, np.int32)
-    group_of_key = key_array % np.uint64(num_groups)
+    keys, ids, numbers = np.array(columns[0], np.uint64), _to_words(list(columns[1])), np.array(columns[2], np.int32)
+    group_of_key = keys % np.uint64(num_groups)
     for group in np.unique(group_of_key):
         in_group = group_of_key == group
-        yield int(group), (key_array[in_group], id_array[in_group], number_array[in_group])
+        yield int(group), (keys[in_group], ids[in_group], numbers[in_group])
 
 
-def find_repeated_paragraphs(
-    element: tuple[int, Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]], options: CorpusOptions
+def url_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
+    """Yield (hash group, keys of the normalized URLs) of a partition; the paragraph numbers are 0."""
+    normalized = (
+        (normalize_url(document.metadata.get(URL, "")), document.id) for document in _kept_documents(element[1])
+    )
+    yield from _by_group(((deduplication.text_key(url), name, 0) for url, name in normalized if url), num_groups)
+
+
+def find_duplicate_urls(
+    element: tuple[int, Iterable[Keys]], options: CorpusOptions
+) -> Iterator[tuple[Partition, list[tuple[str, str]]]]:
+    """Yield (partition, [(ID to drop, ID of the document with its URL)]) for (hash group, batches)."""
+    keys, ids, _ = (np.concatenate(column) for column in zip(*element[1], strict=True))
+    duplicates: dict[Partition, list[tuple[str, str]]] = defaultdict(list)
+    for dropped, kept in zip(*deduplication.duplicate_keys(keys, ids), strict=True):
+        document_id = _to_hex(ids[dropped])
+        duplicates[partition_of_document(document_id, options)].append((document_id, _to_hex(ids[kept])))
+    yield from duplicates.items()
+
+
+def domain_line_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
+    """Yield (hash group, keys of domain and paragraph) of the documents of a partition that have a URL."""
+    yield from _by_group(
+        (
+            (deduplication.text_key(domain, paragraph), document.id, number)
+            for document in _kept_documents(element[1])
+            if (domain := domain_of(document.metadata.get(URL, "")))
+            for number, paragraph in enumerate(document.paragraphs)
+        ),
+        num_groups,
+    )
+
+
+def find_domain_lines(
+    element: tuple[int, Iterable[Keys]], options: CorpusOptions
 ) -> Iterator[tuple[Partition, list[tuple[str, int]]]]:
     """Yield (partition, [(document ID, number of a paragraph to drop)]) for (hash group, batches)."""
     keys, ids, numbers = (np.concatenate(column) for column in zip(*element[1], strict=True))
-    repetitions: dict[Partition, list[tuple[str, int]]] = defaultdict(list)
-    for index in np.flatnonzero(deduplication.repeated_paragraphs(keys, ids)):
+    yield from _by_partition(deduplication.frequent_keys(keys, ids, options.domain_lines), ids, numbers, options)
+
+
+def paragraph_batches(element: tuple[Partition, Grouped], num_groups: int) -> Iterator[tuple[int, Keys]]:
+    """Yield (hash group, keys of paragraphs) of a partition's remaining paragraphs."""
+    dropped = collect_duplicates(element[1]).domain_lines
+    yield from _by_group(
+        (
+            (key, document.id, number)
+            for document in _kept_documents(element[1])
+            for number, paragraph in enumerate(document.paragraphs)
+            if number not in dropped.get(document.id, ())
+            and (key := deduplication.paragraph_key(paragraph)) is not None
+        ),
+        num_groups,
+    )
+
+
+def find_repeated_paragraphs(
+    element: tuple[int, Iterable[Keys]], options: CorpusOptions
+) -> Iterator[tuple[Partition, list[tuple[str, int]]]]:
+    """Yield (partition, [(document ID, number of a paragraph to drop)]) for (hash group, batches)."""
+    keys, ids, numbers = (np.concatenate(column) for column in zip(*element[1], strict=True))
+    yield from _by_partition(deduplication.repeated_paragraphs(keys, ids), ids, numbers, options)
+
+
+def _by_partition(
+    is_dropped: np.ndarray, ids: np.ndarray, numbers: np.ndarray, options: CorpusOptions
+) -> Iterator[tuple[Partition, list[tuple[str, int]]]]:
+    """Yield (partition, [(document ID, paragraph number)]) of the entries to drop."""
+    dropped: dict[Partition, list[tuple[str, int]]] = defaultdict(list)
+    for index in np.flatnonzero(is_dropped):
         document_id = _to_hex(ids[index])
-        repetitions[partition_of_document(document_id, options)].append((document_id, int(numbers[index])))
-    yield from repetitions.items()
+        dropped[partition_of_document(document_id, options)].append((document_id, int(numbers[index])))
+    yield from dropped.items()

@@ -29,6 +29,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import AsDict, AsIter, AsSingleton, PCollection
 
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning.personal_data import require_placeholders
 from beambert.pipelines.corpus.counts import add_marks, sum_counts
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.dataset import SPLITS
@@ -37,15 +38,16 @@ from beambert.pipelines.errors import DatasetError, SourceError
 from beambert.pipelines.io.atomic_files import read_bytes, write_atomically, write_text
 from beambert.pipelines.io.versions import require_same_rules
 from beambert.pipelines.sources.readers import FileSplit
-from beambert.pipelines.transforms.documents import ReadBlocks
+from beambert.pipelines.transforms.documents import CleanDocuments, ReadBlocks
 from beambert.pipelines.transforms.partitions import (
     GroupByPartition,
     Grouped,
     corpus_options,
     deduplicate_partition,
     group_documents,
+    upstream_of,
 )
-from beambert.pipelines.vocabulary.vocabulary_options import VocabularyOptions, language_factors, require_languages
+from beambert.pipelines.vocabulary.vocabulary_options import language_factors, require_languages
 from beambert.pipelines.vocabulary.word_groups import (
     Batch,
     Group,
@@ -82,16 +84,18 @@ class Vocabularies:
     alphabet: dict[str, int] | None = None
 
 
-def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: VocabularyOptions) -> Vocabularies:
+def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: CorpusOptions) -> Vocabularies:
     """Learn the vocabulary, or read the one given by --vocab_file.
 
     Raises:
-        SourceError: there are no words to learn from.
+        SourceError: there are no words to learn from, or the given vocabulary lacks a placeholder of the corpus.
         VocabularyError: there are too few words for the vocabulary size, or a vocabulary file is invalid.
     """
     compared = _read(options.compare_vocab) if options.compare_vocab else None
     if options.vocab_file:
-        return Vocabularies(_read(options.vocab_file), None, compared)
+        vocabulary = _read(options.vocab_file)
+        require_placeholders(vocabulary, options.cleaning.placeholders)
+        return Vocabularies(vocabulary, None, compared)
     words: dict[str, int] = {}
     distinct = running = 0
     for group in word_groups:
@@ -103,7 +107,8 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
             "the training split has no words to learn a vocabulary from; give files with text, check any "
             "rejected/*.jsonl in the output directory, or lower --validation_fraction"
         )
-    tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit)
+    placeholders = options.cleaning.placeholders
+    tokens = learn_vocabulary(words, options.vocab_size, options.num_unused, options.alphabet_limit, placeholders)
     learned_from = {
         "words": running,
         "words_excluded": running - sum(words.values()),
@@ -111,7 +116,7 @@ def learn_or_read(_: None, word_groups: Iterable[WordGroup], options: Vocabulary
         "distinct_words_excluded": distinct - len(words),
     }
     alphabet = alphabet_losses(words, options.alphabet_limit)
-    return Vocabularies(Vocabulary(tuple(tokens)), learned_from, compared, alphabet)
+    return Vocabularies(Vocabulary.of_tokens(tokens), learned_from, compared, alphabet)
 
 
 def _read(path: str) -> Vocabulary:
@@ -281,7 +286,11 @@ def count_shard_words(split: str, kept: Iterable[Document], options: CorpusOptio
     for document in kept:
         language = document.language if training and options.language_sampling_exponent != 1.0 else ""
         # Validation text has no weights.
-        texts.setdefault((language, document.weight if training else 1.0), []).append(document.text)
+        text = document.text
+        # Placeholders are tokens, not words.
+        for placeholder in options.cleaning.placeholders:
+            text = text.replace(placeholder, " ")
+        texts.setdefault((language, document.weight if training else 1.0), []).append(text)
     groups = num_word_groups(options.num_partitions)
     for (language, weight), language_texts in sorted(texts.items()):
         yield from word_batches(split, language_texts, options, groups, language, weight)
@@ -347,11 +356,15 @@ class LearnWordPieceVocabulary(beam.PTransform):
 
     def expand(self, documents: PCollection) -> PCollection:
         """Return one `beambert.tokenizer.vocabulary.Vocabulary`."""
-        partitions = group_documents(documents, self._options)
-        vocabularies, _ = (
-            partitions | "CountWords" >> CountWords(self._options)
-        ).words | "LearnVocabularies" >> LearnVocabularies(self._options)
-        return vocabularies | "Vocabulary" >> beam.Map(_with_options, self._options)
+        transforms = (applied.transform for applied in upstream_of(documents))
+        cleaning = (
+            transform.step.keywords["options"] for transform in transforms if isinstance(transform, CleanDocuments)
+        )
+        # They state which placeholders the text has.
+        options = dataclasses.replace(self._options, cleaning=next(cleaning, self._options.cleaning))
+        words = (group_documents(documents, options) | "CountWords" >> CountWords(options)).words
+        vocabularies, _ = words | "LearnVocabularies" >> LearnVocabularies(options)
+        return vocabularies | "Vocabulary" >> beam.Map(_with_options, options)
 
 
 def _with_options(vocabularies: Vocabularies, options: CorpusOptions) -> Vocabulary:

@@ -16,6 +16,7 @@ def documents() -> st.SearchStrategy[Document]:
         lost=counts,
         html_tags=st.booleans(),
         contamination=st.dictionaries(text, text, max_size=2),
+        personal_data=st.dictionaries(text, text, max_size=2),
     )
     return st.builds(
         Document,

@@ -203,3 +203,18 @@ def test_capitals_and_lines_of_added_tokens() -> None:
         assert vocabulary.wordpieces.to_bytes() == Vocabulary(base).to_bytes()
         with pytest.raises(VocabularyError, match=r"cannot store; convert the model with --to huggingface"):
             vocabulary.to_bytes()
+
+
+def test_placeholders_of_a_vocabulary_are_kept_whole(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*BASE, "[EMAIL]", "[IP]"]) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(path)
+    assert [token.content for token in tokenizer.vocabulary.added_tokens] == ["[EMAIL]", "[IP]"]
+    assert tokenizer.tokenize("new [EMAIL], [IP]x [PHONE] [email]")[:4] == ["new", "[EMAIL]", "[UNK]", "[IP]"]
+    assert tokenizer.tokenize("[PHONE]")[0] == tokenizer.tokenize("[email]")[0] == "["
+    assert Vocabulary.from_bytes(path.read_bytes(), "v") == tokenizer.vocabulary
+    assert not Vocabulary.of_tokens(BASE).added_tokens
+    # A record beside the file decides.
+    record = {"added_tokens_decoder": {str(len(BASE)): {"content": "[EMAIL]"}}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(record))
+    assert Tokenizer.load(path).vocabulary.added_tokens == (AddedToken("[EMAIL]"),)

@@ -270,10 +270,11 @@ def _initial(config: PretrainOptions, path: str, vocabulary: Vocabulary) -> Iter
                 f"--init_checkpoint {initial.path} uses {initial.vocab_file}, but --data has another vocabulary; build "
                 f"the data with --vocab_file {file}"
             )
-        if own.added_tokens:
-            number = counted(len(own.added_tokens), "added token")
+        in_data = {token.content for token in vocabulary.added_tokens}
+        if missing := [token.content for token in own.added_tokens if token.content not in in_data]:
+            number = counted(len(missing), "added token")
             warn(
-                f"the data was built without {number} of {initial.path}, such as {own.added_tokens[0].content!r}: it "
+                f"the data was built without {number} of {initial.path}, such as {missing[0]!r}: it "
                 "has them split like other text"
             )
         # Without a vocabulary of its own, the checkpoint must fit that of the data.

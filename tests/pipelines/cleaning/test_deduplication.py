@@ -14,6 +14,8 @@ from beambert.pipelines.cleaning.deduplication import (
     BANDS,
     PERMUTATIONS,
     band_keys,
+    duplicate_keys,
+    frequent_keys,
     near_duplicates,
     paragraph_key,
     repeated_paragraphs,
@@ -147,3 +149,14 @@ def test_paragraph_key() -> None:
     assert paragraph_key(text) == paragraph_key("all RIGHTS are reserved, by the authors of this page")
     assert paragraph_key(text) != paragraph_key(text.replace("page", "book"))
     assert paragraph_key("See the table below for all that.") is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 1)), max_size=14), st.integers(2, 4))
+def test_keys_of_several_documents(entries: list[tuple[int, int, int]], minimum: int) -> None:
+    keys = np.array([key for key, _, _ in entries], np.uint64)
+    ids = np.array([pair for _, *pair in entries], np.uint64).reshape(-1, 2)
+    documents = {key: {tuple(pair) for other, *pair in entries if other == key} for key, _, _ in entries}
+    assert frequent_keys(keys, ids, minimum).tolist() == [len(documents[key]) >= minimum for key, _, _ in entries]
+    pairs = zip(*duplicate_keys(keys, ids), strict=True)
+    found = {(int(keys[dropped]), tuple(ids[dropped]), tuple(ids[kept])) for dropped, kept in pairs}
+    assert found == {(key, pair, min(same)) for key, same in documents.items() for pair in same - {min(same)}}

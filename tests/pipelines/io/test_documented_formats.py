@@ -95,13 +95,14 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
         "copy": " ".join(words) + ".",
         "similar": " ".join([*words[:195], "another", "end"]) + ".",
         "evaluated": "Thirteen words of this document are in the evaluation file that the job compares with it.",
+        "private": "Write to joe@example.org about the cat.",
     }
     lines = [json.dumps({"id": name, "title": name, "text": text}) for name, text in texts.items()]
     (tmp_path / "input.jsonl").write_text("\n".join(lines))
     (tmp_path / "evaluation.txt").write_text(texts["evaluated"])
     argv: list[Any] = ["corpus", "--input", tmp_path / "input.jsonl", "--output", tmp_path / "corpus"]
     argv += ["--id_field", "id", "--drop_near_duplicates", "--decontaminate", tmp_path / "evaluation.txt"]
-    argv += ["--vocab_size", "100", "--validation_fraction", "0", "--num_partitions", "1"]
+    argv += ["--pii", "drop", "--vocab_size", "100", "--validation_fraction", "0", "--num_partitions", "1"]
     assert cli.main(list(map(str, argv))) == 0
     fields: set[str] = set()
     reasons = set()
@@ -109,6 +110,6 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
         for line in path.read_text(encoding="utf-8").splitlines():
             fields |= set(json.loads(line))
             reasons.add(json.loads(line)["reason"])
-    assert reasons == {"duplicate", "near_duplicate", "contaminated"}
+    assert reasons == {"duplicate", "near_duplicate", "contaminated", "pii_email"}
     # Only a file that is divided has offsets, and only some formats have metadata.
     assert TABLES["rejected"] == fields | {"byte", "metadata"}

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from beambert.bert_model.config import BertConfig
-from beambert.trainers.monitoring.throughput import Rows, cost_of_step, peak_flops, rows_of
+from beambert.trainers.monitoring.throughput import RowCounts, cost_of_step, peak_flops, rows_of
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_peaks_are_those_of_the_data_sheets(device, half, single):
 
 def test_the_cost_of_a_step_of_base_is_six_flops_per_parameter_and_token():
     config = BertConfig.preset("base", 30522)
-    work = cost_of_step(config, 256, [Rows(128, 20, 1000)], "length 128")
+    work = cost_of_step(config, 256, [RowCounts(128, 20, 1000)], "length 128")
     assert (work.sequences, work.tokens, work.label) == (256, 256 * 128, "length 128")
     # The layers have 85,054,464 parameters. Their matrix products and attention over 128 positions count, with 3 x 2
     # operations each.
@@ -66,8 +66,8 @@ def test_the_cost_of_a_step_of_base_is_six_flops_per_parameter_and_token():
 
 def test_rows_of_several_lengths_count_as_often_as_they_occur():
     config = BertConfig.preset("tiny", 100)
-    short, long = (cost_of_step(config, 10, [Rows(*row, 1)]) for row in ((32, 4), (128, 20)))
-    mixed = cost_of_step(config, 10, [Rows(32, 4, 300), Rows(128, 20, 100)])
+    short, long = (cost_of_step(config, 10, [RowCounts(*row, 1)]) for row in ((32, 4), (128, 20)))
+    mixed = cost_of_step(config, 10, [RowCounts(32, 4, 300), RowCounts(128, 20, 100)])
     assert mixed.tokens == 10 * (0.75 * 32 + 0.25 * 128)
     assert mixed.flops == pytest.approx(0.75 * short.flops + 0.25 * long.flops)
 

@@ -113,9 +113,9 @@ def test_the_table_in_the_documents_is_that_of_the_recipes():
         cost, flags = recipe_cost(name), recipe.flags
         updates = f"{cost.updates:,} x {int(flags['train_batch_size']):,}"
         expected.append(
-            f"| `{name}` | {flags['model']} | {'; '.join([updates, *filter(None, [flags.get('schedule')])])} | "
-            f"{recipes.rounded(cost.positions)} | {cost.flops:.2g} | {recipes.estimated_time(name)} | "
-            f"{recipe.results} |"
+            f"| `{name}` | {flags['model']} | {recipe.results} | {recipes.estimated_time(name)} | "
+            f"{'; '.join([updates, *filter(None, [flags.get('schedule')])])} | {recipes.rounded(cost.positions)} | "
+            f"{cost.flops:.2g} |"
         )
         assert f"## `{name}`" in text
         assert f"\n{recipes.command(name)}\n" in text
