@@ -287,7 +287,9 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
     # Only the local runner, which shuffles in memory, resumes from completion markers.
     embedded_engine = pipeline_runner.is_embedded(beam_options)
     work = (
-        work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation]) if embedded_engine else ""
+        work_directory(output, [early, bool(options.vocab_size), inputs, config.evaluation], "corpus")
+        if embedded_engine
+        else ""
     )
     done = resume(output, work, ("corpus/*-of-*.parquet*", "rejected/*-of-*.jsonl*"))
     shards = [

@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 import unicodedata
 
+from beambert.common.imports import is_installed
 from beambert.pipelines.errors import DatasetError
 from beambert.tokenizer.normalization import CHARACTER_RULES
 
@@ -12,9 +13,12 @@ def versions(file_format: str = "tfrecord") -> dict[str, str]:
     """Return the versions of Python, its Unicode data, and the packages that can affect results.
 
     Args:
-        file_format: Format of the shards; "array_record" has a package of its own.
+        file_format: Format of the shards; "array_record" has a package of its own. "corpus" for a corpus, whose text
+            may come from web pages.
     """
     packages = ["beambert", "apache-beam", "numpy", "pyarrow", "sentencex"]
+    if file_format == "corpus" and is_installed("resiliparse"):
+        packages.append("resiliparse")
     if file_format == "array_record":
         packages.append("array-record")
     package_versions = {package: importlib.metadata.version(package) for package in packages}

@@ -103,7 +103,7 @@ def work_directory(output: str, content: list[Any], file_format: str = "tfrecord
     Args:
         output: The output directory.
         content: Everything that the result depends on, as JSON values.
-        file_format: Format of the shards, whose packages the result depends on too.
+        file_format: Format of the shards, or "corpus", whose packages the result depends on too.
     """
     name = hashlib.blake2b(json.dumps([content, versions(file_format)]).encode("utf-8"), digest_size=12).hexdigest()
     return f"{output}/{WORK_NAME}/{name}"

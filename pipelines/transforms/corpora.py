@@ -446,7 +446,7 @@ def _write_manifest(
     if own := {line for content in abbreviations for line in content.splitlines()}:
         options = {**options, "abbreviations": "\n".join(sorted(own))}
     path = f"{output}/{corpus_manifest.FILE_NAME}"
-    write_text(path, Corpus(options, files, counts, vocab, written, versions()).to_json())
+    write_text(path, Corpus(options, files, counts, vocab, written, versions("corpus")).to_json())
     return path
 
 

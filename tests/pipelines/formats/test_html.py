@@ -14,6 +14,7 @@ from beambert.pipelines.formats import html
 from beambert.pipelines.formats.html import Page, decode, read_page
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import find_format, read_file
+from benchmarks import web_pages
 from tests.conftest import with_slow
 
 SHOP = """<!doctype html><html lang="en-GB"><head><title>Walnut desk
@@ -156,6 +157,8 @@ HOSTILE = {
     "lists": b"<ul><li>" * 9_000,
     "forms": b"<div><form>" * 500_000,
     "attributes": b"<p " + b"".join(b"a%d=1 " % number for number in range(200_000)) + b">text",
+    "quoted attributes": b"<p " + b"".join(b'a%d=">" ' % number for number in range(40_000)) + b">text",
+    "comments": b'<!-- " -->' * 30_000 + b"<p " + b"".join(b"a%d='>' " % number for number in range(9_000)) + b">text",
     "depth": b"<div>" * 600 + b"text" + b"</div>" * 600,
 }
 
@@ -206,6 +209,19 @@ def test_a_format_without_its_package_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(SourceError, match=message):
         find_format(str(path), ReadOptions())
     assert find_format(str(path), ReadOptions("text")).name == "text"
+
+
+def test_quality_on_real_pages(shared_data):
+    """Compare with the text that a person marked: the F1 of trafilatura is 0.958 (see docs/benchmarks/web-pages.md)."""
+    folder = shared_data / "html-articles"
+    truth = json.loads((folder / "ground-truth.json").read_text(encoding="utf-8"))
+    pages = {key: read_page(gzip.decompress((folder / "html" / f"{key}.html.gz").read_bytes())) for key in truth}
+    assert not any(page.rejected for page in pages.values())
+    scores = [
+        web_pages.compare("\n".join(pages[key].paragraphs), web_pages.ngrams(truth[key]["articleBody"]))
+        for key in truth
+    ]
+    assert web_pages.average(scores)[2] > 0.958
 
 
 # ---- Fields with pages

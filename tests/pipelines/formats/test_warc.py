@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import re
 import tracemalloc
 import zlib
 
@@ -319,26 +320,24 @@ def test_text_about_warc_stays_text():
     assert not warc.WARC.recognizes("a.txt", b"WARC/1.0 is a format.\n")
 
 
-def test_a_crawl_becomes_a_corpus(tmp_path):
+def test_a_crawl_becomes_a_corpus(tmp_path, monkeypatch, capsys):
     """Rules and pages are counted, and the corpus and its lists have the URLs; splits do not change the files."""
     records = [INFO, *(response(number) for number in range(40)), response(41, status="500 Error"), request(1)]
     path = write(tmp_path, records, ".gz")
     assert find_format(path, ReadOptions()).name == "warc"
-    argv = [
-        "corpus",
-        "--input",
-        path,
-        "--output",
-        str(tmp_path / "out"),
-        "--vocab_size",
-        "100",
-        "--num_partitions",
-        "1",
-    ]
-    assert cli.main([*argv, "--validation_fraction", "0"]) == 0
-    counts = json.loads((tmp_path / "out" / "corpus.json").read_text())["counts"]
+    contents = []
+    for name in ("one", "many"):
+        argv = ["corpus", "--input", path, "--output", str(tmp_path / name), "--vocab_size", "100"]
+        assert cli.main([*argv, "--validation_fraction", "0", "--num_partitions", "2"]) == 0
+        files = sorted([*(tmp_path / name).glob("*/*"), tmp_path / name / "vocab.txt"])
+        contents.append([(file.name, file.read_bytes()) for file in files])
+        monkeypatch.setitem(warc.WARC.range_bytes, ".warc.gz", 1000)
+    assert contents[0] == contents[1]
+    assert "1 file split," in (printed := capsys.readouterr().out)
+    assert re.search(r"\b1\d file splits,", printed)
+    counts = json.loads((tmp_path / "one" / "corpus.json").read_text())["counts"]
     assert counts["documents_read"] == 41
     assert counts["documents_rejected"] == {"http_status": 1}
-    (listed,) = (tmp_path / "out" / "rejected").glob("*.jsonl")
+    (listed,) = (tmp_path / "one" / "rejected").glob("*.jsonl")
     line = json.loads(listed.read_text())
     assert line["metadata"] == {"url": "https://a.example/41", "date": DATE, "status": "500"}
