@@ -254,8 +254,8 @@ class OptimizerOptions:
 
     Attributes:
         optimizer: Optimizer: bert_adam, the released BERT's Adam without bias correction; adamw, which needs less
-            warm-up; lamb, for batches of thousands of sequences, with about ten times the learning rate; sgd with
-            momentum, lion, or muon.
+            warm-up; lamb, for batches of thousands of sequences, with about ten times the learning rate; muon,
+            which orthogonalizes the updates of matrices.
         weight_decay: Decoupled weight decay, not applied to biases and layer normalization.
         adam_beta1: Decay rate of the first moment estimates.
         adam_beta2: Decay rate of the second moment estimates; 0.98 is common with large batches.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-OptimizerName = Literal["bert_adam", "adamw", "lamb", "sgd", "lion", "muon"]
+OptimizerName = Literal["bert_adam", "adamw", "lamb", "muon"]
 Tensor = Any
 Slots = tuple[Tensor, ...]
 
@@ -162,37 +162,6 @@ class Lamb(AdamW):
 
 
 @dataclass(frozen=True)
-class Sgd(UpdateRule):
-    """u = m, with m = b1 m + g: stochastic gradient descent with momentum (Sutskever et al. 2013, without Nesterov)."""
-
-    slots = (Slot("momentum"),)
-
-    def update(self, slots: Slots, gradient: Tensor, step: Tensor, part: VariablePart) -> tuple[Tensor, Slots]:
-        """Return the new momentum as the direction."""
-        momentum = self.options.adam_beta1 * slots[0] + gradient
-        return momentum, (momentum,)
-
-    def last_direction(self, slots: Slots, step: Tensor, part: VariablePart) -> Tensor:
-        """Return the momentum."""
-        return slots[0]
-
-
-@dataclass(frozen=True)
-class Lion(UpdateRule):
-    """u = sign(b1 m + (1 - b1) g), then m = b2 m + (1 - b2) g: Chen et al. 2023, algorithm 2."""
-
-    slots = (Slot("momentum"),)
-
-    def update(self, slots: Slots, gradient: Tensor, step: Tensor, part: VariablePart) -> tuple[Tensor, Slots]:
-        """Return the sign of the interpolated momentum, and the new momentum."""
-        from keras import ops
-
-        beta_1, beta_2, momentum = self.options.adam_beta1, self.options.adam_beta2, slots[0]
-        direction = ops.sign(beta_1 * momentum + (1.0 - beta_1) * gradient)
-        return direction, (beta_2 * momentum + (1.0 - beta_2) * gradient,)
-
-
-@dataclass(frozen=True)
 class Muon(UpdateRule):
     """u = 0.2 sqrt(max(rows, columns)) orthogonalized(m), with m = 0.95 m + g, for matrices of the Transformer layers.
 
@@ -244,7 +213,5 @@ OPTIMIZERS: dict[OptimizerName, type[UpdateRule]] = {
     "bert_adam": BertAdam,
     "adamw": AdamW,
     "lamb": Lamb,
-    "sgd": Sgd,
-    "lion": Lion,
     "muon": Muon,
 }

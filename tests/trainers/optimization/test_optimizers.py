@@ -35,8 +35,8 @@ from tests.trainers.optimization.optimizer_steps import (
     weights_after,
 )
 
-# The optimizers with two moment estimates, and those with a momentum.
-ADAMS, MOMENTUMS = ("bert_adam", "adamw", "lamb"), ("sgd", "lion", "muon")
+# The optimizers with two moment estimates for every variable.
+ADAMS = ("bert_adam", "adamw", "lamb")
 
 # Rate factors of "layerwise" in CHANGES. Of two layers, the upper one has 0.5 and the lower one 0.25. The embeddings
 # have 0.125, and the variables above the layers 1.
@@ -65,15 +65,8 @@ def transcription(name, factors, weight_decay=0.01, adam_beta1=0.9, adam_beta2=0
             if clip_norm and norms[-1] > clip_norm:
                 g = g * clip_norm / norms[-1]
             if f"{variable}/momentum" in slots:
-                momentum = slots[f"{variable}/momentum"]
-                if name == "sgd":
-                    r = momentum = adam_beta1 * momentum + g
-                elif name == "lion":
-                    r = np.sign(adam_beta1 * momentum + (1 - adam_beta1) * g)
-                    momentum = adam_beta2 * momentum + (1 - adam_beta2) * g
-                else:
-                    momentum = 0.95 * momentum + g
-                    r = 0.2 * np.sqrt(max(g.shape)) * newton_schulz(momentum)
+                momentum = 0.95 * slots[f"{variable}/momentum"] + g
+                r = 0.2 * np.sqrt(max(g.shape)) * newton_schulz(momentum)
                 slots[f"{variable}/momentum"] = momentum
             else:
                 m = adam_beta1 * slots[f"{variable}/adam_m"] + (1 - adam_beta1) * g
