@@ -107,9 +107,9 @@ def domain_of(url: str) -> str:
     return _host(parts) if parts else ""
 
 
-# Parameters that identify the visitor or the link that was followed, not the page.
+# Parameters that identify the visitor or the link that was followed, not the page. "sid" may be that of a story.
 _TRACKING = re.compile(
-    r"utm_\w+|[a-z]{0,2}clid|msclkid|mc_[ce]id|igshid|_ga|_gl|phpsessid|jsessionid|sessionid|sid", re.IGNORECASE
+    r"utm_\w+|[a-z]{0,2}clid|msclkid|mc_[ce]id|igshid|_ga|_gl|phpsessid|jsessionid|sessionid", re.IGNORECASE
 )
 _SESSION = re.compile(r";jsessionid=[^/?]*", re.IGNORECASE)
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")

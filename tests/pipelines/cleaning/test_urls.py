@@ -87,6 +87,7 @@ def test_files(tmp_path):
     ("url", "normal"),
     [
         ("HTTP://WWW.Example.org:80/a/../b/?utm_source=x&z=1&a=2#frag", "example.org/b?a=2&z=1"),
+        ("example.org/news.php?sid=7&fbclid=x", "example.org/news.php?sid=7"),
         ("https://example.org", "example.org"),
         ("https://example.org/?", "example.org"),
         ("example.org//a//b/", "example.org/a/b"),
