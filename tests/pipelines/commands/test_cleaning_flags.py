@@ -74,7 +74,7 @@ def test_skipped_rules_and_thresholds(texts, tmp_path, capsys):
 def test_a_job_does_not_resume_with_other_code_of_a_filter(texts, tmp_path, monkeypatch):
     work_of_jobs = []
 
-    def stop(output, content):
+    def stop(output, content, name):
         work_of_jobs.append(content)
         raise DatasetError("stopped before the job")
 
