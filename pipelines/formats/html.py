@@ -19,6 +19,7 @@ from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 from beambert.pipelines.formats.lines import start_of
 
 # Rules by which pages are rejected; counted in corpus.json and listed in rejected/*.jsonl.
+NOT_HTML = "not_html"
 PAGE_TOO_LARGE = "page_too_large"
 PAGE_TOO_COMPLEX = "page_too_complex"
 
@@ -61,6 +62,12 @@ _PAGE_START = re.compile(
     rb"<(?:!doctype\s+html\b[^<>]*|(?:html|head|body)(?:\s[^<>]*)?)>\s*<",
     re.IGNORECASE | re.DOTALL,
 )
+# Bytes that only binary files have in their first 1,445 bytes (MIME Sniffing standard, sections 3 and 7.2). A page
+# may have one by mistake, so it is binary only if no tag is there.
+_SNIFFED_BYTES = 1445
+_BINARY_BYTE = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_PAGE_TAG = re.compile(rb"<(?:!doctype|html|head|body|title|meta|div)\b", re.IGNORECASE)
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SUFFIXES = (".html", ".htm", ".xhtml")
 _OPEN_TAG = re.compile(rb"<(/?)([a-zA-Z]+)")
 # Elements without content, in HTML and in drawings, and those that the next element of their kind closes.
@@ -111,6 +118,8 @@ def read_page(data: bytes | str, charset: str = "") -> Page:
     from resiliparse.parse.html import HTMLTree
 
     size = len(data) if isinstance(data, bytes) else len(data.encode("utf-8", "surrogatepass"))
+    if isinstance(data, bytes) and not charset.lower().startswith("utf-16") and _is_binary(data):
+        return Page([], rejected=NOT_HTML)
     if size > MAX_PAGE_BYTES:
         return Page([], rejected=PAGE_TOO_LARGE)
     text = decode(data, charset) if isinstance(data, bytes) else data
@@ -131,6 +140,12 @@ def read_page(data: bytes | str, charset: str = "") -> Page:
     )
 
 
+def _is_binary(data: bytes) -> bool:
+    """Return whether a file is an image, an archive or the like, whatever its name or its server says."""
+    start = data[:_SNIFFED_BYTES]
+    return not start.startswith(_UTF16_MARKS) and bool(_BINARY_BYTE.search(start)) and not _PAGE_TAG.search(start)
+
+
 def _attribute(node: Any, selector: str, name: str) -> str:
     """Return an attribute of the first element below a node that a CSS selector matches, or ""."""
     element = node.query_selector(selector) if node else None
@@ -146,7 +161,7 @@ def decode(data: bytes, charset: str) -> str:
     """
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(_UTF16_MARKS):
         return data.decode("utf-16", "replace")
     # ISO-2022-JP consists of ASCII and escape sequences.
     if b"\x1b$" not in data:
@@ -248,8 +263,7 @@ def _is_sentence(block: _Block) -> bool:
 
 def is_page(name: str, head: bytes) -> bool:
     """Return whether a file is a web page, by its lowercase name without a compression suffix and its first bytes."""
-    start = start_of(head)
-    return start.startswith(b"<") and bool(_PAGE_START.match(start) or name.endswith(_SUFFIXES))
+    return name.endswith(_SUFFIXES) or bool(_PAGE_START.match(start_of(head)))
 
 
 def page_document(page: Page, path: str, metadata: Mapping[str, str]) -> Document:
@@ -275,4 +289,11 @@ def read(stream: io.BufferedIOBase, path: str, _: ReadOptions) -> Iterator[Docum
     yield page_document(read_page(stream.read(MAX_PAGE_BYTES + 1)), path, {})
 
 
-HTML = InputFormat(name="html", read=read, recognize=is_page, has_language=True, package="resiliparse")
+HTML = InputFormat(
+    name="html",
+    read=read,
+    recognize=is_page,
+    has_language=True,
+    reports_other_kinds=True,  # Mirrors of sites have images and archives under names of pages.
+    package="resiliparse",
+)

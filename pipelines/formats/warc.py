@@ -25,12 +25,11 @@ from beambert.pipelines.formats.frames import (
     find_frame,
     plain_chunks,
 )
-from beambert.pipelines.formats.html import MAX_PAGE_BYTES, PAGE_TOO_LARGE, is_page, page_document, read_page
+from beambert.pipelines.formats.html import MAX_PAGE_BYTES, NOT_HTML, PAGE_TOO_LARGE, is_page, page_document, read_page
 from beambert.pipelines.formats.input_format import InputFormat, ReadOptions
 
 # Rules by which records are rejected, besides those of pages; counted in corpus.json and listed in rejected/*.jsonl.
 HTTP_STATUS = "http_status"
-NOT_HTML = "not_html"
 REVISIT = "revisit"
 
 _VERSION = b"WARC/"

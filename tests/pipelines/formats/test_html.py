@@ -150,6 +150,27 @@ def test_text_of_paragraphs_is_kept_as_it_is(words):
     assert read_page(f"<p>{escaped}</p>".encode()).paragraphs == [sentence]
 
 
+PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01 A sentence in the metadata of an image."
+
+
+@pytest.mark.parametrize("data", [PNG, gzip.compress(b"text"), b"%PDF-1.7\n1 0 obj \x00\x01 A sentence in a PDF."])
+def test_binary_content_is_not_html(data, tmp_path):
+    path = tmp_path / "a.html"
+    path.write_bytes(PNG)
+    assert read_page(data) == Page([], rejected=html.NOT_HTML)
+    (document,) = read_file(str(path), ReadOptions())
+    assert document.rejected == html.NOT_HTML
+
+
+@pytest.mark.parametrize("charset", ["", "utf-16"])
+def test_control_characters_in_a_page_are_no_binary_content(charset):
+    content = f"<html><body>\0\x01<p>{TEXT}</p></body></html>"
+    page = read_page(content.encode(charset or "utf-8"), charset)
+    assert page.rejected == ""
+    assert TEXT in page.paragraphs[0]
+    assert read_page(content.encode("utf-16-le"), "UTF-16LE").rejected == ""
+
+
 HOSTILE = {
     "elements": b"<div>" * 1_000_000 + b"text",
     "inline elements": b"<b>" * 1_000_000 + b"text",
