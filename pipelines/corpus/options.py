@@ -41,9 +41,9 @@ class CorpusOptions(VocabularyOptions):
             of words with it.
         decontaminate_action: Action for documents that --decontaminate finds; report lists and counts them, but keeps
             them.
-        quality_model: Model of beambert quality train, by which documents less probable to be good than --min_quality
-            are rejected.
-        min_quality: Minimum probability of a good text by --quality_model; see the table that the training prints.
+        quality_model: Model of beambert quality train: reject documents whose probability of being good text is below
+            --min_quality.
+        min_quality: Minimum probability of good text by --quality_model; see the table that the training prints.
         quality_model_sha256: SHA-256 of the quality model.
         filters: Functions of your own, package.module:function, that reject documents: each gets a segmented Document,
             and returns True or the name of a rule to reject it. Its package must be importable, also on the workers.

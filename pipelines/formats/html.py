@@ -141,7 +141,7 @@ def read_page(data: bytes | str, charset: str = "") -> Page:
 
 
 def _is_binary(data: bytes) -> bool:
-    """Return whether a file is an image, an archive or the like, whatever its name or its server says."""
+    """Return whether a file is an image, an archive or other binary data, regardless of its name and media type."""
     start = data[:_SNIFFED_BYTES]
     return not start.startswith(_UTF16_MARKS) and bool(_BINARY_BYTE.search(start)) and not _PAGE_TAG.search(start)
 

@@ -153,10 +153,14 @@ def test_text_of_paragraphs_is_kept_as_it_is(words):
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01 A sentence in the metadata of an image."
 
 
-@pytest.mark.parametrize("data", [PNG, gzip.compress(b"text"), b"%PDF-1.7\n1 0 obj \x00\x01 A sentence in a PDF."])
+@pytest.mark.parametrize(
+    "data",
+    [PNG, gzip.compress(b"text"), b"%PDF-1.7\n1 0 obj \x00\x01 A sentence in a PDF."],
+    ids=["image", "archive", "PDF"],
+)
 def test_binary_content_is_not_html(data, tmp_path):
     path = tmp_path / "a.html"
-    path.write_bytes(PNG)
+    path.write_bytes(data)
     assert read_page(data) == Page([], rejected=html.NOT_HTML)
     (document,) = read_file(str(path), ReadOptions())
     assert document.rejected == html.NOT_HTML
