@@ -43,6 +43,7 @@ def test_bfloat16_learns_as_float32_does():
     mixed, types = losses("mixed_bfloat16")
     assert types == {"float32"}
     assert exact[-1] < 0.8 * exact[0]
-    # Both have the same dropout masks.
-    np.testing.assert_allclose(mixed, exact, rtol=0.03)
+    # Both have the same dropout masks. By the end the batch is memorized, and how its small loss is rounded depends on
+    # the processor.
+    np.testing.assert_allclose(mixed, exact, rtol=0.03, atol=0.02)
     assert not np.array_equal(mixed, exact)
