@@ -429,4 +429,5 @@ def test_weights_of_8_bits(tmp_path, kind, caplog):
             answers.append(tf.lite.Interpreter(str(path)).get_signature_runner()(**inputs)["probabilities"])
     assert "pre-processing" not in caplog.text
     assert sizes[1] < 0.5 * sizes[0]
-    assert 0 < np.abs(answers[1] - answers[0]).max() < 0.02
+    # On processors without instructions for 8-bit products (VNNI), onnxruntime saturates some sums.
+    assert 0 < np.abs(answers[1] - answers[0]).max() < 0.05
