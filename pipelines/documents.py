@@ -26,7 +26,7 @@ class Removed:
         contamination: for a document that shares text with evaluation data, where; else empty.
         personal_data: for each rule that finds personal data and does not mask it, the first finding in its context;
             with a placeholder in place of it if the document is rejected.
-        quality: for a document that a quality model rejects, its probability of being good; else None.
+        quality: its probability of being good, by a quality model; else None.
     """
 
     counts: dict[str, int] = dataclasses.field(default_factory=dict)

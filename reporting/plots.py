@@ -1,4 +1,4 @@
-"""Draw the plots of reports as inline SVG: histograms, ranks, curves and points.
+"""Draw the plots of reports as inline SVG: histograms, ranks, waterfalls, curves and points.
 
 A plot is 360 units wide, the width of a phone, and is scaled by the page. The style sheet defines the colors.
 """
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from beambert.reporting.numbers import short
 from beambert.reporting.rendering import macro
 
 WIDTH, HEIGHT = 360, 200
@@ -213,6 +214,53 @@ def _round_up(value: float) -> int:
     """Return the smallest of 1, 2, 5, 10, 20, ... that is at least `value`."""
     power = 10 ** math.floor(math.log10(max(value, 1)))
     return int(next(step * power for step in _STEPS if step * power >= value))
+
+
+# Waterfalls.
+
+_ROW, _NAME_WIDTH, _NUMBER_WIDTH = 17, 118, 62
+_MAX_LOSSES = 10
+_MAX_NAME = 18
+
+
+def waterfall(whole: int, losses: Mapping[str, int], things: str) -> Markup:
+    """Return a figure of what is read, what each rule removes of it, the largest loss first, and what is kept.
+
+    Args:
+        whole: number read.
+        losses: number removed by rule; those without are omitted.
+        things: what is counted, in the plural.
+
+    Returns:
+        A figure, or a paragraph if nothing is read.
+    """
+    if not whole:
+        return _empty_figure(things)
+    ordered = sorted(((name, loss) for name, loss in losses.items() if loss), key=lambda pair: (-pair[1], pair[0]))
+    if others := ordered[_MAX_LOSSES:]:
+        ordered = [*ordered[:_MAX_LOSSES], (f"{len(others)} more", sum(loss for _, loss in others))]
+    rows, left = [("read", 0, whole)], whole
+    for name, loss in ordered:
+        left -= loss
+        rows.append((name, left, loss))
+    rows.append(("kept", 0, left))
+    elements: list[tuple[str, dict[str, str], str, str]] = []
+    scale = (WIDTH - _NAME_WIDTH - _NUMBER_WIDTH) / whole
+    for number, (name, start, size) in enumerate(rows):
+        y = number * _ROW
+        is_total = number in (0, len(rows) - 1)
+        place = {"x": f"{_NAME_WIDTH + start * scale:.1f}", "y": str(y + 2)}
+        shape = {"width": f"{max(0.5, size * scale):.1f}", "height": str(_ROW - 4)}
+        shown = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+        texts = ((shown, _NAME_WIDTH - 6), (f"{'' if is_total else '−'}{short(size)}", WIDTH - 2))
+        elements += [
+            ("text", {"class": "label", "x": str(x), "y": str(y + 12), "text-anchor": "end"}, text, "")
+            for text, x in texts
+        ]
+        title = f"{name}: {size:,} ({size / whole:.1%})"
+        elements.append(("rect", {"class": "bar" if is_total else "loss", **place, **shape}, "", title))
+    height = len(rows) * _ROW + 4
+    return macro("elements.html", "figure")(WIDTH, height, things, [], f"{things}, from read to kept", elements)
 
 
 # Curves and points.

@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beambert.common.word_rules import WordRules
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import CONTAMINATED, utf8_bytes
+from beambert.pipelines.cleaning.urls import URL, domain_of
 from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import CorpusShard
 from beambert.pipelines.dataset import SPLITS
@@ -18,6 +19,10 @@ from beambert.tokenizer.normalization import split_words
 # Fraction of removed text above which most of an input counts as lost.
 _MOSTLY = 0.5
 _MAX_FILES = 100
+# Domains with the most documents: of a partition, so that its counts stay small, and of a corpus.
+_MAX_PARTITION_DOMAINS, _MAX_DOMAINS = 1000, 100
+# Rejected texts of each rule in report.html.
+MAX_SAMPLES = 3
 
 
 @dataclasses.dataclass
@@ -73,13 +78,15 @@ def reported_rules(document: Document) -> list[str]:
 
 
 def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
-    """Return the counts of a shard, for `add_counts`: by input, by language and by rule."""
+    """Return the counts of a shard, for `add_counts`: by input, language, rule, domain and quality."""
     inputs: dict[str, Counter[str]] = {}
     rejected: dict[str, Counter[str]] = {}
     languages: dict[str, Counter[str]] = {}
     cleaned: Counter[str] = Counter()
     reported: Counter[str] = Counter()
     losses: dict[str, Loss] = {}
+    domains: dict[str, Counter[str]] = {}
+    qualities: dict[str, Counter[str]] = {}
     for document in deduplicated.rejected:
         rejected.setdefault(document.origin, Counter())[document.rejected] += 1
     for document in deduplicated.kept:
@@ -101,6 +108,11 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         losses.setdefault(document.origin, Loss()).add(document)
         cleaned.update(document.removed.counts)
         reported.update(reported_rules(document))
+        size = {"rejected": 1} if document.rejected else {"documents": 1, "bytes": utf8_bytes(document.text)}
+        if domain := domain_of(document.metadata.get(URL, "")):
+            domains.setdefault(domain, Counter()).update(size)
+        if document.removed.quality is not None:
+            qualities.setdefault(f"{min(int(document.removed.quality * 10), 9) / 10}", Counter()).update(size)
     return {
         "inputs": inputs,
         "rejected": rejected,
@@ -108,7 +120,20 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         "cleaned": +cleaned,
         "reported": reported,
         "lost": {origin: +loss.lost for origin, loss in losses.items()},
+        "domains": _largest_domains(domains, _MAX_PARTITION_DOMAINS),
+        "qualities": qualities,
     }
+
+
+def _largest_domains(domains: Mapping[str, dict[str, int]], limit: int) -> dict[str, dict[str, int]]:
+    """Return the counts of the domains with the most documents read, and the sum of the others under ""."""
+    ordered = sorted(
+        (name for name in domains if name),
+        key=lambda name: (-domains[name].get("documents", 0) - domains[name].get("rejected", 0), name),
+    )
+    largest = {name: dict(domains[name]) for name in ordered[:limit]}
+    others = sum_counts(domains[name] for name in [*ordered[limit:], *(name for name in domains if not name)])
+    return {**largest, "": others} if others else largest
 
 
 def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rules: WordRules) -> dict[str, Any]:
@@ -138,6 +163,21 @@ def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rul
         lost = sum_counts(shard["lost"].get(name, {}) for shard in counts)
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
+    domains = {name for shard in counts for name in shard["domains"]}
+    total["domains"] = _largest_domains(
+        {name: sum_counts(shard["domains"].get(name, {}) for shard in counts) for name in domains}, _MAX_DOMAINS
+    )
+    total["qualities"] = {
+        name: sum_counts(shard["qualities"].get(name, {}) for shard in counts)
+        for name in sorted({name for shard in counts for name in shard["qualities"]})
+    }
+    total["samples"] = {
+        rule: sorted(
+            (sample for shard in counts for sample in shard["samples"].get(rule, ())),
+            key=lambda sample: sorted(sample.items()),
+        )[:MAX_SAMPLES]
+        for rule in sorted({rule for shard in counts for rule in shard["samples"]})
+    }
     return total
 
 

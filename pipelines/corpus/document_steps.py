@@ -324,10 +324,9 @@ def reject_low_quality(document: Document, model: str, min_quality: float, sha25
         return document
     require_segmented(document)
     probability = quality_model.load(model, sha256).probability(document.text)
-    if probability >= min_quality:
-        return document
     removed = dataclasses.replace(document.removed, quality=probability)
-    return dataclasses.replace(document, removed=removed, rejected=rules.LOW_QUALITY)
+    rejected = rules.LOW_QUALITY if probability < min_quality else ""
+    return dataclasses.replace(document, removed=removed, rejected=rejected)
 
 
 def truncate_document(document: Document, share: float) -> Document:

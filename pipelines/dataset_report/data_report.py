@@ -5,6 +5,7 @@ The file is self-contained, has no scripts, and is deterministic: it has no date
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from beambert.pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_S
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.reporting import rendering
 from beambert.reporting.numbers import share
-from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot
+from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot, waterfall
 from beambert.tokenizer.vocabulary import Vocabulary
 
 FILE_NAME = "report.html"
@@ -80,7 +81,21 @@ def render(
 def _sources(counts: Mapping[str, Any], language_factors: Mapping[str, float]) -> dict[str, Any]:
     languages = counts.get("languages", {})
     words = sum(size["words"] for size in languages.values())
+    rejected = counts.get("documents_rejected", {})
+    lost: Counter[str] = Counter()
+    for size in counts.get("inputs", {}).values():
+        lost.update(size.get("bytes_lost", {}))
+    rules = sorted(rejected.keys() | lost.keys(), key=lambda rule: (-lost[rule], -rejected.get(rule, 0), rule))
+    read_bytes = counts.get("bytes", 0) + lost.total()
     return {
+        "waterfalls": [
+            waterfall(counts.get("documents_read", 0), rejected, "documents"),
+            waterfall(read_bytes, lost, "bytes of text"),
+        ],
+        "losses": [(rule, rejected.get(rule, 0), lost[rule], share(lost[rule], read_bytes)) for rule in rules],
+        "domains": _domains(counts.get("domains", {})),
+        "qualities": [(name, *_part(size)) for name, size in sorted(counts.get("qualities", {}).items())],
+        "rejected_samples": sorted(counts.get("samples", {}).items()),
         "inputs": [
             (
                 name,
@@ -101,6 +116,21 @@ def _sources(counts: Mapping[str, Any], language_factors: Mapping[str, float]) -
             for name, size in _largest(languages)
         ],
     }
+
+
+def _part(size: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return documents kept, documents rejected and bytes kept."""
+    return size.get("documents", 0), size.get("rejected", 0), size.get("bytes", 0)
+
+
+def _domains(sizes: Mapping[str, Mapping[str, int]]) -> list[tuple[str | int, ...]]:
+    """Return the domains with the most documents read, and the sum of the others."""
+    rows = sorted(
+        ((name, *_part(size)) for name, size in sizes.items() if name), key=lambda row: (-row[1] - row[2], row)
+    )
+    rest = [row[1:] for row in rows[_MAX_ROWS:]] + [_part(sizes[name]) for name in sizes if not name]
+    others: list[tuple[str | int, ...]] = [("other domains", *map(sum, zip(*rest, strict=True)))] if rest else []
+    return [*rows[:_MAX_ROWS], *others]
 
 
 def _largest(sizes: Mapping[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:

@@ -53,6 +53,23 @@ class RejectedFile(TypedDict):
     lost: dict[str, Count]
 
 
+class PartSize(TypedDict, total=False):
+    """The documents of a domain or of a range of probabilities, and the text of those that are kept."""
+
+    documents: Count
+    rejected: Count
+    bytes: Count
+
+
+class RejectedSample(TypedDict):
+    """A rejected document or a dropped paragraph."""
+
+    id: str
+    title: str
+    place: str
+    text: str
+
+
 class Diacritics(TypedDict):
     """Letters that lose a mark in uncased text."""
 
@@ -74,6 +91,9 @@ class CorpusCounts(TypedDict):
     paragraphs_cleaned: dict[str, Count]
     files_mostly_rejected: list[RejectedFile]
     inputs: dict[str, TextSize]
+    domains: dict[str, PartSize]
+    qualities: dict[str, PartSize]
+    samples: dict[str, list[RejectedSample]]
     diacritics: NotRequired[Diacritics]
     words: Count
     characters: Count

@@ -22,6 +22,7 @@ from beambert.pipelines.cleaning.rules import (
     PARAGRAPH_RULES,
     CleaningOptions,
 )
+from beambert.pipelines.cleaning.urls import URL
 from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.blocks import DeduplicationResult
 from beambert.pipelines.corpus.corpus_manifest import (
@@ -31,7 +32,14 @@ from beambert.pipelines.corpus.corpus_manifest import (
     corpus_shard_name,
     sizes_of_corpus,
 )
-from beambert.pipelines.corpus.counts import Loss, add_counts, count_documents, losses_of_files, reported_rules
+from beambert.pipelines.corpus.counts import (
+    MAX_SAMPLES,
+    Loss,
+    add_counts,
+    count_documents,
+    losses_of_files,
+    reported_rules,
+)
 from beambert.pipelines.corpus.document_steps import snippet
 from beambert.pipelines.corpus.options import CorpusOptions, Partition
 from beambert.pipelines.documents import Document
@@ -271,9 +279,13 @@ class _RejectedLines:
 
     Args:
         hidden_rules: rules whose personal data the list does not have, from `CleaningOptions`.
+
+    Attributes:
+        samples: The first texts of each rule, for the report.
     """
 
     def __init__(self, hidden_rules: tuple[str, ...]) -> None:
+        self.samples: dict[str, list[dict[str, str]]] = {}
         self._hidden_rules = hidden_rules
         self._seen: Counter[str] = Counter()
         self._lines: list[str] = []
@@ -282,19 +294,26 @@ class _RejectedLines:
         """Add a document or paragraph, unless the limit of the rule is reached."""
         self._seen[rule] += 1
         if self._seen[rule] <= _MAX_REJECTED_LISTED:
+            title = mask_personal_data(document.title, self._hidden_rules)
+            metadata = mask_metadata(document.metadata, self._hidden_rules)
+            shown = snippet(text, self._hidden_rules)
             line = {
                 "id": document.id,
                 "reason": rule,
-                "title": mask_personal_data(document.title, self._hidden_rules),
+                "title": title,
                 "source": document.source,
                 **({"line": document.line} if document.line else {}),
                 **({"byte": document.byte} if document.byte >= 0 else {}),
                 **({"source_id": document.source_id} if document.source_id else {}),
-                **({"metadata": mask_metadata(document.metadata, self._hidden_rules)} if document.metadata else {}),
-                "text": snippet(text, self._hidden_rules),
+                **({"metadata": metadata} if metadata else {}),
+                "text": shown,
                 **fields,
             }
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+            if self._seen[rule] <= MAX_SAMPLES:
+                place = metadata.get(URL) or document.source
+                sample = {"id": document.id, "title": title, "place": place, "text": shown}
+                self.samples.setdefault(rule, []).append(sample)
 
     def write(self, path: str) -> None:
         """Write the file unless it would be empty."""
@@ -366,10 +385,9 @@ class _WriteCorpusShard(beam.DoFn):
         self, name: str, split: str, number: int, deduplicated: DeduplicationResult
     ) -> tuple[CorpusShard | None, dict[str, Any]]:
         """Write the Parquet file and the rejected texts, and return the shard and its counts."""
-        _rejected_lines(deduplicated, self._options.cleaning.hidden_rules).write(
-            f"{self._output}/rejected/{name}.jsonl"
-        )
-        counts = count_documents(deduplicated)
+        rejected = _rejected_lines(deduplicated, self._options.cleaning.hidden_rules)
+        rejected.write(f"{self._output}/rejected/{name}.jsonl")
+        counts = {**count_documents(deduplicated), "samples": rejected.samples}
         if WordRules.of(self._options).strips_accents:
             counts["diacritics"] = vars(count_marks(document.text for document in deduplicated.kept))
         if not deduplicated.kept:

@@ -106,3 +106,26 @@ def test_ticks_are_a_few_round_numbers_within_the_range(start, span):
     ticks = [value for value, _ in plots.find_ticks(start + span, start)]
     assert 2 <= len(ticks) <= 8
     assert all(start - 1e-6 * span <= tick <= start + span * (1 + 1e-6) for tick in ticks)
+
+
+@given(st.dictionaries(st.text(max_size=30), st.integers(0, 50), max_size=20), st.integers(0, 100))
+def test_a_waterfall_falls_from_all_to_what_is_left(losses, kept):
+    whole = kept + sum(losses.values())
+    figure = plots.waterfall(whole, losses, "documents")
+    if not whole:
+        assert "No documents" in figure
+        return
+    bars = [
+        (kind, float(x), float(width))
+        for kind, x, width in re.findall(r'<rect class="(\w+)" x="([\d.]+)" y="\d+" width="([\d.]+)"', figure)
+    ]
+    left = bars[0][1]
+    scale = bars[0][2] / whole
+    assert [kind for kind, _, _ in bars[1:-1]] == ["loss"] * min(11, sum(1 for loss in losses.values() if loss))
+    assert bars[-1][1] == left
+    assert bars[-1][2] == pytest.approx(max(0.5, kept * scale), abs=0.1)
+    end = left + bars[0][2]
+    for _, start, width in bars[1:-1]:
+        assert start + width == pytest.approx(max(end, start + 0.5), abs=0.2)
+        end = start
+    assert end == pytest.approx(left + kept * scale, abs=0.1)

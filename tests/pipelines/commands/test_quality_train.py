@@ -193,6 +193,12 @@ def test_a_corpus_counts_and_lists_rejected_documents(filtered, folder):
     assert sorted(line["text"] for line in lines) == sorted(text[:200] for text in texts(6, BAD_WORDS, 25))
     assert {line["reason"] for line in lines} == {"low_quality"}
     assert all(0 <= float(line["quality"]) < 0.5 for line in lines)
+    qualities = manifest["counts"]["qualities"]
+    kept = {name: size for name, size in qualities.items() if name >= "0.5"}
+    assert sum(size["documents"] for size in kept.values()) == 40
+    assert sum(size["bytes"] for size in kept.values()) == manifest["counts"]["bytes"]
+    assert sum(size["rejected"] for name, size in qualities.items() if name < "0.5") == 25
+    assert not any("rejected" in size for size in kept.values())
 
 
 def test_the_same_options_are_up_to_date_and_another_model_is_not(filtered, crawl, folder, capsys):

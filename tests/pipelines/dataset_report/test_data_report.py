@@ -22,7 +22,18 @@ from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tests.pages import assert_harmless, look_at, needs_chromium, parsed
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&amp;\"'"
-SECTIONS = ("warnings", "sources", "text", "vocabulary", "examples", "masks", "duplicates", "samples", "made")
+SECTIONS = (
+    "warnings",
+    "sources",
+    "rejected",
+    "text",
+    "vocabulary",
+    "examples",
+    "masks",
+    "duplicates",
+    "samples",
+    "made",
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,7 @@ def test_page_is_complete_and_self_contained(output):
     assert f"{counts['train']['documents']:,}" in text
     assert "/*.jsonl" in text
     assert page.count("<svg") >= 5
-    assert page.count("<article") == 8
+    assert page.count("<article") == 8 + sum(map(len, counts["samples"].values()))
     assert page.count('<mark class="mask">') > 8
     for warning in counts["warnings"]:
         assert warning in text
@@ -103,6 +114,9 @@ def hostile_page(output: Path, **changed) -> str:
         "inputs": {HOSTILE: size, **{f"input {i}": size for i in range(30)}},
         "languages": {HOSTILE: size},
         "documents_rejected": {HOSTILE: 3},
+        "domains": {HOSTILE: {"documents": 3}, "": {"rejected": 1}},
+        "qualities": {"0.5": {"documents": 3, "bytes": 9}},
+        "samples": {HOSTILE: [{"id": "1", "title": HOSTILE, "place": HOSTILE, "text": HOSTILE}]},
         "documents_reported": {HOSTILE: 3},
         "paragraphs_cleaned": {HOSTILE: 3},
         "warnings": [HOSTILE],

@@ -342,3 +342,6 @@ def test_a_crawl_becomes_a_corpus(tmp_path, monkeypatch, capsys):
     (listed,) = (tmp_path / "one" / "rejected").glob("*.jsonl")
     line = json.loads(listed.read_text())
     assert line["metadata"] == {"url": "https://a.example/41", "date": DATE, "status": "500"}
+    assert counts["domains"] == {"a.example": {"bytes": counts["bytes"], "documents": 40, "rejected": 1}}
+    (sample,) = counts["samples"]["http_status"]
+    assert sample == {"id": line["id"], "place": "https://a.example/41", "text": "", "title": ""}
