@@ -79,7 +79,11 @@ class Diacritics(TypedDict):
 
 
 class CorpusCounts(TypedDict):
-    """The "counts" of `corpus.json`; text that keeps its marks has no `diacritics`."""
+    """The "counts" of `corpus.json`.
+
+    Text that keeps its marks has no `diacritics`, and a corpus of an earlier version no counts of domains and qualities
+    and no samples.
+    """
 
     documents: SplitCounts
     sentences: SplitCounts
@@ -91,9 +95,9 @@ class CorpusCounts(TypedDict):
     paragraphs_cleaned: dict[str, Count]
     files_mostly_rejected: list[RejectedFile]
     inputs: dict[str, TextSize]
-    domains: dict[str, PartSize]
-    qualities: dict[str, PartSize]
-    samples: dict[str, list[RejectedSample]]
+    domains: NotRequired[dict[str, PartSize]]
+    qualities: NotRequired[dict[str, PartSize]]
+    samples: NotRequired[dict[str, list[RejectedSample]]]
     diacritics: NotRequired[Diacritics]
     words: Count
     characters: Count
