@@ -108,11 +108,11 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         losses.setdefault(document.origin, Loss()).add(document)
         cleaned.update(document.removed.counts)
         reported.update(reported_rules(document))
-        size = {"rejected": 1} if document.rejected else {"documents": 1, "bytes": utf8_bytes(document.text)}
         if domain := domain_of(document.metadata.get(URL, "")):
-            domains.setdefault(domain, Counter()).update(size)
+            domains.setdefault(domain, Counter()).update(_part_size(document))
         if document.removed.quality is not None:
-            qualities.setdefault(f"{min(int(document.removed.quality * 10), 9) / 10}", Counter()).update(size)
+            tenth = f"{min(int(document.removed.quality * 10), 9) / 10}"
+            qualities.setdefault(tenth, Counter()).update(_part_size(document))
     return {
         "inputs": inputs,
         "rejected": rejected,
@@ -123,6 +123,11 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         "domains": _largest_domains(domains, _MAX_PARTITION_DOMAINS),
         "qualities": qualities,
     }
+
+
+def _part_size(document: Document) -> dict[str, int]:
+    """Return the counts of a document for its domain and its quality."""
+    return {"rejected": 1} if document.rejected else {"documents": 1, "bytes": utf8_bytes(document.text)}
 
 
 def _largest_domains(domains: Mapping[str, dict[str, int]], limit: int) -> dict[str, dict[str, int]]:
@@ -153,7 +158,7 @@ def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rul
         )
     for unit in ("words", "characters", "bytes"):
         total[unit] = sum(size[unit] for shard in counts for size in shard["languages"].values())
-    for group in ("inputs", "languages"):
+    for group in ("inputs", "languages", "domains", "qualities"):
         names = sorted({name for shard in counts for name in shard[group]})
         total[group] = {name: sum_counts(shard[group].get(name, {}) for shard in counts) for name in names}
     for name in sorted({name for shard in counts for name in shard["rejected"]}):
@@ -163,14 +168,7 @@ def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rul
         lost = sum_counts(shard["lost"].get(name, {}) for shard in counts)
         if lost:
             total["inputs"].setdefault(name, {"documents": 0})["bytes_lost"] = lost
-    domains = {name for shard in counts for name in shard["domains"]}
-    total["domains"] = _largest_domains(
-        {name: sum_counts(shard["domains"].get(name, {}) for shard in counts) for name in domains}, _MAX_DOMAINS
-    )
-    total["qualities"] = {
-        name: sum_counts(shard["qualities"].get(name, {}) for shard in counts)
-        for name in sorted({name for shard in counts for name in shard["qualities"]})
-    }
+    total["domains"] = _largest_domains(total["domains"], _MAX_DOMAINS)
     total["samples"] = {
         rule: sorted(
             (sample for shard in counts for sample in shard["samples"].get(rule, ())),

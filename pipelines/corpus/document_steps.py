@@ -309,7 +309,7 @@ def decontaminate(document: Document, evaluation_files: Sequence[str], action: s
 
 
 def reject_low_quality(document: Document, model: str, min_quality: float, sha256: str = "") -> Document:
-    """Reject a segmented document that is less probably good than `min_quality`.
+    """Record the probability that a segmented document is good, and reject the document if it is below `min_quality`.
 
     Args:
         document: the document.
