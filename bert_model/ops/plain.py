@@ -40,6 +40,9 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
 
     Returns:
         Tensor of the shape and dtype of `inputs`.
+
+    Raises:
+        NotImplementedError: this form, which has no random bits, gets a seed and a rate above 0. No model uses it so.
     """
     if seed is None or rate == 0:
         return inputs
