@@ -351,6 +351,8 @@ def main(argv: list[str] | None = None) -> int:
     # Before anything imports TensorFlow, whose greeting would drown ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    # gRPC, with which Beam and its workers talk, prints a line for each address that it cannot bind or reach.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     terminal.open_streams()
     # A program that calls this function decides itself what its loggers print.
     if process.is_command():

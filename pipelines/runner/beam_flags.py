@@ -172,8 +172,6 @@ def require_engine(options: PipelineOptions, flags: list[str]) -> None:
 
 
 def _require_job_server(endpoint: str, seconds: int) -> None:
-    # gRPC prints a line for every failed connection.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import grpc
 
     with grpc.insecure_channel(endpoint) as channel:

@@ -2,6 +2,8 @@
 
 import ipaddress
 import json
+import os
+import socket
 import struct
 import subprocess
 import sys
@@ -92,3 +94,29 @@ def test_only_workers_reach_the_services(tmp_path, mode, workers):
     assert failures - ending == {grpc.StatusCode.UNIMPLEMENTED}
     assert len({port for _, port in addresses}) >= 4, addresses
     assert process.returncode == 0
+
+
+def test_a_port_that_is_half_taken_prints_nothing():
+    # Beam's services listen on localhost, in IPv6 and IPv4; another process may have the same port of one of them.
+    program = (
+        "import contextlib\n"
+        "from concurrent import futures\n"
+        "from beambert import cli\n"
+        "cli.main(['--version'])\n"
+        "import grpc\n"
+        "server = grpc.server(futures.ThreadPoolExecutor(1), options=[('grpc.so_reuseport', 0)])\n"
+        "with contextlib.suppress(RuntimeError):  # without IPv6 no address is left\n"
+        "    server.add_insecure_port('localhost:{port}')\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(port=taken.getsockname()[1])],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == ""
