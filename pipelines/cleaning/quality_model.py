@@ -12,14 +12,16 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from beambert.pipelines.cleaning.ngrams import plain_bytes
 from beambert.pipelines.documents import identity
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes
+from beambert.pipelines.io.manifest_schemas import QualityModelReport
 
 FORMAT = "beambert-quality-model-1"
 _BUCKET_BITS = 18
@@ -61,15 +63,11 @@ class QualityModel:
 
     weights: np.ndarray
     bias: float
-    report: dict[str, Any] = dataclasses.field(default_factory=dict)
+    report: QualityModelReport
 
     def probability(self, text: str) -> float:
         """Return the probability that a text is good, if good and bad texts are equally frequent: 0 to 1, 6 digits."""
-        return self._probability(ngram_buckets(text))
-
-    def _probability(self, buckets: np.ndarray) -> float:
-        logit = self.bias + float(self.weights[buckets].sum()) / math.sqrt(len(buckets) or 1)
-        return round(1 / (1 + math.exp(-max(-700.0, logit))), _PROBABILITY_DIGITS)
+        return _probability(self.weights, self.bias, ngram_buckets(text))
 
     def to_bytes(self) -> bytes:
         """Return the content of a model file, which safetensors reads too."""
@@ -101,7 +99,7 @@ def parse(content: bytes, path: str) -> QualityModel:
         metadata = header["__metadata__"]
         if metadata["format"] != FORMAT:
             raise ValueError(metadata["format"])
-        report = json.loads(metadata["report"])
+        report = msgspec.json.decode(metadata["report"], type=QualityModelReport)
     except (ValueError, KeyError, TypeError, struct.error, RecursionError, OverflowError) as error:
         raise SourceError(f"{problem}; train one with beambert quality train") from error
     values = content[8 + size :]
@@ -112,7 +110,7 @@ def parse(content: bytes, path: str) -> QualityModel:
     numbers = np.frombuffer(values, "<f4").astype(np.float64)
     if not (np.abs(numbers) <= _WEIGHT_LIMIT).all():
         raise SourceError(f"{path} is corrupt: a weight is no number up to {_WEIGHT_LIMIT:g}; copy it again")
-    return QualityModel(numbers[1:], float(numbers[0]), report if isinstance(report, dict) else {})
+    return QualityModel(numbers[1:], float(numbers[0]), report)
 
 
 @functools.lru_cache(maxsize=4)
@@ -214,21 +212,25 @@ def train(good: Sequence[Example], bad: Sequence[Example]) -> Trained:
             parts[{0: 1, 5: 2}.get(number % 10, 0)].append((example, is_good))
     training, calibration, validation = (sorted(part, key=lambda pair: pair[0].id) for part in parts)
     weights, bias = _fit([pair[0].buckets for pair in training], np.array([pair[1] for pair in training]))
-    logits = np.array([_logit(weights, bias, example) for example, _ in calibration])
+    logits = np.array([_logit(weights, bias, example.buckets) for example, _ in calibration])
     scale, shift = _calibrate(logits, np.array([is_good for _, is_good in calibration]))
     bound = _WEIGHT_LIMIT - _WEIGHT_STEP
     rounded = np.round(np.clip(weights * scale, -bound, bound) / _WEIGHT_STEP) * _WEIGHT_STEP
-    model = QualityModel(rounded, float(np.float32(np.clip(bias * scale + shift, -bound, bound))))
-    scored = [(model._probability(example.buckets), is_good, example.snippet) for example, is_good in validation]
-    report = {
-        "documents": {"good": len(good), "bad": len(bad)},
-        **validation_report([(probability, is_good) for probability, is_good, _ in scored]),
-    }
-    return Trained(dataclasses.replace(model, report=report), scored)
+    bias = float(np.float32(np.clip(bias * scale + shift, -bound, bound)))
+    scored = [
+        (_probability(rounded, bias, example.buckets), is_good, example.snippet) for example, is_good in validation
+    ]
+    documents = {"good": len(good), "bad": len(bad)}
+    report = validation_report([(probability, is_good) for probability, is_good, _ in scored], documents)
+    return Trained(QualityModel(rounded, bias, report), scored)
 
 
-def _logit(weights: np.ndarray, bias: float, example: Example) -> float:
-    return bias + float(weights[example.buckets].sum()) / math.sqrt(len(example.buckets))
+def _logit(weights: np.ndarray, bias: float, buckets: np.ndarray) -> float:
+    return bias + float(weights[buckets].sum()) / math.sqrt(len(buckets) or 1)
+
+
+def _probability(weights: np.ndarray, bias: float, buckets: np.ndarray) -> float:
+    return round(1 / (1 + math.exp(-max(-700.0, _logit(weights, bias, buckets)))), _PROBABILITY_DIGITS)
 
 
 def _class_weights(is_good: np.ndarray) -> np.ndarray:
@@ -282,38 +284,42 @@ def _calibrate(logits: np.ndarray, is_good: np.ndarray) -> tuple[float, float]:
     return max(0.0, float(parameters[0])), float(parameters[1])
 
 
-def validation_report(scored: Sequence[tuple[float, bool]]) -> dict[str, Any]:
+def validation_report(scored: Sequence[tuple[float, bool]], documents: dict[str, int]) -> QualityModelReport:
     """Return the results on validation documents.
 
     Args:
         scored: probability and whether the document is good.
+        documents: documents by class, those of the training included.
 
     Returns:
-        "validation": documents by class. "accuracy": mean of both classes at the threshold 0.5. "calibration": for each
-        fifth of the probabilities, [documents, mean probability, fraction of good ones], with both classes weighted
-        equally; None for an empty one. "thresholds": for each, [threshold, fraction of good kept, of bad kept].
+        "documents". "validation": validation documents by class. "accuracy": mean of both classes at the threshold 0.5.
+        "calibration": for each fifth of the probabilities, (documents, mean probability, fraction of good ones), with
+        both classes weighted equally; None for an empty one. "thresholds": for each, (threshold, fraction of good kept,
+        of bad kept).
     """
     probabilities = np.array([probability for probability, _ in scored])
     is_good = np.array([good for _, good in scored])
     importance = _class_weights(is_good)
     bins = np.minimum((probabilities * 5).astype(int), 4)
-    calibration: list[list[float] | None] = []
+    calibration: list[tuple[int, float, float] | None] = []
     for number in range(5):
         inside = bins == number
         total = importance[inside].sum()
-        row = (
-            [float(importance[inside] @ values[inside] / total) for values in (probabilities, is_good)] if total else []
-        )
-        calibration.append([int(inside.sum()), *(round(value, 4) for value in row)] if total else None)
+        if not total:
+            calibration.append(None)
+            continue
+        mean, good = (float(importance[inside] @ values[inside] / total) for values in (probabilities, is_good))
+        calibration.append((int(inside.sum()), round(mean, 4), round(good, 4)))
     kept = {
         threshold: [float((probabilities[kind] >= threshold).mean()) for kind in (is_good, ~is_good)]
         for threshold in (0.1, 0.3, 0.5, 0.7, 0.9)
     }
     return {
+        "documents": documents,
         "validation": {"good": int(is_good.sum()), "bad": int((~is_good).sum())},
         "accuracy": round((kept[0.5][0] + 1 - kept[0.5][1]) / 2, 4),
         "calibration": calibration,
-        "thresholds": [[threshold, *(round(share, 4) for share in shares)] for threshold, shares in kept.items()],
+        "thresholds": [(threshold, round(good, 4), round(bad, 4)) for threshold, (good, bad) in kept.items()],
     }
 
 

@@ -141,8 +141,13 @@ def _largest_domains(domains: Mapping[str, dict[str, int]], limit: int) -> dict[
     return {**largest, "": others} if others else largest
 
 
-def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rules: WordRules) -> dict[str, Any]:
-    """Add up the counts of `count_documents` over all shards, for `corpus.json`."""
+def add_counts(
+    counts: list[dict[str, Any]], shards: list[CorpusShard], word_rules: WordRules, min_quality: float = 0.0
+) -> dict[str, Any]:
+    """Add up the counts of `count_documents` over all shards, for `corpus.json`.
+
+    Samples with a quality are those the nearest to `min_quality`.
+    """
     total: dict[str, Any] = {
         "documents": {split: sum(shard.documents for shard in shards if shard.split == split) for split in SPLITS},
         "sentences": {split: sum(shard.sentences for shard in shards if shard.split == split) for split in SPLITS},
@@ -172,7 +177,7 @@ def add_counts(counts: list[dict[str, Any]], shards: list[CorpusShard], word_rul
     total["samples"] = {
         rule: sorted(
             (sample for shard in counts for sample in shard["samples"].get(rule, ())),
-            key=lambda sample: sorted(sample.items()),
+            key=lambda sample: (abs(float(sample.get("quality", 0)) - min_quality), sorted(sample.items())),
         )[:MAX_SAMPLES]
         for rule in sorted({rule for shard in counts for rule in shard["samples"]})
     }

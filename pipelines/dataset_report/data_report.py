@@ -20,7 +20,7 @@ from beambert.pipelines.examples.statistics import Statistics, document_bin_star
 from beambert.pipelines.examples.train_eval_overlap import DOCUMENT_SHARE, MAX_SENTENCES, SENTENCE_CHARACTERS, Overlap
 from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.reporting import rendering
-from beambert.reporting.numbers import share
+from beambert.reporting.numbers import percent, share
 from beambert.reporting.plots import histogram, logarithmic_histogram, rank_plot, waterfall
 from beambert.tokenizer.vocabulary import Vocabulary
 
@@ -95,6 +95,7 @@ def _sources(counts: Mapping[str, Any], language_factors: Mapping[str, float]) -
         "losses": [(rule, rejected.get(rule, 0), lost[rule], share(lost[rule], read_bytes)) for rule in rules],
         "domains": _domains(counts.get("domains", {})),
         "qualities": [(name, *_part(size)) for name, size in sorted(counts.get("qualities", {}).items())],
+        **_quality_model(counts.get("quality_model")),
         "rejected_samples": sorted(counts.get("samples", {}).items()),
         "inputs": [
             (
@@ -116,6 +117,19 @@ def _sources(counts: Mapping[str, Any], language_factors: Mapping[str, float]) -
             for name, size in _largest(languages)
         ],
     }
+
+
+def _quality_model(report: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the validation of the quality model, with the rows of its tables; None without a model."""
+    if not report:
+        return {"quality_model": None}
+    calibration = [
+        (f"{number / 5:.1f} to {number / 5 + 0.2:.1f}", row[0], f"{row[1]:.3f}", f"{row[2]:.3f}")
+        for number, row in enumerate(report["calibration"])
+        if row
+    ]
+    thresholds = [(f"{threshold}", percent(good), percent(bad)) for threshold, good, bad in report["thresholds"]]
+    return {"quality_model": {**report, "calibration": calibration, "thresholds": thresholds}}
 
 
 def _part(size: Mapping[str, int]) -> tuple[int, int, int]:

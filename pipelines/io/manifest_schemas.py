@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired, Required, TypedDict
 
 from msgspec import Meta
 
-from beambert.common.typed_json import Count, Number, Positive, Sha256
+from beambert.common.typed_json import Count, Fraction, Number, Positive, Sha256
 
 Split = Annotated[str, Meta(pattern="^(train|validation)$")]
 # [path, bytes, time of last change, weight] of an input file; other files that the corpus depends on have no weight.
@@ -68,6 +68,17 @@ class RejectedSample(TypedDict):
     title: str
     place: str
     text: str
+    quality: NotRequired[str]
+
+
+class QualityModelReport(TypedDict):
+    """`beambert.pipelines.cleaning.quality_model.validation_report` of a model, and its documents by class."""
+
+    documents: dict[str, Count]
+    validation: dict[str, Count]
+    accuracy: Fraction
+    calibration: list[tuple[Count, Fraction, Fraction] | None]
+    thresholds: list[tuple[Fraction, Fraction, Fraction]]
 
 
 class Diacritics(TypedDict):
@@ -81,8 +92,8 @@ class Diacritics(TypedDict):
 class CorpusCounts(TypedDict):
     """The "counts" of `corpus.json`.
 
-    Text that keeps its marks has no `diacritics`, and a corpus of an earlier version no counts of domains and qualities
-    and no samples.
+    Text that keeps its marks has no `diacritics`, and a corpus without a quality model no `quality_model`. A corpus of
+    an earlier version has no counts of domains and qualities and no samples.
     """
 
     documents: SplitCounts
@@ -97,6 +108,7 @@ class CorpusCounts(TypedDict):
     inputs: dict[str, TextSize]
     domains: NotRequired[dict[str, PartSize]]
     qualities: NotRequired[dict[str, PartSize]]
+    quality_model: NotRequired[QualityModelReport]
     samples: NotRequired[dict[str, list[RejectedSample]]]
     diacritics: NotRequired[Diacritics]
     words: Count

@@ -14,6 +14,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, PBegin, PCollection
 
 from beambert.common.word_rules import WordRules, rules_of, without_released_rules
+from beambert.pipelines.cleaning import quality_model
 from beambert.pipelines.cleaning.personal_data import mask_metadata, mask_personal_data
 from beambert.pipelines.cleaning.rules import (
     CONTAMINATED,
@@ -281,7 +282,7 @@ class _RejectedLines:
         hidden_rules: rules whose personal data the list does not have, from `CleaningOptions`.
 
     Attributes:
-        samples: The first texts of each rule, for the report.
+        samples: The first texts of each rule, for the report; of `LOW_QUALITY`, those next to the threshold.
     """
 
     def __init__(self, hidden_rules: tuple[str, ...]) -> None:
@@ -311,9 +312,29 @@ class _RejectedLines:
             }
             self._lines.append(json.dumps(line, ensure_ascii=False) + "\n")
             if self._seen[rule] <= MAX_SAMPLES:
-                place = metadata.get(URL) or document.source
-                sample = {"id": document.id, "title": title, "place": place, "text": shown}
-                self.samples.setdefault(rule, []).append(sample)
+                self.samples.setdefault(rule, []).append(self._sample(document, text))
+
+    def sample_near(self, documents: Iterable[Document], min_quality: float) -> None:
+        """Replace the samples of `LOW_QUALITY` by the documents next to the threshold, and add those that are kept."""
+        for rule, reason in ((LOW_QUALITY, LOW_QUALITY), (f"{LOW_QUALITY}, kept", "")):
+            scored = [
+                (abs(document.removed.quality - min_quality), document.id, document)
+                for document in documents
+                if document.removed.quality is not None and document.rejected == reason
+            ]
+            if scored:
+                self.samples[rule] = [
+                    {**self._sample(document, document.text), "quality": f"{document.removed.quality:.4f}"}
+                    for _, _, document in sorted(scored, key=lambda row: row[:2])[:MAX_SAMPLES]
+                ]
+
+    def _sample(self, document: Document, text: str) -> dict[str, str]:
+        return {
+            "id": document.id,
+            "title": mask_personal_data(document.title, self._hidden_rules),
+            "place": mask_metadata(document.metadata, self._hidden_rules).get(URL) or document.source,
+            "text": snippet(text, self._hidden_rules),
+        }
 
     def write(self, path: str) -> None:
         """Write the file unless it would be empty."""
@@ -386,6 +407,7 @@ class _WriteCorpusShard(beam.DoFn):
     ) -> tuple[CorpusShard | None, dict[str, Any]]:
         """Write the Parquet file and the rejected texts, and return the shard and its counts."""
         rejected = _rejected_lines(deduplicated, self._options.cleaning.hidden_rules)
+        rejected.sample_near([*deduplicated.rejected, *deduplicated.kept], self._options.min_quality)
         rejected.write(f"{self._output}/rejected/{name}.jsonl")
         counts = {**count_documents(deduplicated), "samples": rejected.samples}
         if WordRules.of(self._options).strips_accents:
@@ -441,9 +463,11 @@ def _write_manifest(
     """Check that no document was lost, write corpus.json after all other files are written, and return its path."""
     shards = list(written_shards)
     written = sorted((shard for shard, _ in shards if shard), key=lambda shard: shard.name)
-    counts = add_counts([counts for _, counts in shards], written, rules_of(options))
+    counts = add_counts([counts for _, counts in shards], written, rules_of(options), options["min_quality"])
     counts["documents_read"] = sum(read)
     counts["files_mostly_rejected"] = losses_of_files(losses)
+    if model := options["quality_model"]:
+        counts["quality_model"] = quality_model.load(model, options["quality_model_sha256"]).report
     documents, rejected = counts["documents"], sum(counts["documents_rejected"].values())
     if sum(documents.values()) + rejected != counts["documents_read"]:
         raise RuntimeError(f"{counts['documents_read']} documents read, but {documents} kept and {rejected} rejected")

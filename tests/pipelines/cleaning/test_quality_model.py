@@ -142,12 +142,13 @@ def test_a_file_is_read_again_and_by_safetensors(trained, tmp_path):
 
 def test_the_results_on_validation_documents():
     scored = [(0.05, False), (0.15, True), (0.55, True), (0.95, True), (0.85, False)]
-    assert validation_report(scored) == {
+    assert validation_report(scored, {"good": 30, "bad": 20}) == {
+        "documents": {"good": 30, "bad": 20},
         "validation": {"good": 3, "bad": 2},
         "accuracy": 0.5833,
         # Good documents weigh a third, bad ones a half.
-        "calibration": [[2, 0.09, 0.4], None, [1, 0.55, 1.0], None, [2, 0.89, 0.4]],
-        "thresholds": [[0.1, 1.0, 0.5], [0.3, 0.6667, 0.5], [0.5, 0.6667, 0.5], [0.7, 0.3333, 0.5], [0.9, 0.3333, 0.0]],
+        "calibration": [(2, 0.09, 0.4), None, (1, 0.55, 1.0), None, (2, 0.89, 0.4)],
+        "thresholds": [(0.1, 1.0, 0.5), (0.3, 0.6667, 0.5), (0.5, 0.6667, 0.5), (0.7, 0.3333, 0.5), (0.9, 0.3333, 0.0)],
     }
 
 
@@ -161,7 +162,9 @@ def with_header(header: object, weights: bytes = bytes(4 * (BUCKETS + 1))) -> by
     return struct.pack("<Q", len(encoded)) + encoded + weights
 
 
-VALID = {"__metadata__": {"format": "beambert-quality-model-1", "report": "{}"}}
+CLASSES = {"good": 30, "bad": 20}
+REPORT = {"documents": CLASSES, "validation": CLASSES, "accuracy": 0.5, "calibration": [None], "thresholds": []}
+VALID = {"__metadata__": {"format": "beambert-quality-model-1", "report": json.dumps(REPORT)}}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,12 @@ VALID = {"__metadata__": {"format": "beambert-quality-model-1", "report": "{}"}}
         (with_header([]), "is not a quality model"),
         (with_header({"weights": {}}), "is not a quality model"),
         (
-            with_header({"__metadata__": {"format": "beambert-quality-model-2", "report": "{}"}}),
+            with_header({"__metadata__": VALID["__metadata__"] | {"format": "beambert-quality-model-2"}}),
+            "is not a quality model",
+        ),
+        (
+            # corpus.json takes the report over.
+            with_header({"__metadata__": VALID["__metadata__"] | {"report": '{"accuracy": "<b>"}'}}),
             "is not a quality model",
         ),
         (with_header(VALID, bytes(100)), "is corrupt: 100 bytes of weights"),
@@ -207,5 +215,5 @@ def test_a_large_file_is_not_read_completely(tmp_path):
 
 
 def test_a_text_without_words_has_the_probability_of_the_bias():
-    assert QualityModel(np.zeros(BUCKETS), 0.0).probability("...") == 0.5
-    assert QualityModel(np.zeros(BUCKETS), -128.0).probability("") == 0.0
+    assert QualityModel(np.zeros(BUCKETS), 0.0, REPORT).probability("...") == 0.5
+    assert QualityModel(np.zeros(BUCKETS), -128.0, REPORT).probability("") == 0.0

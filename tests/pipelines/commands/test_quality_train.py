@@ -6,13 +6,16 @@ import random
 from pathlib import Path
 
 import apache_beam as beam
+import msgspec
 import pyarrow
 import pyarrow.parquet
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from beambert import cli
+from beambert.pipelines.cleaning import quality_model
 from beambert.pipelines.documents import Document
+from beambert.pipelines.io.manifest_schemas import QualityModelReport
 from beambert.pipelines.transforms import RejectLowQuality, SegmentSentences, WriteCorpus
 from tests.conftest import ROOT
 from tests.documented_commands import commands
@@ -199,6 +202,20 @@ def test_a_corpus_counts_and_lists_rejected_documents(filtered, folder):
     assert sum(size["bytes"] for size in kept.values()) == manifest["counts"]["bytes"]
     assert sum(size["rejected"] for name, size in qualities.items() if name < "0.5") == 25
     assert not any("rejected" in size for size in kept.values())
+
+
+def test_the_report_has_the_validation_of_the_model_and_the_documents_next_to_the_threshold(filtered, crawl, folder):
+    counts = json.loads((filtered / "corpus.json").read_text())["counts"]
+    model = quality_model.load(str(folder / "model"))
+    assert msgspec.convert(counts["quality_model"], QualityModelReport) == model.report
+    probabilities = [model.probability(json.loads(line)["text"]) for line in crawl.read_text().splitlines()]
+    nearest = {
+        "low_quality": sorted((each for each in probabilities if each < 0.5), reverse=True)[:3],
+        "low_quality, kept": sorted(each for each in probabilities if each >= 0.5)[:3],
+    }
+    assert {rule: [float(sample["quality"]) for sample in samples] for rule, samples in counts["samples"].items()} == {
+        rule: pytest.approx(expected, abs=1e-4) for rule, expected in nearest.items()
+    }
 
 
 def test_the_same_options_are_up_to_date_and_another_model_is_not(filtered, crawl, folder, capsys):

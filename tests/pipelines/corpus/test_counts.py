@@ -20,7 +20,7 @@ def document(domain: str, is_rejected: bool) -> Document:
     return Document(["Ein Satz."], id="0" * 32, rejected="spam" if is_rejected else "", metadata=metadata)
 
 
-def counts_of(partitions, samples=()) -> dict:
+def counts_of(partitions, samples=(), min_quality=0.0) -> dict:
     parts = []
     for number, pairs in enumerate(partitions):
         documents = [document(*pair) for pair in pairs]
@@ -28,7 +28,7 @@ def counts_of(partitions, samples=()) -> dict:
         rejected = [each for each in documents if each.rejected]
         result = DeduplicationResult(kept, rejected, Duplicates(), {})
         parts.append({**counts.count_documents(result), "samples": dict(samples[number : number + 1])})
-    return counts.add_counts(parts, [], WordRules())
+    return counts.add_counts(parts, [], WordRules(), min_quality)
 
 
 @given(PARTITIONS, st.integers(1, 3), st.integers(1, 3))
@@ -65,3 +65,12 @@ def test_the_samples_of_a_rule_do_not_depend_on_the_order_of_partitions():
     empty = [[]] * 5
     expected = {"spam": [sample for _, (sample,) in samples[:3]]}
     assert counts_of(empty, samples)["samples"] == counts_of(empty, samples[::-1])["samples"] == expected
+
+
+def test_the_samples_of_a_quality_are_the_nearest_to_the_threshold():
+    samples = [
+        ("low_quality", [{"id": f"{number}", "title": "", "place": "p", "text": "t", "quality": quality}])
+        for number, quality in enumerate(("0.1000", "0.3900", "0.2000", "0.3000"))
+    ]
+    nearest = counts_of([[]] * 4, samples, 0.4)["samples"]["low_quality"]
+    assert [sample["quality"] for sample in nearest] == ["0.3900", "0.3000", "0.2000"]

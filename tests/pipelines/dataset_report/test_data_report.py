@@ -117,7 +117,17 @@ def hostile_page(output: Path, **changed) -> str:
         "documents_rejected": {HOSTILE: 3},
         "domains": {HOSTILE: {"documents": 3}, "": {"rejected": 1}},
         "qualities": {"0.5": {"documents": 3, "bytes": 9}},
-        "samples": {HOSTILE: [{"id": "1", "title": HOSTILE, "place": HOSTILE, "text": HOSTILE}]},
+        "quality_model": {
+            "documents": {"good": 5000, "bad": 700},
+            "validation": {"good": 500, "bad": 70},
+            "accuracy": 0.75,
+            "calibration": [(60, 0.125, 0.25), None, None, None, (510, 0.875, 0.9375)],
+            "thresholds": [(0.1, 0.9625, 0.1875)],
+        },
+        "samples": {
+            HOSTILE: [{"id": "1", "title": HOSTILE, "place": HOSTILE, "text": HOSTILE}],
+            "low_quality": [{"id": "1", "title": "t", "place": "p", "text": "x", "quality": "0.4321"}],
+        },
         "documents_reported": {HOSTILE: 3},
         "paragraphs_cleaned": {HOSTILE: 3},
         "warnings": [HOSTILE],
@@ -145,6 +155,15 @@ def test_markup_in_any_string_is_shown_not_run(output, changed):
     assert_harmless(page)
     assert page.count("&lt;script&gt;") >= 12
     assert tuple(parsed(page).ids) == SECTIONS
+
+
+def test_the_tables_of_the_quality_model(output):
+    text = " ".join(" ".join(parsed(hostile_page(output)).text).split())
+    assert "on 5,000 good and 700 bad documents" in text
+    assert "its accuracy is 75.0%" in text
+    assert "0.0 to 0.2 60 0.125 0.250 0.8 to 1.0 510 0.875 0.938" in text
+    assert "0.1 96.2% 18.8%" in text
+    assert "t p, probability 0.4321" in text
 
 
 FINE = Statistics(

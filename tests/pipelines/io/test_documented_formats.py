@@ -108,7 +108,9 @@ def test_every_field_of_rejected_lines_is_documented(tmp_path):
     argv += ["--pii", "drop", "--vocab_size", "100", "--validation_fraction", "0", "--num_partitions", "1"]
     weights = np.zeros(BUCKETS)
     weights[ngram_buckets("spam")] = -8.0
-    (tmp_path / "model").write_bytes(QualityModel(weights, 4.0).to_bytes())
+    classes = {"good": 20, "bad": 20}
+    quality = {"documents": classes, "validation": classes, "accuracy": 1.0, "calibration": [], "thresholds": []}
+    (tmp_path / "model").write_bytes(QualityModel(weights, 4.0, quality).to_bytes())
     argv += ["--quality_model", tmp_path / "model", "--min_quality", "0.5"]
     assert cli.main(list(map(str, argv))) == 0
     fields: set[str] = set()
