@@ -28,7 +28,7 @@ from beambert.pipelines.corpus import corpus_manifest
 from beambert.pipelines.corpus.corpus_manifest import Corpus, corpus_shard_name, sizes_of_corpus
 from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, loss_warnings, source_warnings
 from beambert.pipelines.corpus.document_steps import load_function
-from beambert.pipelines.corpus.options import CorpusOptions
+from beambert.pipelines.corpus.options import CorpusOptions, url_flag
 from beambert.pipelines.dataset import SPLITS
 from beambert.pipelines.documents import choose_num_partitions
 from beambert.pipelines.errors import DatasetError, SourceError
@@ -278,7 +278,7 @@ def make_corpus(config: CorpusConfig, beam_options: PipelineOptions, objective: 
             f"--output {config.output} contains a dataset of another corpus; "
             "choose another --output, or delete that directory"
         )
-    check_inputs(inputs, options.read, config.field_flags)
+    check_inputs(inputs, options.read, config.field_flags, url_flag(vars(options)))
     splits = split_inputs(inputs, options.read)
     early = without_released_rules(dataclasses.asdict(options))
     early = {name: value for name, value in early.items() if name not in _VOCABULARY_OPTIONS}
@@ -346,6 +346,8 @@ def print_summary(corpus: Corpus, output: str) -> None:
     if reported:
         print_summary_line("reported", f"{output}/rejected/  documents kept, by rule: {_by_rule(reported)}")
     print_vocabulary(corpus.vocab, f"{output}/vocab.txt", corpus.options["compare_vocab"])
+    if (flag := url_flag(corpus.options)) and not corpus.counts.get("domains"):
+        print_warnings([f"no document has a URL, so {flag} had no effect"])
 
 
 def _by_rule(documents: dict[str, int]) -> str:

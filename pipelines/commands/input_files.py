@@ -92,22 +92,26 @@ def _describe(file: FileMetadata) -> list[Any]:
     return [file.path, file.size_in_bytes, file.last_updated_in_seconds]
 
 
-def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str]) -> None:
+def check_inputs(inputs: list[Input], options: ReadOptions, field_flags: list[str], url_flag: str = "") -> None:
     """Check the first bytes of input files, and warn if a field flag has no effect on some of them.
 
     Args:
         inputs: All input files.
         options: Options of reading.
         field_flags: The field flags of the command line, each with its value.
+        url_flag: A flag that needs the URLs of documents, or "".
 
     Raises:
-        SourceError: A file is of a kind without text, or a field flag is given and no file has fields.
+        SourceError: A file is of a kind without text; a field flag is given and no file has fields; or URLs are needed,
+            and all files have fields of which none is kept as URL.
     """
     if not reads_files(options.input_format):
         has_fields = {inputs[0].path: False} if field_flags else {}
     else:
         has_fields = _check_files(_sample(inputs), options)
     without = [path for path, fields in has_fields.items() if not fields]
+    if url_flag and has_fields and not without and not options.html_field and "url" not in options.kept_fields:
+        raise SourceError(f"{url_flag} needs the URLs of the documents; keep them with --keep_fields url")
     if not field_flags or not without:
         return
     flags = " and ".join(field_flags)

@@ -65,6 +65,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
     from beambert.pipelines.commands.corpus_run import print_vocabulary
     from beambert.pipelines.commands.input_files import check_inputs
     from beambert.pipelines.corpus.corpus_warnings import alphabet_warnings, mark_warnings
+    from beambert.pipelines.corpus.options import url_flag
     from beambert.pipelines.io.atomic_files import read_bytes, require_written
     from beambert.pipelines.io.job_progress import Stage, report_progress
     from beambert.pipelines.runner import pipeline_runner
@@ -94,7 +95,7 @@ def run(config: "CorpusConfig", beam_flags: list[str]) -> int:
         exists=FileSystems.exists,
     )
     require_writable(FileSystems.split(config.output)[0] or ".")
-    check_inputs(inputs, corpus_options.read, config.field_flags)
+    check_inputs(inputs, corpus_options.read, config.field_flags, url_flag(vars(corpus_options)))
     print(f"Vocabulary: {corpus_options.vocab_size:,} tokens from {counted(len(inputs), 'input file')}", flush=True)
     temporary = f"{output}.{uuid.uuid4().hex}.tmp"
     report = f"{temporary}/vocab.json"

@@ -1,7 +1,8 @@
 """The options of job 1, which builds the corpus."""
 
 import dataclasses
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -144,3 +145,14 @@ def partition_of_document(document_id: str, options: CorpusOptions) -> Partition
     identity = bytes.fromhex(document_id)
     split = "validation" if is_validation(identity, options.validation_fraction) else "train"
     return split, partition_of(identity, options.num_partitions_of(split))
+
+
+def url_flag(options: Mapping[str, Any]) -> str:
+    """Return the first flag of the rules for URLs that is set in the options of a corpus, or ""."""
+    flags = {
+        "block_urls": "--block_urls",
+        "allow_urls": "--allow_urls",
+        "duplicate_urls": "--drop_duplicate_urls",
+        "domain_lines": "--drop_domain_lines",
+    }
+    return next((flag for name, flag in flags.items() if options[name]), "")

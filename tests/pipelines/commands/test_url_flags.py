@@ -26,6 +26,7 @@ def test_documents_without_a_url(corpus, tmp_path, capsys):
     assert manifest["options"]["block_urls"] == [str(tmp_path / "list.txt")]
     assert [path for path, *_ in manifest["files"]] == [str(tmp_path / "texts.txt"), str(tmp_path / "list.txt")]
     assert not rejected(tmp_path / "out")
+    assert "warning     no document has a URL, so --block_urls had no effect" in capsys.readouterr().err
     # Another content of the list is another corpus.
     (tmp_path / "list.txt").write_text("example.org\nexample.net\n")
     assert cli.main([*corpus, *flags]) == 1
@@ -67,6 +68,17 @@ def test_records_with_a_url(tmp_path, monkeypatch):
     assert {line["reason"] for line in listed} == {"blocked_url", "duplicate_url", "domain_line"}
     assert {line["metadata"]["by"] for line in listed} == {"[EMAIL]"}
     assert not any("joe" in row["metadata"] for row in rows)
+
+
+@pytest.mark.parametrize("command", ["corpus", "vocab", "build"])
+def test_records_whose_url_is_not_kept(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pages.jsonl").write_text('{"url": "http://one.org", "text": "The cat sat on the mat."}\n')
+    argv = [command, "--input", "pages.jsonl", "--output", "out", "--vocab_size", "30", "--drop_domain_lines", "2"]
+    assert cli.main(argv) == 1
+    expected = f"beambert {command}: error: --drop_domain_lines needs the URLs of the documents; keep them with "
+    assert capsys.readouterr().err == f"{expected}--keep_fields url\n"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
