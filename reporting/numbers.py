@@ -22,6 +22,7 @@ def quotient(first: int, second: int) -> str:
 def short(number: float) -> str:
     """Return a number, in millions or billions if it is large."""
     for limit, unit in ((1e9, "billion"), (1e6, "million")):
-        if number >= limit:
+        # 999,600,000 is 1 billion, not 1e+03 million.
+        if number >= 0.9995 * limit:
             return f"{number / limit:.3g} {unit}"
     return f"{number:,}"

@@ -218,7 +218,7 @@ def _round_up(value: float) -> int:
 
 # Waterfalls.
 
-_ROW, _NAME_WIDTH, _NUMBER_WIDTH = 17, 118, 62
+_ROW, _NAME_WIDTH, _NUMBER_WIDTH = 17, 118, 84
 _MAX_LOSSES = 10
 _MAX_NAME = 18
 
