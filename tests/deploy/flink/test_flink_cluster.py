@@ -5,6 +5,7 @@ skipped, or fail if BEAMBERT_REQUIRE_FLINK=1 is set.
 """
 
 import bz2
+import gzip
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from beambert import cli
 from beambert.deploy.flink.job_server import find_java, free_port, job_server
 from beambert.pipelines.errors import SubmitError
 from beambert.pipelines.runner.flink_rest import FlinkCluster
+from benchmarks.web_pages import warc_records
 from tests.conftest import without_progress
 from tests.deploy.flink.local_cluster import LocalCluster, fetch_job_server
 from tests.every_output import tree_of
@@ -32,6 +34,8 @@ takes_minutes = pytest.mark.skipif(os.environ.get("BEAMBERT_LARGE") != "1", reas
 # Two files of Wikipedia, 20 MB of text, of which most tests read this number of articles per file.
 FILES = "enwiki-2015-0[01].bz2"
 ARTICLES = 250
+# Size of the pages of a web archive.
+ARCHIVE_BYTES = 100_000_000
 FLAGS = ["--vocab_size", "4000", "--dupe_factor", "1"]
 
 
@@ -112,6 +116,23 @@ def test_the_same_bytes_on_a_cluster(cluster, few_texts, few, tmp_path):
     assert "Traceback" not in result.stderr
     assert f"Flink: RUNNING, http://{cluster.master}/#/job/running/" in result.stderr
     assert tree_of(output) == tree_of(few)
+
+
+@takes_minutes
+def test_a_web_archive_that_all_workers_read_has_the_same_bytes(cluster, shared_data, tmp_path):
+    pages = {
+        path.name: gzip.decompress(path.read_bytes()) for path in sorted(shared_data.glob("html-articles/html/*.gz"))
+    }
+    crawl = tmp_path / "crawl.warc.gz"
+    with crawl.open("wb") as file:
+        for record in warc_records(pages, ARCHIVE_BYTES):
+            file.write(gzip.compress(record, 6))
+    argv = ["corpus", "--input", str(crawl), "--vocab_size", "4000", "--num_partitions", "8", "--output"]
+    for workers in ("1", "2"):
+        assert cli.main([*argv, str(tmp_path / workers), "--direct_num_workers", workers]) == 0
+    result = subprocess.run(submission(cluster, *argv, tmp_path / "flink"), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert tree_of(tmp_path / "1") == tree_of(tmp_path / "2") == tree_of(tmp_path / "flink")
 
 
 @takes_minutes
