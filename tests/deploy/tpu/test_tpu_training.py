@@ -25,7 +25,7 @@ SHAPE = {
     "max_position_embeddings": 128,
 }
 # As many as take several seconds, so that the run is preempted before its end.
-STEPS, SAVE_STEPS = 4000, 200
+STEPS, SAVE_STEPS = 1500, 100
 FLAGS = (
     *("--num_train_steps", str(STEPS), "--train_batch_size", "8", "--save_checkpoints_steps", str(SAVE_STEPS)),
     *("--keep_checkpoint_max", "2", "--num_warmup_steps", "10", "--max_eval_steps", "2", "--do_train"),
