@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-near-duplicates bench-quality-filter bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-near-duplicates bench-quality-filter bench-rules bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -43,6 +43,7 @@ help:
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make bench-near-duplicates   recall, precision, speed and growth of near-duplicate removal, 10^4 to 10^6 documents (about 10 minutes)"
 	@echo "make bench-quality-filter   accuracy, calibration and speed of the quality model, on $(DATA)"
+	@echo "make bench-rules   worth of each cleaning rule to a model, on $(DATA) (about 60 minutes, resumable)"
 	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
 	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 7 hours with bfloat16 instructions, 14 without, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
@@ -201,6 +202,9 @@ bench-near-duplicates: setup
 
 bench-quality-filter: setup
 	$(BIN)/python benchmarks/quality_filter.py $(DATA)
+
+bench-rules: setup
+	$(BIN)/python -m benchmarks.cleaning_rules $(DATA) $(or $(RESULTS),rules) $(ARGS)
 
 # ARGS="--fraction 0.01" trains for a hundredth of the steps.
 bench-quality: setup

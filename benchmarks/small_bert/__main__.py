@@ -60,13 +60,12 @@ def flags_of(command: str, data: Path, fraction: float) -> list[str]:
     return flags
 
 
-def claim(results: Path, data: Path, fraction: float) -> None:
-    """Create the results directory, or check that it has results of the same data and fraction.
+def claim(results: Path, options: dict[str, Any]) -> None:
+    """Create the results directory, or check that it has results of the same options.
 
     Raises:
         SystemExit: the directory has other files, or results of other options.
     """
-    options = {"data": str(data), "fraction": fraction}
     record = results / "options.json"
     if record.is_file():
         if (found := _json(record)) != options:
@@ -130,7 +129,7 @@ def main() -> None:
     if not 0 < options.fraction <= 1:
         sys.exit(f"invalid --fraction {options.fraction}: must be above 0 and at most 1")
     data, results = options.data.resolve(), options.results.resolve()
-    claim(results, data, options.fraction)
+    claim(results, {"data": str(data), "fraction": options.fraction})
     extract_pairs(data / "blimp", results / "blimp")
     shutil.copyfile(MODEL, results / "model.json")
     for result, command in RECIPE.items():
