@@ -33,6 +33,7 @@ from beambert.pipelines.documents import Document
 from beambert.pipelines.formats.input_format import ReadOptions
 from beambert.pipelines.sources.readers import read_file
 from beambert.tokenizer import Tokenizer
+from benchmarks.quality_filter import dirty
 from benchmarks.quality_filter import pages as news_pages
 from benchmarks.reproduction.commands import run_beambert
 from benchmarks.small_bert.__main__ import MODEL, claim, extract_pairs
@@ -151,11 +152,6 @@ def decoded_wrongly(text: str) -> str:
     return "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in text.encode())
 
 
-def word_salad(lines: list[str], words: list[str], rng: random.Random) -> list[str]:
-    """Return a page in which half of the words are replaced by words of menus."""
-    return [" ".join(rng.choice(words) if rng.random() < 0.5 else word for word in line.split()) for line in lines]
-
-
 def spam(number: int, words: list[str], rng: random.Random) -> list[str]:
     """Return a page of spam: tags, prices, a repeated line, or a repeated slogan, by `number`."""
     if number % 4 == 0:
@@ -181,17 +177,17 @@ def dirtied(pages: list[list[str]], german: list[list[str]], menus: list[list[st
     def count(kind: str) -> int:
         return round(DIRT[kind] * len(pages))
 
-    dirty = list(pages)
+    mixed = list(pages)
     for number in rng.sample(range(len(pages)), count("mojibake")):
-        dirty[number] = [decoded_wrongly(line) for line in dirty[number]]
+        mixed[number] = [decoded_wrongly(line) for line in mixed[number]]
     copied = rng.sample(pages, count("near-duplicates") // 3)
-    dirty += [near_duplicate(page, words, rng) for page in copied for _ in range(3)]
-    dirty += rng.sample(german, min(count("German"), len(german)))
-    dirty += [spam(number, words, rng) for number in range(count("spam"))]
-    dirty += [word_salad(page, menu_words, rng) for page in rng.sample(pages, count("word salad"))]
-    rng.shuffle(dirty)
-    with_menu = set(rng.sample(range(len(dirty)), round(DIRT["menus"] * len(dirty))))
-    for number, lines in enumerate(dirty):
+    mixed += [near_duplicate(page, words, rng) for page in copied for _ in range(3)]
+    mixed += rng.sample(german, min(count("German"), len(german)))
+    mixed += [spam(number, words, rng) for number in range(count("spam"))]
+    mixed += [dirty(page, menu_words, rng) for page in rng.sample(pages, count("word salad"))]
+    rng.shuffle(mixed)
+    with_menu = set(rng.sample(range(len(mixed)), round(DIRT["menus"] * len(mixed))))
+    for number, lines in enumerate(mixed):
         site = number % len(menus)
         half = len(menus[site]) // 2
         menu = (menus[site][:half], menus[site][half:]) if number in with_menu else ([], [])
@@ -208,7 +204,7 @@ def write_inputs(results: Path, data: Path) -> None:
     texts, german, menus = read_texts(data)
     rng = random.Random(2)
     menu_words = [word for menu in menus for line in menu for word in line.split()]
-    bad = [word_salad(page, menu_words, rng) for page in texts.quality]
+    bad = [dirty(page, menu_words, rng) for page in texts.quality]
     write_pages(results / "dirty.jsonl", dirtied(texts.dirtied, german, menus))
     for name, pages in (("start", texts.start), ("clean", texts.dirtied), ("good", texts.quality), ("bad", bad)):
         write_pages(results / f"{name}.jsonl", [Page(lines, "") for lines in pages])

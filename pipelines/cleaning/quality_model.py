@@ -21,7 +21,7 @@ from beambert.pipelines.cleaning.ngrams import plain_bytes
 from beambert.pipelines.documents import identity
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.io.atomic_files import read_bytes
-from beambert.pipelines.io.manifest_schemas import QualityModelReport
+from beambert.pipelines.io.manifest_schemas import ClassCounts, QualityModelReport
 
 FORMAT = "beambert-quality-model-1"
 _BUCKET_BITS = 18
@@ -220,7 +220,7 @@ def train(good: Sequence[Example], bad: Sequence[Example]) -> Trained:
     scored = [
         (_probability(rounded, bias, example.buckets), is_good, example.snippet) for example, is_good in validation
     ]
-    documents = {"good": len(good), "bad": len(bad)}
+    documents: ClassCounts = {"good": len(good), "bad": len(bad)}
     report = validation_report([(probability, is_good) for probability, is_good, _ in scored], documents)
     return Trained(QualityModel(rounded, bias, report), scored)
 
@@ -284,7 +284,7 @@ def _calibrate(logits: np.ndarray, is_good: np.ndarray) -> tuple[float, float]:
     return max(0.0, float(parameters[0])), float(parameters[1])
 
 
-def validation_report(scored: Sequence[tuple[float, bool]], documents: dict[str, int]) -> QualityModelReport:
+def validation_report(scored: Sequence[tuple[float, bool]], documents: ClassCounts) -> QualityModelReport:
     """Return the results on validation documents.
 
     Args:

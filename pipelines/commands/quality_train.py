@@ -209,8 +209,9 @@ def _hardest(trained: "Trained") -> Iterator[str]:
 
 def _warnings(trained: "Trained", shared: int) -> list[str]:
     report = trained.model.report
-    smallest = min(report["validation"].values())
-    two_standard_errors = sum(1 / documents for documents in report["validation"].values()) ** 0.5 / 2
+    sizes = report["validation"]["good"], report["validation"]["bad"]
+    smallest = min(sizes)
+    two_standard_errors = sum(1 / documents for documents in sizes) ** 0.5 / 2
     warnings = []
     if report["accuracy"] < 0.5 + two_standard_errors:
         warnings.append(

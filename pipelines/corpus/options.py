@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from beambert.common.command_line.options import Flag
+from beambert.common.command_line.options import Flag, options_of
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.typed_json import Count, Fraction
 from beambert.pipelines.cleaning.language_codes import require_language
@@ -136,6 +136,7 @@ class CorpusOptions(VocabularyOptions):
         )
 
 
+_URL_RULES = ("block_urls", "allow_urls", "duplicate_urls", "domain_lines")
 # (split, number within the split)
 Partition = tuple[str, int]
 
@@ -149,10 +150,5 @@ def partition_of_document(document_id: str, options: CorpusOptions) -> Partition
 
 def url_flag(options: Mapping[str, Any]) -> str:
     """Return the first flag of the rules for URLs that is set in the options of a corpus, or ""."""
-    flags = {
-        "block_urls": "--block_urls",
-        "allow_urls": "--allow_urls",
-        "duplicate_urls": "--drop_duplicate_urls",
-        "domain_lines": "--drop_domain_lines",
-    }
-    return next((flag for name, flag in flags.items() if options[name]), "")
+    flags = {option.name: option.flag.name or option.name for option in options_of(CorpusOptions) if option.flag}
+    return next((f"--{flags[rule]}" for rule in _URL_RULES if options[rule]), "")

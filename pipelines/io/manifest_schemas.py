@@ -71,11 +71,18 @@ class RejectedSample(TypedDict):
     quality: NotRequired[str]
 
 
+class ClassCounts(TypedDict):
+    """A count per class of a quality model."""
+
+    good: Count
+    bad: Count
+
+
 class QualityModelReport(TypedDict):
     """`beambert.pipelines.cleaning.quality_model.validation_report` of a model, and its documents by class."""
 
-    documents: dict[str, Count]
-    validation: dict[str, Count]
+    documents: ClassCounts
+    validation: ClassCounts
     accuracy: Fraction
     calibration: list[tuple[Count, Fraction, Fraction] | None]
     thresholds: list[tuple[Fraction, Fraction, Fraction]]

@@ -186,6 +186,11 @@ VALID = {"__metadata__": {"format": "beambert-quality-model-1", "report": json.d
             with_header({"__metadata__": VALID["__metadata__"] | {"report": '{"accuracy": "<b>"}'}}),
             "is not a quality model",
         ),
+        (
+            # The report of a dataset shows both classes.
+            with_header({"__metadata__": VALID["__metadata__"] | {"report": json.dumps(REPORT | {"documents": {}})}}),
+            "is not a quality model",
+        ),
         (with_header(VALID, bytes(100)), "is corrupt: 100 bytes of weights"),
         (with_header(VALID, bytes(4 * (BUCKETS + 2))), "is corrupt"),
         (with_header(VALID, struct.pack("<f", math.nan) * (BUCKETS + 1)), "is corrupt: a weight is no number"),

@@ -21,7 +21,7 @@ PAGES = [ROOT / "docs" / "reference" / f"{name}.md" for name in ("corpus-format"
 # The fields of `ExampleCounts` that must be positive.
 INTERNAL = {"TrainingCounts"}
 # Schemas that are described by a sentence that names their fields.
-IN_SENTENCES = {"SplitCounts", "LanguageSize", "ValidationCoverages", "RecordedDatasetOptions"}
+IN_SENTENCES = {"SplitCounts", "ClassCounts", "LanguageSize", "ValidationCoverages", "RecordedDatasetOptions"}
 
 
 def fields_of(name: str) -> set[str]:
@@ -73,7 +73,7 @@ def test_schemas_described_in_sentences():
     assert fields_of("beambert.pipelines.io.manifest_schemas.LanguageSize") == size - {"rejected", "bytes_lost"}
     options = next(fields for source, fields in TABLES.items() if "PretrainingDataOptions" in source)
     assert fields_of("beambert.pipelines.io.manifest_schemas.RecordedDatasetOptions") <= options
-    for name in ("SplitCounts", "ValidationCoverages"):
+    for name in ("SplitCounts", "ClassCounts", "ValidationCoverages"):
         for field in fields_of(f"beambert.pipelines.io.manifest_schemas.{name}"):
             assert f"`{field}`" in text
 
