@@ -1,8 +1,8 @@
 """Operations of the model that a backend has in a faster form than the functions of `keras.ops`.
 
 `plain.py` defines each operation and its shapes. `jax/` and `tensorflow.py` have the forms that are fast on their
-devices; one of them is chosen here, once, for the backend of Keras. Tests compare every form with the plain one,
-except `dropout`, whose masks are those of the backend.
+devices; one of them is chosen here, once, for the backend of Keras. Tests compare every form with the plain one;
+`dropout` has other masks in each.
 Letters in shapes: B examples, S positions, Q query positions, A heads, D = H / A, H hidden size, V rows of a table.
 """
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 Tensor = Any
@@ -39,14 +40,17 @@ def dropout(inputs: Tensor, rate: float, seed: Tensor | None) -> Tensor:
         seed: int32 [2], or under JAX int32 [B, 2], one seed per example; None, as in evaluation, for unchanged inputs.
 
     Returns:
-        Tensor of the shape and dtype of `inputs`.
-
-    Raises:
-        NotImplementedError: this form, which has no random bits, gets a seed and a rate above 0. No model uses it so.
+        Tensor of the shape and dtype of `inputs`. The mask differs between forms. This one draws it with NumPy, so
+        the seed must have a value: it runs eagerly, not in a compiled function.
     """
     if seed is None or rate == 0:
         return inputs
-    raise NotImplementedError("random bits are an operation of a backend")
+    seeds = ops.convert_to_numpy(seed).astype(np.uint32)
+    if seeds.ndim == 1:
+        uniform = np.random.default_rng(seeds).random(inputs.shape)
+    else:
+        uniform = np.stack([np.random.default_rng(seed).random(inputs.shape[1:]) for seed in seeds])
+    return ops.where(uniform >= rate, inputs / (1 - rate), 0)
 
 
 def attention(

@@ -59,5 +59,27 @@ def test_a_form_has_the_outputs_and_gradients_of_the_plain_one(name, module, res
         np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=2e-5)
 
 
+SEED, SEED_PER_EXAMPLE = np.array([5, -2], np.int32), np.array([[5, -2], [6, -2]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("module", "seed"),
+    [(plain, SEED), (plain, SEED_PER_EXAMPLE), (tensorflow_ops, SEED), (jax_ops, SEED), (jax_ops, SEED_PER_EXAMPLE)],
+)
+def test_dropout_scales_what_it_keeps_and_is_a_function_of_its_seed(module, seed):
+    results_of = jax_results if module is jax_ops else tensorflow_results
+    inputs, upstream = random(2, 40, 500) + 9, random(2, 40, 500) + 9
+    outputs, gradient = results_of(module.dropout, (inputs,), (0.1, seed), upstream)
+    kept = outputs != 0
+    # Five standard deviations of the frequency of 40,000 draws.
+    assert kept.mean() == pytest.approx(0.9, abs=0.0075)
+    assert abs((kept[0] & kept[1]).mean() - 0.81) < 0.015
+    np.testing.assert_allclose(outputs, np.where(kept, inputs / 0.9, 0), rtol=1e-6)
+    np.testing.assert_allclose(gradient, np.where(kept, upstream / 0.9, 0), rtol=1e-6)
+    np.testing.assert_array_equal(results_of(module.dropout, (inputs,), (0.1, seed), upstream)[0], outputs)
+    other = results_of(module.dropout, (inputs,), (0.1, seed + 1), upstream)[0]
+    assert ((other != 0) == kept).mean() == pytest.approx(0.82, abs=0.015)
+
+
 def test_every_operation_has_all_forms():
     assert set(tensorflow_ops.__all__) == set(jax_ops.__all__) == {*CASES, "dropout"}
