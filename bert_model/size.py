@@ -133,17 +133,18 @@ def without_padding(tf1_name: str, value: Any, vocab_size: int | None) -> Any:
     return value[:vocab_size] if is_padded(tf1_name) else value
 
 
-def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+def with_padding(tf1_name: str, value: np.ndarray, shape: Sequence[int], fill: float = 0.0) -> np.ndarray:
     """Return a value with vocabulary padding, as in a running model.
 
     Args:
         tf1_name: TF1 name of the variable or slot.
         value: value from a checkpoint.
         shape: shape of the variable in the model.
+        fill: value of the padding: the initial value of a slot, 0 for a variable.
 
     Returns:
-        A variable with one row per token, padded with zeros to the rows of `shape`; other values unchanged.
+        A variable with one row per token, padded to the rows of `shape`; other values unchanged.
     """
     if not is_padded(tf1_name) or len(value) == shape[0]:
         return value
-    return np.concatenate([value, np.zeros((shape[0] - len(value), *value.shape[1:]), value.dtype)])
+    return np.concatenate([value, np.full((shape[0] - len(value), *value.shape[1:]), fill, value.dtype)])

@@ -193,9 +193,10 @@ class Vocabulary:
         Raises:
             VocabularyError: As of the constructor.
         """
-        vocabulary = cls(tuple(tokens), origin)
-        added = (AddedToken(token, normalized=False) for token in PLACEHOLDER_TOKENS if token in vocabulary.ids)
-        return replace(vocabulary, added_tokens=tuple(added))
+        tokens = tuple(tokens)
+        present = set(PLACEHOLDER_TOKENS).intersection(tokens)
+        added = (AddedToken(token, normalized=False) for token in PLACEHOLDER_TOKENS if token in present)
+        return cls(tokens, origin, added_tokens=tuple(added))
 
     def _with_text(self) -> "Vocabulary":
         """Return the vocabulary itself if it has tokens for text.
@@ -286,7 +287,7 @@ class Vocabulary:
         return self._lines()
 
     def _lines(self) -> bytes:
-        return "".join(f"{token}\n" for token in self.tokens).encode("utf-8")
+        return ("\n".join(self.tokens) + "\n").encode("utf-8")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -341,7 +342,8 @@ class Vocabulary:
 
     def special_ids(self) -> np.ndarray:
         """Return the ids of special tokens, `SPECIAL_TOKENS` and every "[unusedN]": int32 [K], ascending."""
-        special = [i for i, token in enumerate(self.tokens) if token in SPECIAL_TOKENS or _RESERVED.fullmatch(token)]
+        in_brackets = ((number, token) for number, token in enumerate(self.tokens) if token.startswith("["))
+        special = [number for number, token in in_brackets if token in SPECIAL_TOKENS or _RESERVED.fullmatch(token)]
         return np.array(special, dtype=np.int32)
 
     def unused_ids(self) -> list[int]:

@@ -71,7 +71,7 @@ class ReadDocuments(beam.PTransform):
         weight: sampling weight of the documents.
         line_paragraphs: whether each line of the format "text" is a paragraph, as `beambert corpus --segmenter lines`
             reads it. By default, consecutive lines of a file with empty lines are joined.
-        **options: other fields of `beambert.pipelines.sources.ReadOptions`, such as encoding or text_field.
+        **options: other fields of `beambert.pipelines.transforms.ReadOptions`, such as encoding or text_field.
 
     Raises:
         SourceError: an option or the weight is invalid; when the pipeline runs: no file matches, or a file cannot be

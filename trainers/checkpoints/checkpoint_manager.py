@@ -26,6 +26,7 @@ from beambert.common import file_errors
 from beambert.common.local_files import synchronize, write_atomic
 from beambert.common.typed_json import Count, JsonError, NonEmpty, NonNegative, Number, read, require
 from beambert.trainers.errors import StorageError, TrainingError
+from beambert.trainers.optimization.update_rules import initial_value
 from beambert.trainers.options import TrainingOptions
 
 GLOBAL_STEP = "global_step"
@@ -244,7 +245,7 @@ def restore(prefix: Path, variables: Mapping[str, Variable], vocab_size: int | N
         prefix: path of the checkpoint without `.index`.
         variables: variables by their names in the checkpoint, which may contain others.
         vocab_size: number of rows in the checkpoint of variables with a row per token, and of their slots; further rows
-            are set to zero. None for all rows.
+            get the initial value of the slot, and zeros in variables. None for all rows.
 
     Raises:
         TrainingError: the checkpoint cannot be read, lacks a variable or has it with another shape.
@@ -262,7 +263,7 @@ def restore(prefix: Path, variables: Mapping[str, Variable], vocab_size: int | N
                     f"checkpoint {prefix} has {name} with shape {list(stored[name].shape)}, but the model requires "
                     f"{needed}; give the --model and vocabulary of the checkpoint"
                 )
-            variable.assign(with_padding(name, stored[name].read(), list(variable.shape)))
+            variable.assign(with_padding(name, stored[name].read(), list(variable.shape), initial_value(name)))
     except tensor_bundle.BundleError as error:
         raise TrainingError(
             f"checkpoint {prefix} cannot be read ({error}); remove {prefix}.index to resume from the previous "

@@ -215,3 +215,9 @@ OPTIMIZERS: dict[OptimizerName, type[UpdateRule]] = {
     "lamb": Lamb,
     "muon": Muon,
 }
+
+
+def initial_value(name: str) -> float:
+    """Return the initial value of a slot `<variable>/<slot>`; 0 for any other name."""
+    initial = {slot.name: slot.initial for rule in OPTIMIZERS.values() for slot in rule.slots}
+    return initial.get(name.rpartition("/")[2], 0.0)

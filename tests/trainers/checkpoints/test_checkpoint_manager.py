@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from beambert.trainers.checkpoints import checkpoint_manager
 from beambert.trainers.errors import TrainingError
+from beambert.trainers.optimization import update_rules
 from beambert.trainers.options import TrainingOptions
 from tests.forked import run
 
@@ -414,3 +415,16 @@ def test_rows_that_pad_the_vocabulary_are_not_in_checkpoints(tmp_path):
     plain = {"cls/predictions/output_bias": tf.Variable(np.zeros(5))}
     checkpoint_manager.restore(prefix, plain)
     assert plain["cls/predictions/output_bias"].numpy().tolist() == [2] * 5
+
+
+def test_restored_slots_are_padded_with_their_initial_value(tmp_path, monkeypatch):
+    class Adagrad(update_rules.AdamW):
+        slots = (update_rules.Slot("squares", initial=0.5),)
+
+    monkeypatch.setitem(update_rules.OPTIMIZERS, "adagrad", Adagrad)
+    name = "bert/embeddings/word_embeddings"
+    saved = {name: tf.Variable(np.full([8, 2], 3.0)), f"{name}/squares": tf.Variable(np.full([8, 2], 4.0))}
+    prefix = checkpoint_manager.save(tmp_path, 1, saved, vocab_size=5).prefix
+    checkpoint_manager.restore(prefix, saved, vocab_size=5)
+    assert saved[name].numpy()[:, 0].tolist() == [3] * 5 + [0] * 3
+    assert saved[f"{name}/squares"].numpy()[:, 0].tolist() == [4] * 5 + [0.5] * 3

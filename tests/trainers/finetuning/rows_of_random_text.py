@@ -35,7 +35,7 @@ def random_rows(head: str, count: int = 10, seed: int = 0) -> Rows:
             for name in ("start_positions", "end_positions")
         }
     elif HEADS[head].labels_positions:
-        labels = generator.integers(0, LABELS, total)
+        labels = generator.integers(0, HEADS[head].fixed_labels or LABELS, total)
         targets = {"label_ids": np.where(generator.random(total) < 0.4, -1, labels).astype(np.int32)}
     else:
         targets = {"label_ids": generator.integers(0, max(choices, LABELS), count).astype(np.int32) % LABELS}
