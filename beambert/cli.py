@@ -357,6 +357,7 @@ def main(argv: list[str] | None = None) -> int:
     # A program that calls this function decides itself what its loggers print.
     if process.is_command():
         terminal.print_library_warnings()
+        process.collect_garbage_rarely()
     if sys.flags.optimize > 1:
         # Apache Beam extends the docstrings of its functions while it is imported.
         terminal.print_error("beambert: error: Apache Beam needs docstrings; unset PYTHONOPTIMIZE, or set it to 1")

@@ -10,6 +10,8 @@ import signal
 import sys
 import threading
 
+from beambert.common import process
+
 _PR_SET_PDEATHSIG = 1  # From <sys/prctl.h>.
 
 
@@ -35,6 +37,7 @@ def end_with_parent() -> None:
 def main() -> None:
     """Run until the runner has no more work."""
     end_with_parent()
+    process.collect_garbage_rarely()
     import logging
 
     # The runner reports errors; Beam's log would repeat each of them.
