@@ -66,8 +66,8 @@ def is_interrupt(error: BaseException) -> bool:
 def collect_garbage_rarely() -> None:
     """Let Python search for reference cycles once in 100,000 new objects instead of 700.
 
-    The imports of Beam and TensorFlow make many objects that live as long as the process. The threshold saves 7 % of the
-    CPU time of a job of 62 MB.
+    The imports of Beam and TensorFlow make many objects that live as long as the process. The threshold saves 7 % of
+    the CPU time of a job of 62 MB.
     """
     gc.set_threshold(100_000)
 
