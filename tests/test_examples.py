@@ -35,6 +35,8 @@ def run(*command: object) -> str:
         capture_output=True,
         text=True,
         check=False,
+        # On a cluster, gRPC can block the end of an interpreter whose job has finished.
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout
