@@ -84,7 +84,7 @@ def manifest(random: Random, base: Base, folder: Path) -> Case:
         name, new = mutation.name, mutation.text.encode("utf-8", "surrogatepass")
         # Files of other programs may lack fields that have defaults.
         missing = name.endswith("is missing") and (target.artifact in ("hugging_face", "tf1") or ", " in name)
-        # `dataset.json` repeats the options of the corpus as a record, which nothing reads.
+        # `dataset.json` repeats the options of the corpus for its report; training does not read them.
         recorded = target.name == "dataset.json" and "'options', 'corpus', " in name
         valid = mutation.valid or missing or recorded
     else:
