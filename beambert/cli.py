@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import nullcontext
 from types import ModuleType
 
 from beambert.common import file_errors, imports, terminal
 from beambert.common.command_line.command import Command, Parser, usage_error
 from beambert.common.command_line.path_flags import bad_path, typed_paths
+from beambert.pipelines.runner import worker_server
 
 COMMAND_GROUPS = {
     "Getting started": {
@@ -260,6 +262,10 @@ def _trains(name: str) -> bool:
     return COMMANDS[name][0].startswith("beambert.trainers.")
 
 
+def _has_workers(name: str) -> bool:
+    return COMMANDS[name][0].startswith("beambert.pipelines.")
+
+
 def _extras_of(name: str) -> str:
     """Return the extras of the package that a command needs."""
     if name in COMMANDS and _trains(name):
@@ -394,11 +400,12 @@ def _main(argv: list[str]) -> int:
             return 0
         name, rest = _split_command(argv)
         prog = f"beambert {name}"
-        command, run = _prepared(name, rest)
-        output = " ".join(command.output).strip()
-        code = run()
-        sys.stdout.flush()
-        return code
+        with worker_server.of_command(rest) if _has_workers(name) else nullcontext():
+            command, run = _prepared(name, rest)
+            output = " ".join(command.output).strip()
+            code = run()
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
         return _interrupted(prog)
     except Exception as error:

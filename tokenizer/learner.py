@@ -336,6 +336,8 @@ class _Tokens:
         # By candidate: its cost, and the words whose tokens with or without it contain it or did so before.
         self.costs = dict.fromkeys(range(self.first_candidate, len(self.names)), 0)
         self.words_of: dict[int, list[int]] = defaultdict(list)
+        # By word: the candidates in it and their costs, as last added to `costs`.
+        self.costs_in_word: list[list[tuple[int, int]]] = [[] for _ in words]
         for word in range(len(words)):
             self._add_costs(word)
         self.heap = [(cost, -token) for token, cost in self.costs.items()]
@@ -397,15 +399,15 @@ class _Tokens:
             costs.append((token, cost))
         return costs, involved
 
-    def _add_costs(self, word: int) -> list[int]:
-        """Add the costs of a word, and return the candidates concerned."""
+    def _add_costs(self, word: int) -> None:
+        """Add the costs of a word."""
         costs, involved = self._costs_in(self.words[word])
+        self.costs_in_word[word] = costs
         for token, cost in costs:
             self.costs[token] += cost * self.counts[word]
         for token in involved:
             if token >= self.first_candidate:
                 self.words_of[token].append(word)
-        return [token for token, _ in costs]
 
     def drop_cheapest(self) -> None:
         """Drop the candidate with the lowest cost (ties: the last)."""
@@ -418,13 +420,14 @@ class _Tokens:
         words = set(self.words_of.pop(dropped, ()))
         changed: set[int] = set()
         for word in words:
-            for token, cost in self._costs_in(self.words[word])[0]:
+            for token, cost in self.costs_in_word[word]:
                 self.costs[token] -= cost * self.counts[word]
                 changed.add(token)
         del self._table(self.names[dropped])[self.texts[dropped]]
         del self.costs[dropped]
         for word in words:
-            changed.update(self._add_costs(word))
+            self._add_costs(word)
+            changed.update(token for token, _ in self.costs_in_word[word])
         changed.discard(dropped)
         for token in changed:
             heapq.heappush(self.heap, (self.costs[token], -token))

@@ -18,7 +18,6 @@ from apache_beam.io.filesystem import BeamIOError
 
 from beambert.pipelines.io.atomic_files import list_files
 
-_VARIABLE = "BEAMBERT_LIVE_COUNTS"
 # Kind of the work, amount of work, number of items; native byte order, because all processes are on one machine.
 _RECORD = struct.Struct("=Bdq")
 _SECONDS_BETWEEN_RECORDS = 0.5
@@ -27,9 +26,8 @@ _SECONDS_BETWEEN_POLLS = 0.5
 _SECONDS_BETWEEN_LISTINGS = 5.0
 _UNITS = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
 READING, WRITING = range(2)
-# Descriptor of the file, in a worker process the inherited one. It is removed from the environment, because other
-# programs that a worker starts do not inherit the descriptor.
-_descriptor = int(os.environ.pop(_VARIABLE, "-1"))
+# Descriptor of the file.
+_descriptor = -1
 
 
 class Count(NamedTuple):
@@ -84,9 +82,19 @@ def collect_counts() -> Iterator[Callable[[], tuple[Count, Count]]]:
             _descriptor = previous
 
 
-def inherited() -> tuple[dict[str, str], tuple[int, ...]]:
-    """Return the environment variables and the descriptors with which a worker process adds to the counts."""
-    return ({_VARIABLE: str(_descriptor)}, (_descriptor,)) if _descriptor >= 0 else ({}, ())
+def descriptors() -> list[int]:
+    """Return the descriptor of the counts, with which a worker process calls `use`; empty outside `collect_counts`."""
+    return [_descriptor] if _descriptor >= 0 else []
+
+
+def use(descriptor: int = -1) -> None:
+    """Add to the counts of the main process from now on.
+
+    Args:
+        descriptor: That of the main process, in this worker process.
+    """
+    global _descriptor
+    _descriptor = descriptor
 
 
 class WorkCounter:

@@ -1,21 +1,17 @@
 """Start, supervise and end the worker processes of the local runner, and close its services to other processes.
 
-Beam starts such workers through a shell, and waits forever if one of them dies. Here a thread starts each worker and
-waits for it, and the runner has its own thread, so that the main thread can end a job whose runner blocks.
+Beam starts such workers through a shell, and waits forever if one of them dies. Here `worker_server.py` forks them, a
+thread waits for each, and the runner has its own thread, so that the main thread can end a job whose runner blocks.
 
 Beam opens the ports of its services on all interfaces, and answers every client. The services return the data of a job,
 and any file that the user of the job may read.
 """
 
 import itertools
-import os
 import secrets
 import signal
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -32,16 +28,15 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from beambert.common.process import python_command, python_environment
 from beambert.pipelines.errors import DatasetError
 from beambert.pipelines.io import job_progress
+from beambert.pipelines.runner import worker_server
+from beambert.pipelines.runner.worker_server import WorkerServer
 
 _URN = "beambert:env:worker_process:v1"
-_COMMAND = python_command(str(Path(__file__).with_name("sdk_worker_main.py")))
 # Time for the runner's threads to end after its workers are killed; later ones end with the process.
 _SECONDS_TO_END = 2.0
 _SECONDS_BETWEEN_SIGNALS = 0.2
-_MAX_LOG_BYTES = 100_000
 # Beam numbers the workers, and every call has the number of its worker. Here the first number is a random secret,
 # followed by nine digits that count the workers.
 _SECRET = secrets.randbits(128)
@@ -51,7 +46,7 @@ _numbers = itertools.count()
 
 
 class WorkerProcesses:
-    """The worker processes of one job. As a context manager, it kills them at the end.
+    """The worker processes of one job. As a context manager, it kills them where the job fails.
 
     Attributes:
         environment: Beam environment that makes FnApiRunner start its workers with this object.
@@ -60,10 +55,7 @@ class WorkerProcesses:
     def __init__(self) -> None:
         self._name = str(next(_numbers))
         self.environment = _Environment.from_command_string(self._name)
-        # A file without a name disappears with the processes that have it open, even if they are killed.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        self._lock = threading.Lock()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._server: WorkerServer | None = None
         self._handlers: list[_Handler] = []
         self._killed = False
         self._closing = False
@@ -77,9 +69,9 @@ class WorkerProcesses:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.kill()
+        if error:
+            self.kill()
         del _jobs[self._name]
-        self._log.close()
 
     @property
     def killed(self) -> bool:
@@ -88,8 +80,7 @@ class WorkerProcesses:
 
     def log(self) -> str:
         """Return the end of the standard error of the workers."""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
-        return self._log.read().decode("utf-8", "replace")
+        return self._server.log() if self._server else ""
 
     def run(self, run_pipeline: Callable[[], None]) -> None:
         """Run a pipeline in another thread and wait until it ends, or until a worker ends too early.
@@ -138,6 +129,11 @@ class WorkerProcesses:
             environment: Environment variables that configure Beam's `sdk_worker_main`.
         """
         self._handlers.append(handler)
+        try:
+            self._server = worker_server.running()
+        except OSError as error:
+            self._record_death(f"worker processes cannot be started ({error.strerror}); reduce --direct_num_workers")
+            return
         thread = threading.Thread(target=self._run_worker, args=(environment,), name="run_worker", daemon=True)
         thread.start()
         handler.thread = thread
@@ -148,44 +144,18 @@ class WorkerProcesses:
 
     def kill(self) -> None:
         """Kill the workers that still run, and do not start more."""
-        with self._lock:
-            self._killed = True
-            processes = [process for process in self._processes if process.poll() is None]
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+        self._killed = True
+        if self._server:
+            self._server.kill()
         for handler in self._handlers:
             handler.abort()
 
     def _run_worker(self, environment: Mapping[str, str]) -> None:
-        """Start a worker and wait for its end.
-
-        Only the main process handles Ctrl-C; it then kills the workers. A worker inherits the signal mask of the
-        thread that starts it.
-        """
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        counts, descriptors = job_progress.inherited()
-        with self._lock:
-            if self._killed:
-                return
-            try:
-                process = subprocess.Popen(  # noqa: S603
-                    _COMMAND,
-                    env={**python_environment(), **environment, **counts},
-                    pass_fds=descriptors,
-                    stdin=subprocess.PIPE,
-                    stderr=self._log,
-                )
-            except OSError as error:
-                self._record_death(
-                    f"a worker process cannot be started ({error.strerror}); reduce --direct_num_workers"
-                )
-                return
-            self._processes.append(process)
-        code = process.wait()
-        if process.stdin:
-            process.stdin.close()
+        """Start a worker and wait for its end."""
+        server = self._server
+        if self._killed or not server:
+            return
+        code = server.run_worker(environment, job_progress.descriptors())
         if not self._killed and (code or not self._closing):
             self._record_death(_reason(code, self.log()))
 

@@ -4,8 +4,8 @@ import re
 
 from tests.conftest import ROOT
 
-# Marks the processes of a case of tests/chaos; the descriptor of the counts of worker processes.
-_INTERNAL = {"BEAMBERT_CHAOS_PROCESS", "BEAMBERT_LIVE_COUNTS"}
+# Marks the processes of a case of tests/chaos.
+_INTERNAL = {"BEAMBERT_CHAOS_PROCESS"}
 _OURS = re.compile(r"\bBEAMBERT_[A-Z]+(?:_[A-Z]+)*\b")
 _READ = re.compile(r"os\.environ(?:\.get\(|\.setdefault\(|\[)\"([A-Z_]+)\"|\"([A-Z_]+)\" (?:not )?in os\.environ")
 _FOLDERS = ("adaptation", "beambert", "bert_model", "deploy", "pipelines", "reporting", "tokenizer", "trainers")

@@ -1,6 +1,5 @@
 """Test the counts of unfinished work of threads and processes, and the progress report of a running job."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from beambert.pipelines.io.job_progress import (
     Stage,
     WorkCounter,
     collect_counts,
-    inherited,
+    descriptors,
     report_progress,
     sizes,
 )
@@ -144,15 +143,15 @@ def test_records_are_written_at_intervals(monkeypatch):
 
 def test_a_worker_process_adds_to_the_counts(every_record):
     code = (
-        "import os; from beambert.pipelines.io.job_progress import *; c = WorkCounter(READING, 9); c.finish(4); "
-        "assert not [name for name in os.environ if 'LIVE_COUNTS' in name]"
+        "import sys; from beambert.pipelines.io.job_progress import *; use(int(sys.argv[1])); "
+        "c = WorkCounter(READING, 9); c.finish(4)"
     )
     with collect_counts() as read_counts:
-        variables, descriptors = inherited()
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables}, pass_fds=descriptors, check=True)
+        (descriptor,) = descriptors()
+        subprocess.run([sys.executable, "-c", code, str(descriptor)], pass_fds=[descriptor], check=True)
         assert read_counts()[READING] == Count(9, 4)
 
 
 def test_without_a_reader_nothing_is_written(every_record):
-    assert inherited() == ({}, ())
+    assert descriptors() == []
     WorkCounter(READING, 9).finish(4)

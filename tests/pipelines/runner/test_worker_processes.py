@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beambert import cli
-from beambert.pipelines.runner import worker_processes
+from beambert.pipelines.runner import worker_server
 from tests.conftest import without_progress
 
 FLAGS = ["--vocab_size", "1000", "--max_seq_length", "64", "--dupe_factor", "1", "--num_partitions", "2"]
@@ -119,11 +119,11 @@ def test_ctrl_c_ends_workers_wherever_they_are(build):
         ((sys.executable, "-c", "pass"), "a worker process exited with code 0 (no output); run"),
         ((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"), "a worker process was killed (signal 9)"),
         ((sys.executable, "-c", "import os; os.abort()"), "a worker process was ended by signal 6"),
-        (("./missing",), "a worker process cannot be started (No such file or directory)"),
+        (("./missing",), "worker processes cannot be started (No such file or directory)"),
     ],
 )
 def test_a_worker_that_ends_before_it_has_connected(text, tmp_path, monkeypatch, capsys, command, message):
-    monkeypatch.setattr(worker_processes, "_COMMAND", command)
+    monkeypatch.setattr(worker_server, "_COMMAND", command)
     argv = ["build", "--input", str(text), "--output", str(tmp_path / "out"), *FLAGS, "--direct_num_workers", "2"]
     assert cli.main(argv) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beambert")]
