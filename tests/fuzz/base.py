@@ -41,7 +41,7 @@ class Base:
         self._made: dict[str, str] = {}
 
     def artifact(self, name: str) -> Path:
-        """Return the directory of an artifact."""
+        """Return the directory or file of an artifact."""
         path = self.folder / "artifacts" / name
         if not path.exists():
             self._make(name, path)
@@ -133,6 +133,11 @@ MADE_BY = {
         ("inputs", "run"),
         "ner",
     ),
+    "quality.model": (
+        "quality train --good inputs/good.txt --bad inputs/bad.txt --input_format sentences --output",
+        ("inputs",),
+        "quality.model",
+    ),
     "native": ("convert --to native run", ("run",), "native"),
     "hugging_face": ("convert --to huggingface run", ("run",), "hugging_face"),
     "tf1": ("convert --to tf1 run", ("run",), "tf1"),
@@ -191,6 +196,9 @@ def _write_inputs(path: Path) -> None:
         "\n\n".join("\n".join(sentences) for sentences in documents) + "\n", encoding="utf-8"
     )
     (path / "lines.txt").write_text("".join(f"{sentences[0]}\n" for sentences in documents[:4]), encoding="utf-8")
+    for name, numbers in (("good", range(24)), ("bad", range(24, 48))):
+        texts = ("\n".join(document(number)) for number in numbers)
+        (path / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
     rows = [f"{n}\t{a}\t{b}\t{'not_' * (n % 2)}entailment" for n, (a, b) in enumerate(documents[:6])]
     _write_splits(path / "RTE", "tsv", "\n".join(["index\tsentence1\tsentence2\tlabel", *rows]) + "\n")
     tagged = ["\n".join(f"{word}\tO" for word in first.split()) for first, _ in documents[:6]]

@@ -20,6 +20,8 @@ _SUBJECTS: dict[str, tuple[float, Callable[[Random, Base, Path], Case]]] = {
     "records": (0.02, inputs.record),
     "long lines": (0.05, inputs.long_line),
     "compressed": (0.06, inputs.compressed),
+    "crawls": (0.03, inputs.crawl),
+    "quality models": (0.02, inputs.quality_model),
     "parquet": (0.05, inputs.parquet),
     "manifests": (0.16, stored.manifest),
     "corpus shards": (0.03, stored.corpus_shard),

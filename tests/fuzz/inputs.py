@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import dataclasses
 import gzip
 import io
 import json
@@ -141,6 +142,28 @@ def compressed(random: Random, base: Base, folder: Path) -> Case:
         return _complete(outcome) if same else "the file cannot be uncompressed" if _lost(outcome, _ALL) else None
 
     return _corpus(random, folder, name + suffix, format_, new, damaged, wrong)
+
+
+def crawl(random: Random, base: Base, folder: Path) -> Case:
+    """Return a case with a corrupt .warc.gz file, whose members are read around corrupt ones, and a rule for pages."""
+    head, pages, _ = FORMATS["a.warc", "auto"]
+    members: Pieces = (gzip.compress(head, mtime=0), [gzip.compress(page, mtime=0) for page in pages], b"")
+    content = _joined(members)
+    damaged, splice = any_splice(random, content)
+    kept = _untouched(members, splice)
+    new = spliced(content, splice)
+    case = _corpus(random, folder, "a.warc.gz", "warc", new, damaged, lambda outcome: _lost(outcome, kept))
+    rules = random.choice(([], ["--drop_duplicate_urls"], ["--pii", "mask"], ["--fix_mojibake"]))
+    return dataclasses.replace(case, argv=[*case.argv, *rules])
+
+
+def quality_model(random: Random, base: Base, folder: Path) -> Case:
+    """Return a case with a corrupt quality model, which may reject any document but lose none."""
+    damaged, splice = any_splice(random, content := base.artifact("quality.model").read_bytes())
+    (folder / "quality.model").write_bytes(spliced(content, splice))
+    text = _joined(FORMATS["a.txt", "sentences"])
+    case = _corpus(random, folder, "a.txt", "sentences", text, f"model: {damaged}", _complete)
+    return dataclasses.replace(case, argv=[*case.argv, "--quality_model", "quality.model", "--min_quality", "0.5"])
 
 
 def record(random: Random, base: Base, folder: Path) -> Case:
