@@ -10,6 +10,7 @@ directory of the same name, with files of the same time:
 """
 
 import dataclasses
+import gzip
 import json
 import os
 import shutil
@@ -25,6 +26,10 @@ FOREIGN_HIDDEN_NAME = ".keep"
 _TEXT = (
     *("--input", "inputs/a.txt", "inputs/b.txt", "--input_format", "sentences"),
     *("--vocab_size", "60", "--validation_fraction", "0.2"),
+)
+_CRAWL = (
+    *("--input", "inputs/crawl.warc.gz", "--vocab_size", "60", "--validation_fraction", "0.2"),
+    *("--drop_domain_lines", "3", "--pii", "mask"),
 )
 _SHARDS = ("--dupe_factor", "2", "--max_seq_length", "32")
 _TASK = ("rte", "--data_dir", "inputs/RTE", "--init_checkpoint", "given/pretrain", "--max_seq_length", "16")
@@ -76,7 +81,7 @@ class Command:
 
 
 def _data(name: str, *arguments: str, workers: bool = False, needs: tuple[str, ...] = ()) -> Command:
-    manifests = ("corpus.json",) if name == "corpus" else ("dataset.json",)
+    manifests = ("corpus.json",) if arguments[0] == "corpus" else ("dataset.json",)
     reads = tuple(f"given/{need}/corpus/*" for need in needs) or ("inputs/[ab].txt",)
     return Command(
         name,
@@ -120,6 +125,9 @@ COMMANDS = (
     _data("build-2", "build", *_TEXT, *_SHARDS, "--direct_num_workers", "2", workers=True),
     _data("corpus", "corpus", *_TEXT),
     _data("pretraining-data", "pretraining-data", "--input", "given/corpus", *_SHARDS, needs=("corpus",)),
+    dataclasses.replace(
+        _data("crawl", "corpus", *_CRAWL, "--direct_num_workers", "2", workers=True), reads=("inputs/crawl.warc.gz",)
+    ),
     Command("vocab", ("vocab", *_TEXT[:-2], "--output", "work/out.txt"), "work/out.txt", ("inputs/[ab].txt",)),
     Command(
         "quality",
@@ -229,6 +237,16 @@ def required(names: list[str]) -> list[Command]:
     return [command for command in COMMANDS if command.name in wanted]
 
 
+def _response(number: int) -> str:
+    """Return a WARC record with a page."""
+    text = f"Day {number} was wet and cold. Write to day{number}@river.example. The river rose {number} feet that day."
+    http = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html><body><p>{text}</p><p>The menu.</p></body></html>"
+    return (
+        f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://river.example/{number}\r\n"
+        f"Content-Type: application/http\r\nContent-Length: {len(http)}\r\n\r\n{http}\r\n\r\n"
+    )
+
+
 def write_inputs(directory: Path) -> None:
     """Write the folder `inputs` of a case."""
     inputs = directory / "inputs"
@@ -248,8 +266,10 @@ def write_inputs(directory: Path) -> None:
         "RTE/train.tsv": table,
         "RTE/dev.tsv": table,
     }
-    for name, text in files.items():
-        (inputs / name).write_text(text, encoding="utf-8")
+    contents = {name: text.encode() for name, text in files.items()}
+    contents["crawl.warc.gz"] = b"".join(gzip.compress(_response(n).encode(), mtime=0) for n in range(30))
+    for name, content in contents.items():
+        (inputs / name).write_bytes(content)
         os.utime(inputs / name, (INPUT_TIME, INPUT_TIME))
 
 
