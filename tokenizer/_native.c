@@ -1,4 +1,5 @@
-/* BERT's tokenizer in one pass over the text: characters -> words -> tokens.
+/* BERT's tokenizer in one pass over the text: characters -> words -> tokens. And what a word costs without one of its
+   tokens, for the learner of vocabularies.
 
    This file does not implement the character rules. The first time a character occurs, its replacement is requested
    from Python (`beambert.tokenizer.normalization.replace_character`) and cached in a table. Python also splits every chunk that
@@ -95,6 +96,15 @@ static int32_t add_child(Encoder *self, int32_t node, uint32_t code_point)
     return child;
 }
 
+/* Returns the root of the tokens that begin like this one, and skips its "##". */
+static int32_t find_root(PyObject *token, Py_ssize_t *i)
+{
+    if (PyUnicode_GET_LENGTH(token) <= 2 || PyUnicode_READ_CHAR(token, 0) != '#' || PyUnicode_READ_CHAR(token, 1) != '#')
+        return WORD_START;
+    *i = 2;
+    return CONTINUATION;
+}
+
 static int build_trie(Encoder *self, PyObject *tokens)
 {
     Py_ssize_t count = PyList_GET_SIZE(tokens);
@@ -125,14 +135,9 @@ static int build_trie(Encoder *self, PyObject *tokens)
     self->nodes = 2;
     for (Py_ssize_t id = 0; id < count; id++) {
         PyObject *token = PyList_GET_ITEM(tokens, id);
-        Py_ssize_t length = PyUnicode_GET_LENGTH(token);
         Py_ssize_t i = 0;
-        int32_t node = WORD_START;
-        if (length > 2 && PyUnicode_READ_CHAR(token, 0) == '#' && PyUnicode_READ_CHAR(token, 1) == '#') {
-            node = CONTINUATION;
-            i = 2;
-        }
-        for (; i < length; i++)
+        int32_t node = find_root(token, &i);
+        for (; i < PyUnicode_GET_LENGTH(token); i++)
             node = add_child(self, node, PyUnicode_READ_CHAR(token, i));
         self->token_ids[node] = (int32_t)id;
     }
@@ -456,12 +461,140 @@ done:
     return result;
 }
 
+PyDoc_STRVAR(costs_doc,
+             "costs(word: str, first: int) -> (spelling, costs, involved)\n\n"
+             "As `beambert.tokenizer.learner._Matcher.costs`.");
+
+/* Returns the number of the longest token but `without` at an offset of a word, and its end; -1 if there is none. */
+static int32_t longest_token(const Encoder *self, const Text *word, Py_ssize_t start, int32_t without, Py_ssize_t *end)
+{
+    int32_t node = start ? CONTINUATION : WORD_START, longest = -1;
+    for (Py_ssize_t i = start; i < word->length; i++) {
+        node = find_child(self, node, PyUnicode_READ(word->kind, word->data, i));
+        if (node < 0)
+            break;
+        if (self->token_ids[node] >= 0 && self->token_ids[node] != without) {
+            longest = self->token_ids[node];
+            *end = i + 1;
+        }
+    }
+    return longest;
+}
+
+static int append_number(PyObject *list, int32_t number)
+{
+    PyObject *object = PyLong_FromLong(number);
+    int status = object ? PyList_Append(list, object) : -1;
+    Py_XDECREF(object);
+    return status;
+}
+
+/* Adds a token to `involved` unless it is there or before `first`. */
+static int involve(PyObject *involved, int32_t token, int32_t first)
+{
+    if (token < first)
+        return 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(involved); i++)
+        if (PyLong_AsLong(PyList_GET_ITEM(involved, i)) == token)
+            return 0;
+    return append_number(involved, token);
+}
+
+static PyObject *costs(Encoder *self, PyObject *args)
+{
+    Text word;
+    int32_t first;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "Ui", &word.object, &first))
+        return NULL;
+    word.kind = PyUnicode_KIND(word.object);
+    word.data = PyUnicode_DATA(word.object);
+    word.length = PyUnicode_GET_LENGTH(word.object);
+    Py_ssize_t length = word.length, count = 0, end = 0;
+    /* By offset in the word, the number of tokens before it, or -1 within a token. By token, its number and offset. */
+    int32_t *before = PyMem_Malloc((size_t)(3 * length + 1) * sizeof(int32_t));
+    int32_t *tokens = before + length + 1, *starts = tokens + length;
+    PyObject *spelling = PyList_New(0), *costs = PyList_New(0), *involved = PyList_New(0);
+    if (!before) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (!spelling || !costs || !involved)
+        goto done;
+    memset(before, 0xFF, (size_t)(length + 1) * sizeof(int32_t));
+    for (Py_ssize_t start = 0; start < length; start = end) {
+        int32_t token = longest_token(self, &word, start, -1, &end);
+        if (token < 0) {
+            PyErr_Format(PyExc_ValueError, "no token for %R at %zd", word.object, start);
+            goto done;
+        }
+        before[start] = (int32_t)count;
+        starts[count] = (int32_t)start;
+        tokens[count++] = token;
+        if (append_number(spelling, token) < 0 || involve(involved, token, first) < 0)
+            goto done;
+    }
+    before[length] = (int32_t)count;
+    Py_ssize_t candidates = PyList_GET_SIZE(involved);
+    for (Py_ssize_t candidate = 0; candidate < candidates; candidate++) {
+        int32_t token = (int32_t)PyLong_AsLong(PyList_GET_ITEM(involved, candidate));
+        long cost = 0;
+        Py_ssize_t reached = 0;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            if (tokens[i] != token || starts[i] < reached)
+                continue;
+            reached = starts[i];
+            do {
+                int32_t other = longest_token(self, &word, reached, token, &reached);
+                if (other < 0) {
+                    PyErr_Format(PyExc_ValueError, "no other token for %R", word.object);
+                    goto done;
+                }
+                if (involve(involved, other, first) < 0)
+                    goto done;
+                cost++;
+            } while (before[reached] < 0);
+            cost -= before[reached] - (long)i;
+        }
+        PyObject *pair = Py_BuildValue("il", token, cost);
+        if (!pair || PyList_Append(costs, pair) < 0) {
+            Py_XDECREF(pair);
+            goto done;
+        }
+        Py_DECREF(pair);
+    }
+    result = PyTuple_Pack(3, spelling, costs, involved);
+done:
+    PyMem_Free(before);
+    Py_XDECREF(spelling);
+    Py_XDECREF(costs);
+    Py_XDECREF(involved);
+    return result;
+}
+
+PyDoc_STRVAR(drop_doc, "drop(token: str) -> None\n\nForget a token.");
+
+static PyObject *drop(Encoder *self, PyObject *token)
+{
+    if (!PyUnicode_Check(token)) {
+        PyErr_SetString(PyExc_TypeError, "token must be a str");
+        return NULL;
+    }
+    Py_ssize_t i = 0;
+    int32_t node = find_root(token, &i);
+    for (; node >= 0 && i < PyUnicode_GET_LENGTH(token); i++)
+        node = find_child(self, node, PyUnicode_READ_CHAR(token, i));
+    if (node >= 0)
+        self->token_ids[node] = -1;
+    Py_RETURN_NONE;
+}
+
 static PyObject *encoder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *tokens, *replace_character, *split_chunk;
-    int unknown_id;
+    PyObject *tokens, *replace_character = Py_None, *split_chunk = Py_None;
+    int unknown_id = -1;
     static char *names[] = {"tokens", "unknown_id", "replace_character", "split_chunk", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!iOO", names, &PyList_Type, &tokens, &unknown_id,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|iOO", names, &PyList_Type, &tokens, &unknown_id,
                                      &replace_character, &split_chunk))
         return NULL;
     Encoder *self = (Encoder *)type->tp_alloc(type, 0);
@@ -498,6 +631,8 @@ static void encoder_dealloc(Encoder *self)
 
 static PyMethodDef encoder_methods[] = {
     {"encode", (PyCFunction)encode, METH_VARARGS, encode_doc},
+    {"costs", (PyCFunction)costs, METH_VARARGS, costs_doc},
+    {"drop", (PyCFunction)drop, METH_O, drop_doc},
     {NULL, NULL, 0, NULL},
 };
 

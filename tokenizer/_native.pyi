@@ -4,8 +4,10 @@ class Encoder:
     def __init__(
         self,
         tokens: list[str],
-        unknown_id: int,
-        replace_character: Callable[[int], tuple[str | None, bool]],
-        split_chunk: Callable[[str], list[tuple[str, list[int]]]],
+        unknown_id: int = ...,
+        replace_character: Callable[[int], tuple[str | None, bool]] | None = ...,
+        split_chunk: Callable[[str], list[tuple[str, list[int]]]] | None = ...,
     ) -> None: ...
+    def costs(self, word: str, first: int) -> tuple[list[int], list[tuple[int, int]], list[int]]: ...
+    def drop(self, token: str) -> None: ...
     def encode(self, texts: list[str], with_offsets: bool) -> tuple[bytearray, bytearray, bytearray | None]: ...

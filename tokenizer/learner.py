@@ -16,6 +16,11 @@ from beambert.tokenizer.normalization import is_cjk, is_punctuation, prepare_chu
 from beambert.tokenizer.vocabulary import SPECIAL_TOKENS, VocabularyError
 from beambert.tokenizer.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
+try:
+    import beambert.tokenizer._native as _native
+except ImportError:  # Installed on a machine without a C compiler.
+    _native = None  # type: ignore[assignment]
+
 # Distinct chunks after which `count_words` empties its buffer, about 150 bytes each.
 _MAX_CHUNKS = 1_000_000
 # Candidate tokens per token of the vocabulary. On validation text, 1.2 is worse and 2 is no better.
@@ -316,6 +321,78 @@ def prune_tokens(
     return tokens.by_use()
 
 
+class _Matcher:
+    """Longest match first with the remaining tokens, in Python. `_native.Encoder` takes its place where it is compiled.
+
+    Args:
+        names: The tokens in the order of their numbers; "##" marks a continuation.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        # Token numbers by text, without "##".
+        self._starting: dict[str, int] = {}
+        self._continuing: dict[str, int] = {}
+        for number, name in enumerate(names):
+            self._table(name)[name.removeprefix(CONTINUATION)] = number
+        self._longest = max(map(len, (*self._starting, *self._continuing)), default=1)
+
+    def _table(self, name: str) -> dict[str, int]:
+        """Return the table for word starts or for continuations that a token is in."""
+        return self._continuing if name.startswith(CONTINUATION) else self._starting
+
+    def drop(self, name: str) -> None:
+        """Forget a token."""
+        del self._table(name)[name.removeprefix(CONTINUATION)]
+
+    def costs(self, word: str, first: int) -> tuple[list[int], list[tuple[int, int]], set[int]]:
+        """Return what a word costs without one of its tokens.
+
+        Where the tokens without a candidate meet a boundary of the present tokens, both continue equally up to the next
+        use of the candidate.
+
+        Args:
+            word: A word that the tokens before `first` spell.
+            first: Number of the first candidate.
+
+        Returns:
+            The tokens of the word; (candidate, number of additional tokens without it) for the candidates among them;
+            and all candidates that these numbers depend on.
+        """
+        spelling, ends = self._split(word, 0, _NONE, (len(word),))
+        # Offset of each token and of the end, with its position, and the offsets of each candidate.
+        boundaries = {start: position for position, start in enumerate([0, *ends])}
+        offsets: dict[int, list[int]] = {}
+        for token, start in zip(spelling, boundaries, strict=False):
+            if token >= first:
+                offsets.setdefault(token, []).append(start)
+        costs = []
+        involved = set(offsets)
+        for token, starts in offsets.items():
+            cost = reached = 0
+            for start in starts:
+                if start >= reached:
+                    otherwise, ends = self._split(word, start, token, boundaries)
+                    reached = ends[-1]
+                    cost += len(otherwise) - boundaries[reached] + boundaries[start]
+                    involved.update(other for other in otherwise if other >= first)
+            costs.append((token, cost))
+        return spelling, costs, involved
+
+    def _split(self, word: str, start: int, token: int, boundaries: Container[int]) -> tuple[list[int], list[int]]:
+        """Return the tokens from `start` up to the next of the boundaries without using one token, and their ends."""
+        spelling, ends = list[int](), list[int]()
+        while start not in boundaries or not spelling:
+            tokens = self._continuing if start else self._starting
+            for end in range(min(len(word), start + self._longest), start, -1):
+                other = tokens.get(word[start:end], token)
+                if other != token:
+                    break
+            spelling.append(other)
+            ends.append(end)
+            start = end
+        return spelling, ends
+
+
 class _Tokens:
     """The remaining tokens, by number, and the removal cost of each, updated word by word."""
 
@@ -326,13 +403,7 @@ class _Tokens:
         self.counts = counts
         self.first_candidate = len(alphabet)
         self.names = [*alphabet, *candidates]
-        self.texts = [name.removeprefix(CONTINUATION) for name in self.names]
-        self.longest = max(map(len, self.texts), default=1)
-        # Token numbers by text, without "##".
-        self.starting: dict[str, int] = {}
-        self.continuing: dict[str, int] = {}
-        for number, (name, text) in enumerate(zip(self.names, self.texts, strict=True)):
-            self._table(name)[text] = number
+        self.matcher = _Matcher(self.names) if _native is None else _native.Encoder(self.names)
         # By candidate: its cost, and the words whose tokens with or without it contain it or did so before.
         self.costs = dict.fromkeys(range(self.first_candidate, len(self.names)), 0)
         self.words_of: dict[int, list[int]] = defaultdict(list)
@@ -343,71 +414,14 @@ class _Tokens:
         self.heap = [(cost, -token) for token, cost in self.costs.items()]
         heapq.heapify(self.heap)
 
-    def _table(self, name: str) -> dict[str, int]:
-        """Return the table for word starts or for continuations that a token is in."""
-        return self.continuing if name.startswith(CONTINUATION) else self.starting
-
-    def _split(self, word: str) -> list[int]:
-        """Return the tokens of a word, longest match first."""
-        return self._split_without(word, 0, _NONE, (len(word),))[0]
-
-    def _split_without(self, word: str, start: int, token: int, boundaries: Container[int]) -> tuple[list[int], int]:
-        """Split a word from `start` on without using one token, up to the next of the boundaries.
-
-        Returns:
-            The tokens, and the boundary.
-        """
-        spelling = []
-        size = len(word)
-        while True:
-            tokens = self.continuing if start else self.starting
-            for end in range(min(size, start + self.longest), start, -1):
-                other = tokens.get(word[start:end], token)
-                if other != token:
-                    break
-            spelling.append(other)
-            start = end
-            if start in boundaries:
-                return spelling, start
-
-    def _costs_in(self, word: str) -> tuple[list[tuple[int, int]], set[int]]:
-        """Return (candidate, removal cost) for the candidates in a word, and all tokens that the costs depend on.
-
-        Where the tokens without the candidate meet a boundary of the present tokens, both continue equally up to the
-        next use of the candidate.
-        """
-        spelling = self._split(word)
-        # Offset of each token and of the end, with its position, and the offsets of each candidate.
-        boundaries: dict[int, int] = {}
-        offsets: dict[int, list[int]] = {}
-        start = 0
-        for position, token in enumerate(spelling):
-            boundaries[start] = position
-            if token >= self.first_candidate:
-                offsets.setdefault(token, []).append(start)
-            start += len(self.texts[token])
-        boundaries[start] = len(spelling)
-        costs = []
-        involved = set(offsets)
-        for token, starts in offsets.items():
-            cost = reached = 0
-            for start in starts:
-                if start >= reached:
-                    otherwise, reached = self._split_without(word, start, token, boundaries)
-                    cost += len(otherwise) - boundaries[reached] + boundaries[start]
-                    involved.update(otherwise)
-            costs.append((token, cost))
-        return costs, involved
-
     def _add_costs(self, word: int) -> None:
         """Add the costs of a word."""
-        costs, involved = self._costs_in(self.words[word])
+        _, costs, involved = self.matcher.costs(self.words[word], self.first_candidate)
         self.costs_in_word[word] = costs
         for token, cost in costs:
             self.costs[token] += cost * self.counts[word]
         for token in involved:
-            if token >= self.first_candidate:
-                self.words_of[token].append(word)
+            self.words_of[token].append(word)
 
     def drop_cheapest(self) -> None:
         """Drop the candidate with the lowest cost (ties: the last)."""
@@ -423,7 +437,7 @@ class _Tokens:
             for token, cost in self.costs_in_word[word]:
                 self.costs[token] -= cost * self.counts[word]
                 changed.add(token)
-        del self._table(self.names[dropped])[self.texts[dropped]]
+        self.matcher.drop(self.names[dropped])
         del self.costs[dropped]
         for word in words:
             self._add_costs(word)
@@ -436,6 +450,6 @@ class _Tokens:
         """Return the remaining candidates by descending frequency (ties: order of code points)."""
         uses = dict.fromkeys(range(len(self.names)), 0)
         for word, count in zip(self.words, self.counts, strict=True):
-            for token in self._split(word):
+            for token in self.matcher.costs(word, len(self.names))[0]:
                 uses[token] += count
         return [self.names[token] for token in sorted(self.costs, key=lambda token: (-uses[token], self.names[token]))]

@@ -129,7 +129,7 @@ WORD_COUNTS = st.dictionaries(st.text("abc\u00e9", min_size=1, max_size=9), st.i
 
 @settings(deadline=None)
 @given(word_counts=WORD_COUNTS, data=st.data())
-def test_pruning_against_respelling(word_counts: dict[str, int], data: st.DataObject) -> None:
+def test_pruning_against_respelling(encoders: list[bool], word_counts: dict[str, int], data: st.DataObject) -> None:
     """Prune any candidates, not only those that merging proposes, whose costs are seldom below 0."""
     alphabet = [*"abc\u00e9", *("##" + character for character in "abc\u00e9")]
     parts = sorted(
@@ -142,8 +142,29 @@ def test_pruning_against_respelling(word_counts: dict[str, int], data: st.DataOb
     )
     candidates = data.draw(st.lists(st.sampled_from(parts), unique=True, max_size=25)) if parts else []
     keep = data.draw(st.integers(0, len(candidates)))
-    fast = prune_tokens(list(word_counts), list(word_counts.values()), alphabet, candidates, keep)
-    assert fast == respelt_pruning(word_counts, alphabet, candidates, keep)
+    expected = respelt_pruning(word_counts, alphabet, candidates, keep)
+    for found in prunings(encoders, word_counts, alphabet, candidates, keep):
+        assert found == expected
+
+
+def prunings(
+    encoders: list[bool], word_counts: dict[str, int], alphabet: list[str], candidates: list[str], keep: int
+) -> list[list[str]]:
+    """Return the tokens that are kept, in Python and compiled."""
+    results = []
+    for compiled in encoders:
+        with pytest.MonkeyPatch.context() as patch:
+            if not compiled:
+                patch.setattr(learner, "_native", None)
+            results.append(prune_tokens(list(word_counts), list(word_counts.values()), alphabet, candidates, keep))
+    return results
+
+
+def test_a_token_that_the_tokens_without_it_skip_costs_nothing(encoders: list[bool]) -> None:
+    # Without ##ab, cabab is c ##a ##bab: the second ##ab is within ##bab.
+    alphabet = [*"abc", "##a", "##b", "##c"]
+    for kept in prunings(encoders, {"cabab": 1}, alphabet, ["##bab", "##ab"], 1):
+        assert kept == ["##bab"]
 
 
 @settings(deadline=None)
