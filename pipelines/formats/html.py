@@ -234,7 +234,8 @@ def select_text(blocks: Sequence[_Block]) -> list[str]:
     1. Blocks mostly of links are left out.
     2. The text begins after the first main heading, if most of the text is there.
     3. If nearly all text is in paragraphs and headings, text outside of them, such as names of authors, is left out.
-    4. The text begins with the first sentence and ends with the last one, unless most of the text is elsewhere.
+    4. The text begins with the first sentence, and ends with the last one and the paragraphs directly after it,
+       unless most of the text is elsewhere.
     """
     blocks = [block for block in blocks if block.linked_characters <= _MAX_LINKED * len(block.text)]
     heading = next((number for number, block in enumerate(blocks) if block.tag == "h1"), None)
@@ -245,7 +246,10 @@ def select_text(blocks: Sequence[_Block]) -> list[str]:
         blocks = tagged
     sentences = [number for number, block in enumerate(blocks) if _is_sentence(block)]
     if sentences:
-        prose = blocks[sentences[0] : sentences[-1] + 1]
+        end = sentences[-1] + 1
+        while end < len(blocks) and blocks[end].tag and not blocks[end].tag.startswith("h"):
+            end += 1
+        prose = blocks[sentences[0] : end]
         if _size(prose) >= _MIN_PROSE * _size(blocks):
             blocks = prose
     return [line.strip() for block in blocks for line in block.text.splitlines() if line.strip()]

@@ -96,6 +96,14 @@ def test_a_page_without_a_body():
     ]
 
 
+def test_a_text_ends_with_the_paragraphs_after_the_last_sentence():
+    page = read_page(
+        b"<p>The market was quiet, and nobody sold anything.</p><p>Then the rain began, and all of them left."
+        b"<p>More on this tomorrow<h2>Related</h2><p>Other markets"
+    )
+    assert page.paragraphs[2:] == ["More on this tomorrow"]
+
+
 def test_a_page_of_lists_is_kept_whole():
     page = read_page(b"<h1>Hours</h1><table><tr><td>Monday<td>9-17<tr><td>Tuesday<td>9-17</table><p>Closed on Sunday.")
     assert page.paragraphs == ["Monday\t\t9-17", "Tuesday\t\t9-17", "Closed on Sunday."]
