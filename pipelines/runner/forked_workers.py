@@ -101,7 +101,8 @@ def main() -> None:
         importlib.import_module(name)
     # Collections would copy the shared memory.
     gc.freeze()
-    # Python warns of forks in a process with threads. Those of NumPy's BLAS, which can be forked, are the only ones.
+    # Python warns of forks in a process with threads. Those of OpenBLAS and jemalloc, which handle forks, are the only
+    # ones: numpy and pyarrow start them.
     warnings.simplefilter("ignore", DeprecationWarning)
     alive, open_while_alive = os.pipe()
     signal.signal(signal.SIGCHLD, report_ends)
