@@ -43,7 +43,7 @@ help:
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make bench-near-duplicates   recall, precision, speed and growth of near-duplicate removal, 10^4 to 10^6 documents (about 10 minutes)"
 	@echo "make bench-quality-filter   accuracy, calibration and speed of the quality model, on $(DATA)"
-	@echo "make bench-rules   worth of each cleaning rule to a model, on $(DATA) (60 to 90 minutes, resumable)"
+	@echo "make bench-rules   worth of each cleaning rule to a model, on $(DATA) (40 minutes, resumable)"
 	@echo "make bench-quality   train a small BERT past the plateau on 10 million words, and score it on BLiMP, on $(DATA) (about 90 minutes, resumable)"
 	@echo "make reproduce   fine-tune the released BERT-base and compare with published results, on $(DATA) (downloads 4 GB; 7 hours with bfloat16 instructions, 14 without, resumable)"
 	@echo "make lock    resolve requirements.lock from setup.py (needs uv)"
