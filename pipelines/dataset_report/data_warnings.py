@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beambert.pipelines.corpus.blocks import NEAR_DUPLICATE, REPEATED_PARAGRAPH
 from beambert.pipelines.corpus.corpus_warnings import loss_warnings, source_warnings
 from beambert.pipelines.examples.statistics import Statistics
 from beambert.pipelines.examples.train_eval_overlap import Overlap
@@ -131,15 +132,22 @@ def _evaluation_warnings(facts: Facts) -> Iterator[str]:
     if overlap.documents_found > 0.01 * overlap.documents:
         yield (
             f"{overlap.documents_found:,} of {overlap.documents:,} validation documents have at least half of their "
-            "longer sentences in the training text, which inflates evaluation results; build the corpus again with "
-            "--drop_near_duplicates or --drop_repeated_paragraphs"
+            f"longer sentences in the training text, which inflates evaluation results; {_against_repetition(facts)}"
         )
     share = overlap.sentences_found / max(overlap.sentences, 1)
     if share > 0.02:
         yield (
             f"{share:.1%} of the longer validation sentences also occur in the training text, because documents repeat "
-            "each other; build the corpus again with --drop_near_duplicates or --drop_repeated_paragraphs"
+            f"each other; {_against_repetition(facts)}"
         )
+
+
+def _against_repetition(facts: Facts) -> str:
+    """Return the remedy for text that repeats: the flags whose rules have removed nothing yet."""
+    applied = {*facts.corpus["documents_rejected"], *facts.corpus.get("paragraphs_cleaned", ())}
+    rules = {NEAR_DUPLICATE: "--drop_near_duplicates", REPEATED_PARAGRAPH: "--drop_repeated_paragraphs"}
+    flags = [flag for rule, flag in rules.items() if rule not in applied]
+    return f"build the corpus again with {' or '.join(flags)}" if flags else "evaluate on other text"
 
 
 def _example_warnings(facts: Facts) -> Iterator[str]:

@@ -256,6 +256,20 @@ def test_warnings_are_in_order_of_importance():
         ),
         ({"overlap": (10, 2, 100, 0)}, "2 of 10 validation documents have at least half of their longer sentences"),
         ({"overlap": (10, 0, 100, 7)}, "7.0% of the longer validation sentences also occur in the training text"),
+        (
+            {"overlap": (10, 0, 100, 7), "corpus": {"documents_rejected": {"near_duplicate": 5}}},
+            "repeat each other; build the corpus again with --drop_repeated_paragraphs",
+        ),
+        (
+            {
+                "overlap": (10, 2, 100, 0),
+                "corpus": {
+                    "documents_rejected": {"near_duplicate": 5},
+                    "paragraphs_cleaned": {"repeated_paragraph": 5},
+                },
+            },
+            "which inflates evaluation results; evaluate on other text",
+        ),
         ({"train": {"unknown_tokens": 4_800_000}}, "8.0% of the tokens are [UNK], so the vocabulary does not fit the"),
         ({"train": {"piece_counts": np.arange(100) // 50}}, "50.0% of the vocabulary never occurs"),
         (
