@@ -37,6 +37,9 @@ class WorkerServer:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair()
+        # Beam sets a default timeout of sockets for Google Cloud, with which neither end would wait.
+        self._socket.setblocking(True)
+        theirs.setblocking(True)
         # Only the main process handles Ctrl-C. A process inherits the signal mask of the thread that starts it.
         previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

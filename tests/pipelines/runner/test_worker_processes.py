@@ -1,8 +1,10 @@
 """Test worker processes of the embedded engine that end too early, or whose main process ends."""
 
+import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -128,6 +130,14 @@ def test_a_worker_that_ends_before_it_has_connected(text, tmp_path, monkeypatch,
     assert cli.main(argv) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beambert")]
     assert message in line
+
+
+def test_workers_wait_although_sockets_have_a_default_timeout(text, tmp_path, request):
+    """Beam sets one when it asks for credentials of Google Cloud."""
+    request.addfinalizer(functools.partial(socket.setdefaulttimeout, socket.getdefaulttimeout()))
+    socket.setdefaulttimeout(60)
+    argv = ["corpus", "--input", str(text), "--output", str(tmp_path / "out"), "--vocab_size", "1000"]
+    assert cli.main([*argv, "--direct_num_workers", "2"]) == 0
 
 
 @pytest.mark.slow
