@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import nullcontext
 from types import ModuleType
 
 from beambert.common import file_errors, imports, terminal
@@ -262,10 +261,6 @@ def _trains(name: str) -> bool:
     return COMMANDS[name][0].startswith("beambert.trainers.")
 
 
-def _has_workers(name: str) -> bool:
-    return COMMANDS[name][0].startswith("beambert.pipelines.")
-
-
 def _extras_of(name: str) -> str:
     """Return the extras of the package that a command needs."""
     if name in COMMANDS and _trains(name):
@@ -400,7 +395,7 @@ def _main(argv: list[str]) -> int:
             return 0
         name, rest = _split_command(argv)
         prog = f"beambert {name}"
-        with worker_server.of_command(rest) if _has_workers(name) else nullcontext():
+        with worker_server.of_command(rest):
             command, run = _prepared(name, rest)
             output = " ".join(command.output).strip()
             code = run()

@@ -21,6 +21,7 @@ import threading
 import traceback
 import warnings
 from types import FrameType
+from typing import NoReturn
 
 from beambert.common import process
 
@@ -64,8 +65,8 @@ def receive(main_process: socket.socket) -> tuple[dict[str, str], list[int]] | N
     return (json.loads(message), descriptors) if message else None
 
 
-def run_worker(environment: dict[str, str], counts: list[int], alive: int) -> None:
-    """Run a worker in this new process until the runner has no more work.
+def run_worker(environment: dict[str, str], counts: list[int], alive: int) -> NoReturn:
+    """Run a worker in this new process until the runner has no more work, and end the process.
 
     Args:
         environment: Environment variables that configure Beam's `sdk_worker_main`.
@@ -77,16 +78,28 @@ def run_worker(environment: dict[str, str], counts: list[int], alive: int) -> No
         os.read(alive, 1)
         os._exit(1)
 
-    end_with_parent()
-    threading.Thread(target=wait_for_end_of_file, name="wait_for_end_of_file", daemon=True).start()
-    os.environ.clear()
-    os.environ.update(environment)
-    from apache_beam.runners.worker import sdk_worker_main
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        end_with_parent()
+        threading.Thread(target=wait_for_end_of_file, name="wait_for_end_of_file", daemon=True).start()
+        os.environ.clear()
+        os.environ.update(environment)
+        from apache_beam.runners.worker import sdk_worker_main
 
-    from beambert.pipelines.io import job_progress
+        from beambert.pipelines.io import job_progress
 
-    job_progress.use(*counts)
-    sdk_worker_main.main([])
+        job_progress.use(*counts)
+        sdk_worker_main.main([])
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # The interpreter is not finalized, which takes 0.4 s.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(code)
 
 
 def main() -> None:
@@ -115,22 +128,10 @@ def main() -> None:
         except OSError as error:
             sys.exit(f"it cannot be started: {error.strerror}; reduce --direct_num_workers")
         if not worker:
-            code = 1
-            try:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-                main_process.close()
-                for descriptor in (open_while_alive, pipe, *_pipes.values()):
-                    os.close(descriptor)
-                run_worker(environment, counts, alive)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                # The interpreter is not finalized, which takes 0.4 s.
-                with contextlib.suppress(OSError):
-                    sys.stdout.flush()
-                os._exit(code)
+            main_process.close()
+            for descriptor in (open_while_alive, pipe, *_pipes.values()):
+                os.close(descriptor)
+            run_worker(environment, counts, alive)
         _pipes[worker] = pipe
         for descriptor in counts:
             os.close(descriptor)

@@ -102,7 +102,7 @@ def of_command(argv: Sequence[str]) -> Iterator[None]:
     """Start the server before the body if the flags require one, and kill it after the body.
 
     Args:
-        argv: Arguments of a data command, not checked yet.
+        argv: Arguments of a command, not checked yet. Only data commands have such flags.
     """
     words = [part for word in argv for part in word.split("=", 1)]
     workers = dict(pairwise([*words, ""])).get(_FLAG, "1")
