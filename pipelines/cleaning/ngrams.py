@@ -18,9 +18,12 @@ _BASE = np.uint64(0xD6E8FEB86659FD93)
 
 def _mix(values: np.ndarray) -> np.ndarray:
     """Spread every bit of uint64 values over all bits by SplitMix64's finisher (Steele et al. 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    values = values ^ (values >> np.uint64(30))
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
 
 
 # A value for each byte, and a weight for each position in a word, repeated every _WEIGHT_PERIOD positions.
@@ -53,9 +56,10 @@ def word_keys(data: bytes, starts: np.ndarray, lengths: np.ndarray) -> np.ndarra
         data, starts, lengths: as for `word_hashes`.
     """
     eight_bytes = np.ndarray(len(data), "<u8", data + bytes(8), strides=(1,))  # from each position on
-    keys = np.zeros(len(starts), np.uint64)
-    words = np.arange(len(starts))
-    for offset in range(0, int(lengths.max(initial=0)), 8):
+    keys = _mix(eight_bytes[starts] & _FIRST_BYTES[np.minimum(lengths, 8)])
+    # The other bytes of long words, which are a quarter of the words.
+    words = np.flatnonzero(lengths > 8)
+    for offset in range(8, int(lengths.max(initial=0)), 8):
         words = words[lengths[words] > offset]
         inside = _FIRST_BYTES[np.minimum(lengths[words] - offset, 8)]
         keys[words] = _mix(keys[words] + (eight_bytes[starts[words] + offset] & inside))

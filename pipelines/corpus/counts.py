@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beambert.common.word_rules import WordRules
+from beambert.pipelines.cleaning.ngrams import count_words
 from beambert.pipelines.cleaning.residual_markup import HTML_TAGS
 from beambert.pipelines.cleaning.rules import CONTAMINATED, utf8_bytes
 from beambert.pipelines.cleaning.urls import URL, domain_of
@@ -91,12 +92,13 @@ def count_documents(deduplicated: DeduplicationResult) -> dict[str, Any]:
         rejected.setdefault(document.origin, Counter())[document.rejected] += 1
     for document in deduplicated.kept:
         text = document.text
+        data = text.encode("utf-8")
         size = {
             "documents": 1,
             "sentences": text.count("\n") + 1,
-            "words": len(text.split()),
+            "words": count_words(data),
             "characters": len(text),
-            "bytes": len(text.encode("utf-8")),
+            "bytes": len(data),
         }
         inputs.setdefault(document.origin, Counter()).update(size)
         languages.setdefault(document.language, Counter()).update(size)
