@@ -72,7 +72,8 @@ _QUOTE_SIZES = (2, 3, 5)
 _MOST_HEADING_MARKS = 6
 # Without the semicolon, which browsers do not require, "&copy" may be part of an address.
 _ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});")
-_EMPTY_START = re.compile(r" \([\s,;:)]")
+# A pattern that starts with a rare character is found several times as fast.
+_EMPTY_START = re.compile(r"\((?<= \()[\s,;:)]")
 _EMPTY_PARENTHESES = re.compile(r" \((?:\s*+[,;:])?\s*+\)")
 _EMPTY_FIRST_ITEM = re.compile(r" \(\s*[,;]\s*")
 
@@ -254,5 +255,5 @@ _CLOSING_TAG = re.compile(r"</[A-Za-z][A-Za-z0-9:-]{0,30}\s*>")
 
 def has_html(paragraphs: Sequence[str]) -> bool:
     """Return whether a document, before cleaning, has at least one closing tag per 50 words."""
-    tags = sum(len(_CLOSING_TAG.findall(paragraph)) for paragraph in paragraphs if "</" in paragraph)
+    tags = sum(len(_CLOSING_TAG.findall(paragraph)) for paragraph in paragraphs if "<" in paragraph)
     return tags > 0 and tags >= _TAG_DENSITY * sum(len(paragraph.split()) for paragraph in paragraphs)

@@ -159,7 +159,7 @@ _EDITORIAL = re.compile(
     re.IGNORECASE,
 )
 # Only directly after a word or punctuation: `E[0]` is an index and "silicon [100]" a name.
-_REFERENCE_MARK = re.compile(r"""(?:(?<=\w\w)|(?<=[.,;:!?)\]"'”’»]))(?:\[\d{1,3}\])+""")
+_REFERENCE_MARK = re.compile(r"""\[(?:(?<=\w\w\[)|(?<=[.,;:!?)\]"'”’»]\[))\d{1,3}\](?:\[\d{1,3}\])*""")
 
 
 def remove_editorial_marks(text: str) -> str:
@@ -185,11 +185,14 @@ def remove_control_characters(text: str) -> str:
     return text if text.isprintable() else _CONTROL.sub("", text)
 
 
+def _is_tidy(text: str) -> bool:
+    """Return whether a text has no control characters, and no whitespace but single spaces within it."""
+    return text.isprintable() and "  " not in text and text[:1] != " " != text[-1:]
+
+
 def fold_whitespace(paragraph: str) -> str:
     """Replace every run of whitespace, including line breaks, by one space, and strip both ends."""
-    if paragraph.isprintable() and "  " not in paragraph:
-        return paragraph.strip()
-    return " ".join(paragraph.split())
+    return paragraph if _is_tidy(paragraph) else " ".join(paragraph.split())
 
 
 _BOILERPLATE_CHARACTERS = 200
@@ -259,6 +262,8 @@ _PARAGRAPH_RULES: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
+# Rules that change only texts that are not tidy.
+_TIDYING = frozenset([WHITESPACE, CONTROL_CHARACTERS])
 # Rules that change the encoding or form of a text but remove none of it.
 _LOSSLESS = frozenset([MOJIBAKE, UNICODE_NFC, WHITESPACE])
 
@@ -287,12 +292,15 @@ def clean_paragraphs(
     Returns:
         The remaining paragraphs, with folded whitespace.
     """
-    rules = [(name, rule) for name, rule in _PARAGRAPH_RULES if options.runs(name)]
+    rules = [(name, rule, name in _TIDYING) for name, rule in _PARAGRAPH_RULES if options.runs(name)]
     kept = []
     for paragraph in paragraphs:
         text = paragraph
         is_folded = False
-        for name, rule in rules:
+        is_tidy = _is_tidy(text)
+        for name, rule, tidies in rules:
+            if is_tidy and tidies:
+                continue
             changed = rule(text)
             if changed != text:
                 # Whitespace is folded twice, and a paragraph counts once.
@@ -309,6 +317,7 @@ def clean_paragraphs(
                     text = changed
                     break
                 text = changed
+                is_tidy = False
         if text:
             kept.append(text)
     return kept

@@ -80,12 +80,18 @@ def _pair_pattern() -> re.Pattern[str]:
 _MARK = _character_class(_MARKS)
 _PAIR = _pair_pattern()
 _BLANK_MARKS = {ord(mark): " " for mark in _MARKS}
+# The most frequent first.
+_ASCII_MARKS = sorted(filter(str.isascii, _MARKS), key="\"('[)".find, reverse=True)
+_MARK_OR_TERMINATOR = re.compile(f"[{_MARK}{_TERMINATORS}]")
 _HOLDS_TERMINATOR = re.compile(f"[{_TERMINATORS}]")
 # Matches a run of terminators once and without backtracking, so that a million exclamation marks take linear time.
-_RUN = rf"[.!?…](?<![.!?…]{{2}})[.!?…]*+[{_MARK}]*+ "
+# Most terminators precede a capital letter, which the lookahead excludes at once.
+_RUN = rf"(?! [A-Z])(?<![.!?…]{{2}})[.!?…]*+[{_MARK}]*+ "
 _BEFORE_DIGIT = rf"{_RUN}\d"
 _BEFORE_DIGIT_OR_LOWER_CASE = rf"{_RUN}(?:\d|[ {_MARK}–—-]*+(?=[{_lower_case_class()}]))"
-_CONTINUATION = {True: re.compile(_BEFORE_DIGIT), False: re.compile(_BEFORE_DIGIT_OR_LOWER_CASE)}
+_CONTINUATION = {True: re.compile(rf"[.!?…]{_BEFORE_DIGIT}"), False: re.compile(rf"[.!?…]{_BEFORE_DIGIT_OR_LOWER_CASE}")}
+# For text without other terminators: a literal is found several times as fast as a class.
+_CONTINUATION_AFTER_PERIOD = {True: re.compile(rf"\.{_BEFORE_DIGIT}"), False: re.compile(rf"\.{_BEFORE_DIGIT_OR_LOWER_CASE}")}
 _FULL_WIDTH_DECIMAL_POINT = re.compile(r"．(?<=\d．)(?=\d)")
 _DIGIT_AFTER_UNAMBIGUOUS = re.compile(rf"[。！？｡।۔։።။][{_MARK}]* ?\d")
 _BULLETS = "•◦▪▫■□●○⁃‣➤➢▶▸►"
@@ -97,10 +103,14 @@ _ITEM = re.compile(
 )
 # ASCII characters at which sentencex ends a sentence in some language, or which close the number of a list item.
 _MAY_END = re.compile("[.!?;:)]")
-_FIRST_ITEMS = (" 1) ", " 1.) ", " a) ", " a.) ")
+_FIRST_NUMBER = re.compile(r"1(?<=\. 1)\. ")
+_FIRST_ITEM = re.compile(r"\)(?<= [1a]\)) |\)(?<= [1a]\.\)) ")
 _CLOSINGS = re.compile(f"[{_character_class(_CLOSING)}]+")
 _CLOSING_ALONE = re.compile(f" [{_character_class(_CLOSING_AFTER_BLANK)}] ")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_ASCII = bytes(range(128))
+# Non-ASCII characters that only the rules of `_readable_unusual` and bullets concern.
+_UNUSUAL = re.compile(f"[\ud800-\udfff。！？｡។۔։።။．{_BULLETS}]")
 _WORD_AND_PERIOD = re.compile(r"(?<!\S)\W*(\S+)\. ?\Z")
 
 
@@ -118,10 +128,11 @@ def _mask_pair(match: re.Match[str]) -> str:
         # A reference mark, which is part of the sentence before it.
         return masked
     bracket = masked[0] in "([{（"
-    inside = inside.translate(_BLANK_MARKS)
-    if _HOLDS_TERMINATOR.search(inside):
-        # Asymmetric marks: a mark whose partner is in another window must not pair with a third mark.
-        return f"({inside})" if bracket else f"“{inside}”"
+    if _MARK_OR_TERMINATOR.search(inside):
+        inside = inside.translate(_BLANK_MARKS)
+        if _HOLDS_TERMINATOR.search(inside):
+            # Asymmetric marks: a mark whose partner is in another window must not pair with a third mark.
+            return f"({inside})" if bracket else f"“{inside}”"
     return f"⟨{inside} " if bracket else f" {inside} "
 
 
@@ -146,17 +157,32 @@ def _mend_continuation(match: re.Match[str]) -> str:
     return "," * terminators + matched[terminators:]
 
 
-def _readable(text: str, language: str) -> str:
+def _is_unusual(text: str) -> bool:
+    """Return whether a text has characters of `_UNUSUAL`; only its non-ASCII characters are searched."""
+    if text.isascii():
+        return False
+    characters = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return _UNUSUAL.search(characters.decode("utf-8", "surrogatepass")) is not None
+
+
+def _readable(text: str, language: str, unusual: bool) -> str:
     """Return the simplified copy of the text for sentencex, which has the same length."""
-    text = _CONTINUATION[language in _LOWER_CASE_BEGINS].sub(_mend_continuation, text)
+    has_others = "!" in text or "?" in text or "…" in text
+    patterns = _CONTINUATION if has_others else _CONTINUATION_AFTER_PERIOD
+    text = patterns[language in _LOWER_CASE_BEGINS].sub(_mend_continuation, text)
     # An omission in a quotation acts as a word. Periods between quoted lines of verse do not end a sentence. Dutch
     # newspapers open quotations with two commas.
-    text = text.replace("[...]", "Xxxxx").replace(". / ", ", / ").replace(",,", "  ")
-    if not text.isascii():
+    if "[" in text:
+        text = text.replace("[...]", "Xxxxx")
+    if "/" in text:
+        text = text.replace(". / ", ", / ")
+    text = text.replace(",,", "  ")
+    if unusual:
         text = _DIGIT_AFTER_UNAMBIGUOUS.sub(_letter_for_digit, text)
         text = _FULL_WIDTH_DECIMAL_POINT.sub(",", text)
         text = _BULLET.sub(" ", text)
-    return _PAIR.sub(_mask_pair, text)
+    has_marks = not text.isascii() or any(mark in text for mark in _ASCII_MARKS)
+    return _PAIR.sub(_mask_pair, text) if has_marks else text
 
 
 def _boundary_in_text(text: str, copy: str, boundary: int) -> int:
@@ -206,7 +232,7 @@ def _best_cut(text: str, start: int) -> int:
     return next((cut for cut in range(end, half, -1) if not unicodedata.combining(text[cut])), end)
 
 
-def _item_starts(text: str) -> list[int]:
+def _item_starts(text: str, unusual: bool) -> list[int]:
     """Return the start positions of list items, and 0.
 
     Every bullet starts an item. A number or letter starts an item if it continues a count in the same style, unless it
@@ -215,9 +241,9 @@ def _item_starts(text: str) -> list[int]:
     """
     may_hold_list = (
         _ITEM.match(text)
-        or ". 1. " in text
-        or (")" in text and any(map(text.__contains__, _FIRST_ITEMS)))
-        or (not text.isascii() and _BULLET.search(text))
+        or _FIRST_NUMBER.search(text)
+        or _FIRST_ITEM.search(text)
+        or (unusual and _BULLET.search(text))
     )
     if not may_hold_list:
         return [0]
@@ -241,62 +267,79 @@ def _item_starts(text: str) -> list[int]:
     return sorted(starts)
 
 
-def _item_boundaries(text: str, language: str, abbreviations: str) -> Iterator[int]:
-    """Yield the ends of the sentences of one list item, or of a text without lists."""
+def _item_boundaries(text: str, language: str, abbreviations: str, unusual: bool) -> list[int]:
+    """Return the ends of the sentences of one list item, or of a text without lists."""
     engine = _SLOW.get(language, language)
     continues = boundary_repair(language, abbreviations).continues
-    copy = _readable(text, language)
+    copy = _readable(text, language, unusual)
     marker = _ITEM.match(text)
     if marker:
         copy = "x" * marker.end() + copy[marker.end() :]
+    size = len(text)
+    boundaries: list[int] = []
     start = last = 0
-    while start < len(text):
+    while start < size:
         window = copy[start : start + _WINDOW_CHARACTERS]
         sentences = sentencex.segment(engine, window)
-        if start + len(window) < len(text):
+        if start + len(window) < size:
             # The last sentence may continue beyond the window: the next window starts with it.
             sentences.pop()
             if not sentences:
-                start = _best_cut(text, start)
-                yield start
-                last = start
+                start = last = _best_cut(text, start)
+                boundaries.append(start)
                 continue
         for sentence in sentences:
             start += len(sentence)
-            if engine != language and start < len(text) and _ends_in_abbreviation(copy, start, language):
+            if start == size:
+                break
+            if engine != language and _ends_in_abbreviation(copy, start, language):
                 continue
-            boundary = len(text) if start == len(text) else _boundary_in_text(text, copy, start)
-            if boundary > last and (boundary == len(text) or not continues(text, last, boundary)):
-                yield boundary
+            boundary = _boundary_in_text(text, copy, start)
+            if boundary > last and (boundary == size or not continues(text, last, boundary)):
+                boundaries.append(boundary)
                 last = boundary
+    if last < size:
+        boundaries.append(size)
+    return boundaries
 
 
-def boundaries(text: str, language: str, abbreviations: str = "") -> Iterator[int]:
-    """Yield the ends of a paragraph's sentences in ascending order, the last at the end of the text.
+def boundaries(text: str, language: str, abbreviations: str = "") -> list[int]:
+    """Return the ends of a paragraph's sentences in ascending order, the last at the end of the text.
 
     Args:
         text: one paragraph, in which all whitespace is single spaces.
         language: primary subtag of a language code; sentencex treats an unknown one as English.
         abbreviations: more abbreviations, as of `BoundaryRepair`.
     """
-    if not text.isascii():
+    last = len(text) - 1
+    is_short = len(text) <= MAX_SENTENCE_CHARACTERS
+    if is_short and text.isascii() and text.find(".", 0, last) < 0 and not _MAY_END.search(text, 0, last):
+        return [len(text)]
+    unusual = _is_unusual(text)
+    if unusual:
         text = _SURROGATE.sub("x", text)
-    elif len(text) <= MAX_SENTENCE_CHARACTERS and not _MAY_END.search(text, 0, len(text) - 1):
-        yield len(text)
-        return
-    starts = [*_item_starts(text), len(text)]
+    starts = _item_starts(text, unusual)
+    if is_short and len(starts) == 1:
+        return _item_boundaries(text, language, abbreviations, unusual)
+    ends: list[int] = []
     sentence_start = 0
-    for start, end in itertools.pairwise(starts):
-        for boundary in _item_boundaries(text[start:end], language, abbreviations):
+    for start, end in itertools.pairwise([*starts, len(text)]):
+        for boundary in _item_boundaries(text[start:end], language, abbreviations, unusual):
             while start + boundary - sentence_start > MAX_SENTENCE_CHARACTERS:
                 sentence_start = _best_cut(text, sentence_start)
-                yield sentence_start
+                ends.append(sentence_start)
             sentence_start = start + boundary
-            yield sentence_start
+            ends.append(sentence_start)
+    return ends
 
 
 # Much longer than a paragraph of prose.
 _UNMODIFIED_WINDOW_CHARACTERS = 1 << 15
+
+
+@functools.lru_cache
+def _primary_subtag(language: str) -> str:
+    return language.replace("_", "-").lower().split("-")[0]
 
 
 def split_sentences(text: str, language: str, abbreviations: str = "") -> list[str]:
@@ -312,12 +355,10 @@ def split_sentences(text: str, language: str, abbreviations: str = "") -> list[s
         abbreviations: more abbreviations that never end a sentence, one a line, without final periods.
     """
     folded = fold_whitespace(text)
-    code = language.replace("_", "-").lower().split("-")[0]
-    sentences = []
-    start = 0
-    for end in boundaries(folded, code, abbreviations):
-        sentences.append(folded[start:end].strip())
-        start = end
+    ends = boundaries(folded, _primary_subtag(language), abbreviations)
+    if len(ends) == 1:
+        return [folded] if folded else []
+    sentences = [folded[start:end].strip(" ") for start, end in itertools.pairwise([0, *ends])]
     return [sentence for sentence in sentences if sentence]
 
 
