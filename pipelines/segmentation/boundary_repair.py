@@ -117,7 +117,11 @@ class BoundaryRepair:
             sentence_start: start of the sentence.
             end: a boundary inside the text: the end of a sentence, before the space if there is one.
         """
-        if self._is_ordinary_boundary(text[end - 1 - _LETTERS_BEFORE : end + 2]):
+        around = text[end - 1 - _LETTERS_BEFORE : end + 2]
+        if "A" <= around[-1:] <= "Z":
+            # All these capitals are the same to the rules, and so are cached once.
+            around = around[:-1] + "A"
+        if self._is_ordinary_boundary(around):
             return False
         start = end + 1 if text[end] == " " else end
         if start == len(text):
