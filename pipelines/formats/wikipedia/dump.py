@@ -55,6 +55,7 @@ _TITLE = re.compile(rb"<title>([^<]*)</title>")
 _NAMESPACE_NUMBER = re.compile(rb"<ns>\s*(-?\d+)\s*</ns>")
 _MODEL = re.compile(rb"<model>([^<]*)</model>")
 _TEXT = re.compile(rb"<text\b[^<>]*(?<!/)>([^<]*)</text>")
+_MAGIC_DISAMBIGUATION = re.compile("_(?i:_DISAMBIG__)")
 _REDIRECT = re.compile(r"\s*+#\s?[^\W\d]++(?:\s*+:)?\s*+\[\[")
 _NUMERIC_ENTITY = re.compile(r"&#(?:([0-9]{1,7})|[xX]([0-9a-fA-F]{1,6}));")
 _LANGUAGE = re.compile(r"<mediawiki\b[^<>]*\bxml:lang=\"([^\"<>]+)\"")
@@ -132,7 +133,8 @@ def _numeric(match: re.Match[str]) -> str:
 def _disambiguation(language: str) -> re.Pattern[str]:
     names = sorted(disambiguation_templates(language), key=lambda name: (-len(name), name))
     pattern = "|".join(re.escape(name).replace(r"\ ", "[ _]") for name in names)
-    return re.compile(rf"\{{\{{\s*(?:{pattern})\s*[|}}]|__DISAMBIG__", re.IGNORECASE)
+    # Starts with a literal, which is found several times as fast as a class.
+    return re.compile(rf"\{{(?=\{{)(?i:\{{\s*(?:{pattern})\s*[|}}])")
 
 
 def _document(block: bytes, problem: str, site: Site, path: str, extract: Extract) -> Document:
@@ -157,7 +159,7 @@ def _document(block: bytes, problem: str, site: Site, path: str, extract: Extrac
     model = _MODEL.search(block)
     if model and model[1] != b"wikitext":
         return rejected(NOT_WIKITEXT)
-    if _disambiguation(site.language).search(text):
+    if _disambiguation(site.language).search(text) or _MAGIC_DISAMBIGUATION.search(text):
         return rejected(DISAMBIGUATION)
     try:
         paragraphs = extract(text, title, site.language, site.file_prefixes)

@@ -20,6 +20,8 @@ Rule = Callable[[Parameters], str]
 
 _TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8"))
 _WORDS: dict[str, Any] = _TABLES.pop("words")
+# Longer names have no rule. The cache holds no longer text.
+_MAX_NAME_CHARACTERS, _MAX_HEAD_CHARACTERS = 80, 200
 _FIELD = re.compile(r"\{([^{}]+)\}")
 
 # MediaWiki's parser functions, such as {{lc:TEXT}}.
@@ -311,7 +313,6 @@ def _patterns(language: str) -> dict[str, Rule]:
     return {name: _pattern(pattern) for pattern, names in _TABLES.get(language, {}).items() for name in names}
 
 
-@functools.lru_cache(maxsize=65536)
 def _rule(name: str, language: str) -> Rule | None:
     rule = _patterns(language).get(name) or _RULES.get(name) or _patterns("en").get(name)
     if rule:
@@ -338,7 +339,14 @@ def _parse_parameters(text: str) -> Parameters:
 
 def has_rule(name: str, language: str) -> bool:
     """Return whether a template of this name has a rule."""
-    return _rule(" ".join(name.replace("_", " ").lower().split()), language) is not None
+    return _name_and_rule(name, language)[1] is not None
+
+
+@functools.lru_cache(maxsize=65536)
+def _name_and_rule(head: str, language: str) -> tuple[str, Rule | None]:
+    """Return the name of a template, as in the tables, and its rule; few names make up most of the templates."""
+    name = " ".join(head.replace("_", " ").lower().split()).removeprefix("template:")
+    return name, _rule(name, language) if len(name) < _MAX_NAME_CHARACTERS else None
 
 
 def template_text(content: str, title: str, language: str) -> str:
@@ -350,8 +358,7 @@ def template_text(content: str, title: str, language: str) -> str:
         language: Language code of the edition.
     """
     head, _, rest = content.partition("|")
-    name = " ".join(head.replace("_", " ").lower().split()).removeprefix("template:")
-    rule = _rule(name, language) if len(name) < 80 else None
+    name, rule = _name_and_rule(head.strip()[:_MAX_HEAD_CHARACTERS], language)
     if rule is not None:
         return rule(_parse_parameters(rest) if rest else {})
     function, colon, value = head.partition(":")

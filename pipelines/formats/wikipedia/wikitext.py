@@ -48,7 +48,11 @@ _INLINE = _words(
 _TAG = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9]*)(?=[\s/>])([^<>]*)>")
 _COMMENT_END = re.compile("-->")
 
-_BRACKET = re.compile(r"\{\{+|\}\}+|\[\[|\]\]|\n[ \t:*#]*(?:\{\||\|\}(?!\}(?!\})))")
+# A link or template without brackets inside, or a single bracket.
+_BRACKET = re.compile(
+    r"\[\[[^\[\]{}\n]*\]\]|\{\{(?!\{)[^\[\]{}]*\}\}(?!\})"
+    r"|\{\{+|\}\}+|\[\[|\]\]|\n[ \t:*#]*(?:\{\||\|\}(?!\}(?!\})))"
+)
 _INDENTED = re.compile(r"\n +(?=\S)")
 
 _EXTERNAL_LINK = re.compile(r"\[(?:(?:https?|ftp|ftps|irc|news|gopher|sftp):|mailto:|//)[^\s\[\]]*+([^\[\]\n]*+)\]")
@@ -63,6 +67,9 @@ _WORD = re.compile(r"[^\W_]")
 _OPENED = re.compile(r"([(（])[\s;,]+")
 _CLOSED = re.compile(r"(?<![\s;,])[\s;,]+([)）])")
 _EMPTY = re.compile(r"(?<!\S)(?:\(\)|（）|\[\])|（）")
+# Start with a literal, which is found several times as fast as a class.
+_SEPARATOR_AFTER = re.compile(r"\((?=[\s;,)])")
+_SEPARATOR_BEFORE = re.compile(r"\)(?<=[\s;,]\))")
 _STRAY_BLANK = re.compile(r" ([,.])(?=\s|$)")
 
 # The type of `to_paragraphs` and of other extractors.
@@ -178,7 +185,13 @@ class _Brackets:
             if start > position:
                 self._add_source(text[position:start])
             position = match.end()
-            if bracket[0] == "{":
+            if bracket[0] == "[" and bracket[-1] == "]":
+                self._require_depth()
+                self._add_resolved(self._link(bracket[2:-2]))
+            elif bracket[0] == "{" and bracket[-1] == "}":
+                self._require_depth()
+                self._add_resolved(template_text(bracket[2:-2], self._title, self._language))
+            elif bracket[0] == "{":
                 self._open("{", len(bracket))
             elif bracket == "[[":
                 self._open("[", 2)
@@ -197,9 +210,13 @@ class _Brackets:
             self._abandon()
         return "".join(page)
 
-    def _open(self, kind: str, count: int) -> None:
+    def _require_depth(self, count: int = 0) -> None:
+        """Raise TooComplex if a bracket, of `count` braces, is nested too deep."""
         if len(self._frames) > MAX_NESTING or count > MAX_NESTING:
             raise TooComplex(f"nested deeper than {MAX_NESTING}")
+
+    def _open(self, kind: str, count: int) -> None:
+        self._require_depth(count)
         self._frames.append((kind, count, []))
 
     def _add_source(self, text: str) -> None:
@@ -300,6 +317,13 @@ def _without_quotes(line: str) -> str:
     return "".join(parts) + line[position:]
 
 
+def _may_have_rest(paragraph: str) -> bool:
+    """Return whether a text may have an empty bracket, or separators next to one."""
+    if "[]" in paragraph or "）" in paragraph:
+        return True
+    return (_SEPARATOR_AFTER.search(paragraph) or _SEPARATOR_BEFORE.search(paragraph)) is not None
+
+
 def _finish(paragraph: str) -> str:
     """Decode entities, normalize whitespace, and remove brackets and blanks that removed markup leaves."""
     if "[" in paragraph:
@@ -307,9 +331,9 @@ def _finish(paragraph: str) -> str:
     if "&" in paragraph:
         paragraph = html.unescape(paragraph)
     paragraph = " ".join(paragraph.split())
-    if "(" in paragraph or "（" in paragraph:
+    if "（" in paragraph or ("(" in paragraph and _may_have_rest(paragraph)):
         paragraph = _EMPTY.sub("", _CLOSED.sub(r"\1", _OPENED.sub(r"\1", paragraph)))
-    if _HAS_PROTECTED.search(paragraph):
+    if not paragraph.isascii() and _HAS_PROTECTED.search(paragraph):
         paragraph = paragraph.translate(_RESTORE)
     return " ".join(_STRAY_BLANK.sub(r"\1", paragraph).split())
 
