@@ -13,6 +13,10 @@
 
 #define CODE_POINTS 0x110000
 #define MAX_WORD_CHARACTERS 200
+/* The cache of words: a megabyte, which fits in the second-level cache of a processor. */
+#define KNOWN_WORDS 16384
+#define KNOWN_CHARACTERS 11
+#define KNOWN_TOKENS 3
 
 /* A table entry: the action (high byte), and a code point or an index in `sequences` (low 24 bits). */
 enum { APPEND, ALONE, REMOVED, ACCENT, SPACE, SEQUENCE, CONTEXT_DEPENDENT, UNSEEN = 0xFF };
@@ -27,6 +31,13 @@ typedef struct {
     int32_t child;
 } Slot;
 
+/* A word and its tokens. */
+typedef struct {
+    uint32_t characters[KNOWN_CHARACTERS];
+    int32_t ids[KNOWN_TOKENS];
+    int32_t length, count; /* of characters and tokens; length 0 if the slot is free */
+} Known;
+
 typedef struct {
     PyObject_HEAD
     PyObject *replace_character; /* code point -> (replacement or None, whether it is an accent) */
@@ -39,6 +50,7 @@ typedef struct {
     int32_t *token_ids; /* by node of the trie, -1 if no token ends there */
     int32_t nodes;
     int32_t unknown_id;
+    Known *known; /* [KNOWN_WORDS], by hash; NULL after a token is dropped */
 } Encoder;
 
 typedef struct {
@@ -191,11 +203,31 @@ static inline void append_character(Word *word, uint32_t character, Py_ssize_t s
     word->length++;
 }
 
+static inline Known *find_known(Encoder *self, const Word *word)
+{
+    uint64_t hash = word->length;
+    for (size_t i = 0; i < word->length; i++)
+        hash = (hash ^ word->characters[i]) * 0x9E3779B97F4A7C15ULL;
+    return &self->known[(hash >> 32) & (KNOWN_WORDS - 1)];
+}
+
 /* Adds the tokens of the word, or [UNK], and clears the word. */
 static int end_word(Encoder *self, Tokens *tokens, Word *word, const Text *text)
 {
     size_t length = word->length, start = 0, before = tokens->used;
     int32_t root = WORD_START;
+    Known *known = NULL; /* where the tokens of a short word are kept, without offsets */
+    if (self->known && length <= KNOWN_CHARACTERS && !tokens->with_offsets) {
+        known = find_known(self, word);
+        if (known->length == (int32_t)length &&
+            !memcmp(known->characters, word->characters, length * sizeof(uint32_t))) {
+            word->length = 0;
+            for (int32_t k = 0; k < known->count; k++)
+                if (add_token(self, tokens, known->ids[k], 0, 0, text) < 0)
+                    return -1;
+            return 0;
+        }
+    }
     word->length = 0;
     if (length <= MAX_WORD_CHARACTERS) {
         while (start < length) {
@@ -226,7 +258,15 @@ static int end_word(Encoder *self, Tokens *tokens, Word *word, const Text *text)
     }
     if (start < length) {
         tokens->used = before;
-        return add_token(self, tokens, self->unknown_id, word->first_source, word->last_source + 1, text);
+        if (add_token(self, tokens, self->unknown_id, word->first_source, word->last_source + 1, text) < 0)
+            return -1;
+    }
+    size_t count = tokens->used - before;
+    if (known && count <= KNOWN_TOKENS) {
+        memcpy(known->characters, word->characters, length * sizeof(uint32_t));
+        memcpy(known->ids, tokens->ids + before, count * sizeof(int32_t));
+        known->length = (int32_t)length;
+        known->count = (int32_t)count;
     }
     return 0;
 }
@@ -357,6 +397,17 @@ static int encode_text(Encoder *self, Tokens *tokens, const Text *text)
         switch (ACTION(entry)) {
         case APPEND:
             append_character(&word, VALUE(entry), i);
+            if (tokens->with_offsets)
+                break;
+            /* The rest of the word, without the sources of its characters. */
+            for (; i + 1 < text->length; i++) {
+                entry = self->table[PyUnicode_READ(text->kind, text->data, i + 1)];
+                if (ACTION(entry) != APPEND)
+                    break;
+                if (word.length < MAX_WORD_CHARACTERS)
+                    word.characters[word.length] = VALUE(entry);
+                word.length++;
+            }
             break;
         case ALONE:
             if (word.length && end_word(self, tokens, &word, text) < 0)
@@ -586,6 +637,9 @@ static PyObject *drop(Encoder *self, PyObject *token)
         node = find_child(self, node, PyUnicode_READ_CHAR(token, i));
     if (node >= 0)
         self->token_ids[node] = -1;
+    /* What the cache has of other tokens is no longer right. */
+    PyMem_Free(self->known);
+    self->known = NULL;
     Py_RETURN_NONE;
 }
 
@@ -604,7 +658,8 @@ static PyObject *encoder_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->split_chunk = Py_NewRef(split_chunk);
     self->unknown_id = unknown_id;
     self->table = PyMem_Malloc(CODE_POINTS * sizeof(uint32_t));
-    if (!self->table) {
+    self->known = PyMem_Calloc(KNOWN_WORDS, sizeof(Known));
+    if (!self->table || !self->known) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
@@ -623,6 +678,7 @@ static void encoder_dealloc(Encoder *self)
     PyMem_Free(self->sequences);
     PyMem_Free(self->slots);
     PyMem_Free(self->token_ids);
+    PyMem_Free(self->known);
     Py_XDECREF(self->replace_character);
     Py_XDECREF(self->split_chunk);
     type->tp_free((PyObject *)self);
