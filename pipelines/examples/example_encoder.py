@@ -49,10 +49,10 @@ def _varint_width(max_value: int) -> int:
 
 
 def _write_varints(target: np.ndarray, values: np.ndarray, width: int) -> None:
-    """Fill uint8 [n, count * width] with integers [n, count] of `width` bytes each."""
-    for byte in range(width):
-        group = (values >> (7 * byte)).astype(np.uint8) & 0x7F
-        target[:, byte::width] = group if byte == width - 1 else group | 0x80
+    """Fill uint8 [n, count * width] with integers [n, count] that fit in `width` bytes each."""
+    for byte in range(width - 1):
+        target[:, byte::width] = (values >> (7 * byte)).astype(np.uint8) | 0x80
+    target[:, width - 1 :: width] = values >> (7 * (width - 1)) if width > 1 else values
 
 
 def _masked_crcs(chunks: Iterable[np.ndarray | bytes], count: int) -> np.ndarray:
@@ -126,6 +126,8 @@ class ExampleEncoder:
         length = struct.pack("<Q", start - 12 + len(record))
         record = length + _masked_crcs([length], 1).tobytes() + b"\x0a" + size + record + bytes(4)
         self._record = np.frombuffer(record, dtype=np.uint8)
+        # Rows of the record, whose values each batch replaces.
+        self._records = np.empty((0, len(record)), np.uint8)
 
     @property
     def record_bytes(self) -> int:
@@ -166,7 +168,9 @@ class ExampleEncoder:
         Also returns where each content starts and ends: int64 [n], int64 [n].
         """
         rows = len(features["input_ids"])
-        records = np.tile(self._record, (rows, 1))
+        if rows > len(self._records):
+            self._records = np.tile(self._record, (rows, 1))
+        records = self._records[:rows]
         for name, field in self._fields.items():
             values = features[name]
             if values.shape != (rows, field.count):
