@@ -89,15 +89,19 @@ _HOLDS_TERMINATOR = re.compile(f"[{_TERMINATORS}]")
 _RUN = rf"(?! [A-Z])(?<![.!?…]{{2}})[.!?…]*+[{_MARK}]*+ "
 _BEFORE_DIGIT = rf"{_RUN}\d"
 _BEFORE_DIGIT_OR_LOWER_CASE = rf"{_RUN}(?:\d|[ {_MARK}–—-]*+(?=[{_lower_case_class()}]))"
-_CONTINUATION = {
-    True: re.compile(rf"[.!?…]{_BEFORE_DIGIT}"),
-    False: re.compile(rf"[.!?…]{_BEFORE_DIGIT_OR_LOWER_CASE}"),
-}
+
+
+def _continuations(terminator: str) -> dict[bool, re.Pattern[str]]:
+    """Return the patterns of text that continues after a terminator, by whether sentences may start in lower case."""
+    return {
+        True: re.compile(f"{terminator}{_BEFORE_DIGIT}"),
+        False: re.compile(f"{terminator}{_BEFORE_DIGIT_OR_LOWER_CASE}"),
+    }
+
+
+_CONTINUATION = _continuations("[.!?…]")
 # For text without other terminators: a literal is found several times as fast as a class.
-_CONTINUATION_AFTER_PERIOD = {
-    True: re.compile(rf"\.{_BEFORE_DIGIT}"),
-    False: re.compile(rf"\.{_BEFORE_DIGIT_OR_LOWER_CASE}"),
-}
+_CONTINUATION_AFTER_PERIOD = _continuations(r"\.")
 _FULL_WIDTH_DECIMAL_POINT = re.compile(r"．(?<=\d．)(?=\d)")
 _DIGIT_AFTER_UNAMBIGUOUS = re.compile(rf"[。！？｡।۔։።။][{_MARK}]* ?\d")
 _BULLETS = "•◦▪▫■□●○⁃‣➤➢▶▸►"
