@@ -7,6 +7,7 @@ learners.
 """
 
 import heapq
+import string
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -54,9 +55,20 @@ def count_words(texts: Iterable[str], rules: WordRules) -> Counter[str]:
 
 
 def _add_words(words: Counter[str], chunks: Counter[str], rules: WordRules) -> None:
+    """Add the words of chunks, which have no whitespace, to the counts."""
+    count_of = words.get
     for chunk, count in chunks.items():
+        if chunk.isascii():
+            # Most chunks are letters and digits, with or without a punctuation character after them.
+            body, mark = (chunk, "") if chunk.isalnum() else (chunk[:-1], chunk[-1])
+            if body.isalnum() and (not mark or mark in string.punctuation):
+                word = body.lower() if rules.do_lower_case else body
+                words[word] = count_of(word, 0) + count
+                if mark:
+                    words[mark] = count_of(mark, 0) + count
+                continue
         for word in split_words(chunk, rules):
-            words[word] += count
+            words[word] = count_of(word, 0) + count
 
 
 def most_frequent(word_counts: Mapping[str, int], limit: int, min_count: int = 1) -> dict[str, int]:

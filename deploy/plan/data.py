@@ -28,13 +28,15 @@ _BLOCKS_OF_TEXT = {4_300: 0.561, 5_200: 0.547, 18_000: 0.470, 190_000: 0.442, 1_
 # Text that a reader buffers before it emits blocks (`beambert.pipelines.transforms.partitions`).
 _FLUSHED_BYTES = 32 << 20
 # CPU seconds per MB of text (`make bench-scale`, `make bench-data`). CORPUS: read, clean, segment, deduplicate, write
-# and count words. TOKENIZE: read and tokenize a corpus shard. COPY: sample, mask and write one copy.
-CORPUS_SECONDS = 0.20
-TOKENIZE_SECONDS = 0.025
-COPY_SECONDS = 0.010
+# and count words. TOKENIZE: read and tokenize a corpus shard. COPY: sample, mask and write one copy. DUMP: per MB of
+# XML, decompress and extract wikitext.
+DUMP_SECONDS = 0.09
+CORPUS_SECONDS = 0.25
+TOKENIZE_SECONDS = 0.029
+COPY_SECONDS = 0.012
 # CPU seconds to learn a vocabulary from 2 million distinct words, the maximum
 # (docs/benchmarks/vocabulary.md); it runs in one process.
-LEARN_SECONDS = 138.0
+LEARN_SECONDS = 116.0
 _WORDS_LEARNED_FROM = 2_000_000
 # Dataflow vCPU seconds per CPU second of the benchmark machine: a vCPU is half a core, and workers wait for storage.
 # An assumption; calibrate --cpu_factor with the first job.
@@ -143,7 +145,7 @@ def plan_data(
     ]
     megabytes = text.bytes / 1e6
     learning = min(1.0, _distinct_words(text.words) / _WORDS_LEARNED_FROM) * LEARN_SECONDS if learns_vocabulary else 0.0
-    cpu_seconds = megabytes * CORPUS_SECONDS + learning
+    cpu_seconds = text.dump_bytes / 1e6 * DUMP_SECONDS + megabytes * CORPUS_SECONDS + learning
     for examples in options:
         cpu_seconds += megabytes * (TOKENIZE_SECONDS + COPY_SECONDS * examples.dupe_factor)
     largest = largest_partition(text, partitions, validation_fraction)

@@ -62,6 +62,7 @@ class Text:
         sentence_tokens: int64 [S], tokens of each sentence of the sample.
         sample_words: number of words in the sample.
         origin: source of the totals, as shown in the estimate.
+        dump_bytes: bytes of XML of MediaWiki dumps among the input.
     """
 
     bytes: float
@@ -75,6 +76,7 @@ class Text:
     sentence_tokens: np.ndarray
     sample_words: int
     origin: str
+    dump_bytes: float = 0.0
 
     @property
     def tokens_per_word(self) -> float:

@@ -28,6 +28,7 @@ from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
 from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of
+from beambert.pipelines.formats.wikipedia.dump import WIKIPEDIA
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.files import open_stored
 from beambert.pipelines.sources.readers import Input, range_format, read_file, split_file
@@ -38,6 +39,8 @@ from beambert.tokenizer.vocabulary import Vocabulary
 # Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
+# Bytes of XML per byte of a dump as bzip2.
+_XML_OF_BZ2 = 4.1
 _PARQUET_MAGIC = b"PAR1"
 _OPENERS: dict[str, Callable[[io.BytesIO], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK_BYTES = 1 << 20
@@ -66,6 +69,7 @@ def sample_text(
         vocabulary = Vocabulary.from_bytes(read_bytes(vocab_file), vocab_file)
         tokenizer = Tokenizer(vocabulary, **asdict(WordRules.of(options)))
     total = np.zeros(3)  # bytes, words, documents
+    dump_bytes = 0.0
     sample = _Sample()
     num_read = 0
     kinds: dict[tuple[str, str], list[Input]] = {}
@@ -81,7 +85,10 @@ def sample_text(
                 of_bytes += stored
             if sum(kind_sample.document_bytes) >= _ENOUGH_TEXT / len(kinds):
                 break
-        total += kind_sample.size() * (sum(file.bytes for file in files) / of_bytes)
+        stored_bytes = sum(file.bytes for file in files)
+        total += kind_sample.size() * (stored_bytes / of_bytes)
+        if range_format(files[0].path, options.read) is WIKIPEDIA:
+            dump_bytes += stored_bytes * (_XML_OF_BZ2 if compression_of(files[0].path) == ".bz2" else 1)
         sample.extend(kind_sample)
     if not sample.document_bytes:
         raise SourceError(f"--input {patterns[0]}: no document in {counted(num_read, 'sampled file')}")
@@ -103,6 +110,7 @@ def sample_text(
         sample_words=int(words.sum()),
         origin=f"from {sum(sample.document_bytes) / 1e6:,.1f} MB read in {num_read:,} of "
         f"{counted(len(inputs), 'file')}",
+        dump_bytes=dump_bytes,
     )
 
 
