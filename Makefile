@@ -8,7 +8,7 @@ DATA ?= ../shared/data
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-near-duplicates bench-quality-filter bench-rules bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
+.PHONY: help setup demo test test-all test-real-text test-parity test-readers test-tpu-compile report-tpu-compile check format docs bench-tokenizer bench-vocab bench-segmentation bench-pii bench-corpus bench-html bench-splitting bench-data bench-inference bench-input bench-train bench-scale bench-rehearsal bench-extremes bench-peers bench-near-duplicates bench-quality-filter bench-rules bench-quality reproduce fuzz chaos tutorials flink-up flink-down test-flink test-tpu test-dataflow lock clean
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
@@ -41,6 +41,9 @@ help:
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
+	@echo "make bench-rehearsal   dumps of 2 and 12 GB through both jobs, killed and resumed (about 50 minutes; SIZES='2000' for less)"
+	@echo "make bench-extremes   many small files, one huge document, short documents, many partitions (about 15 minutes)"
+	@echo "make bench-peers PEERS=PYTHON   CPU time and memory beside other projects on the same text (about 10 minutes)"
 	@echo "make bench-near-duplicates   recall, precision, speed and growth of near-duplicate removal, 10^4 to 10^6 documents (about 10 minutes)"
 	@echo "make bench-quality-filter   accuracy, calibration and speed of the quality model, on $(DATA)"
 	@echo "make bench-rules   worth of each cleaning rule to a model, on $(DATA) (40 minutes, resumable)"
@@ -195,6 +198,15 @@ bench-input: setup
 
 bench-scale: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/scale.py $(DATA)
+
+bench-rehearsal: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/rehearsal.py $(DATA) $(or $(RESULTS),rehearsal) $(or $(SIZES),2000 12000)
+
+bench-extremes: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/extremes.py $(DATA) $(ARGS)
+
+bench-peers: setup
+	PYTHONPATH=. $(BIN)/python -u benchmarks/peers.py $(DATA) $(PEERS)
 
 # PEERS=PYTHON, an interpreter with datatrove and text-dedup, compares with both; COUNTS="10000" for fewer documents.
 bench-near-duplicates: setup

@@ -11,8 +11,10 @@ import pytest
 
 from beambert import cli
 from beambert.deploy.plan import text_sample
+from beambert.deploy.plan.data import DUMP_SECONDS, plan_data
 from beambert.deploy.plan.text_sample import sample_text
 from beambert.pipelines.errors import SourceError
+from beambert.pipelines.instances.options import PretrainingDataOptions
 
 
 def look(*patterns: object, vocab_file: str | None = None):
@@ -93,6 +95,25 @@ def test_each_kind_of_file_is_extrapolated_separately(tmp_path, lines, monkeypat
     read = 2 * sum(len(line.split()) for line in lines[:1800]) + 1800
     assert "read in 2 of 12" in text.origin
     assert text.words == pytest.approx(read, rel=0.05)
+
+
+@pytest.mark.parametrize("suffix", ["", ".bz2"])
+def test_a_dump_takes_longer_than_its_text(suffix, tmp_path, lines):
+    """Test that a plan has the time to decompress a dump and to extract its text, besides that of its text."""
+    pages = "".join(
+        f"<page><title>{number}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n"
+        for number, text in enumerate(lines[:300])
+    )
+    xml = f'<mediawiki xml:lang="en">\n{pages}</mediawiki>\n'.encode()
+    path = tmp_path / f"a.xml{suffix}"
+    path.write_bytes(bz2.compress(xml) if suffix else xml)
+    write_json(tmp_path / "a.jsonl", lines[:300])
+    dump, text = look(path), look(tmp_path / "a.jsonl")
+    assert (dump.words, dump.documents) == (text.words, text.documents)
+    assert dump.dump_bytes == pytest.approx(len(xml), rel=0.5 if suffix else 0)
+    assert text.dump_bytes == 0
+    seconds = [plan_data(each, [PretrainingDataOptions()], 8000).cpu_seconds for each in (dump, text)]
+    assert seconds[0] == pytest.approx(seconds[1] + dump.dump_bytes / 1e6 * DUMP_SECONDS)
 
 
 def test_a_vocabulary_file_determines_the_number_of_tokens(tmp_path, lines):
