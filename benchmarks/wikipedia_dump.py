@@ -105,7 +105,11 @@ def make_page(source: Source, number: int) -> str:
     if not source.kinds[index]:
         return page
     draws = random.Random(number)
-    text = "\n\n".join(draws.choice(source.parts[kind]) for kind in source.kinds[index])
+    kinds = source.kinds[index]
+    if len(kinds) < 3:
+        # So few parts have few combinations.
+        kinds = [*kinds, "text", "text", "text"]
+    text = "\n\n".join(draws.choice(source.parts[kind]) for kind in kinds)
     return _TEXT.sub(lambda match: match[1] + text, page, count=1)
 
 
