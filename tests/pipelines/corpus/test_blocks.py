@@ -1,3 +1,4 @@
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from beambert.pipelines.corpus.blocks import (
     write_block_file,
     write_block_marker,
 )
+from beambert.pipelines.corpus.corpus_manifest import write_shard
 from beambert.pipelines.documents import Document
 from tests.pipelines.documents import documents
 
@@ -47,3 +49,13 @@ def test_blocks_in_a_file(tmp_path) -> None:
     assert read_block_marker(path) is None
     with pytest.raises(FileNotFoundError):
         list(read_blocks([BlockLocation(str(tmp_path / "none"), 0, 9)]))
+
+
+def test_a_shard_has_the_sentences_of_each_document(tmp_path):
+    """Test that a document without text, which no rule needs to reject, has no sentence instead of an empty one."""
+    texts = [["One.\nTwo.", "Three."], [], ["Four."]]
+    for number, some in enumerate((texts, [text for text in texts if text])):
+        path = str(tmp_path / f"{number}.parquet")
+        write_shard(path, [Document(text, id=f"{index:032x}") for index, text in enumerate(some)])
+        column = pyarrow.parquet.read_table(path)["sentences"].to_pylist()
+        assert column == ["\n".join(text).split("\n") if text else [] for text in some]
