@@ -21,7 +21,12 @@ QUARTER = 4
 
 def _sentences(data: Path) -> Iterator[str]:
     """Yield an endless number of sentences, none of them twice."""
-    lines = [line for _, text in articles(data) for line in (text or "").split(". ") if 40 < len(line) < 400]
+    lines = [
+        line
+        for _, text in articles(data)
+        for line in (text or "").split(". ")
+        if 40 < len(line) < 400 and line[0].isalpha()
+    ]
     for number, line in enumerate(itertools.cycle(lines)):
         yield f"{line}, number {number}.".replace("\n", " ")
 
@@ -61,19 +66,20 @@ def _many_partitions(data: Path, folder: Path, size: int) -> str:  # noqa: ARG00
     return f"{folder}/*.jsonl"
 
 
-# By name: what writes the input, its size, and flags of the corpus job that take the size.
-SHAPES: dict[str, tuple[Callable[[Path, Path, int], str], int, str]] = {
-    "small_files": (_small_files, 100_000, ""),
-    "large_document": (_large_document, 500_000_000, ""),
-    "sentences": (_one_sentence_documents, 2_000_000, ""),
-    "partitions": (_many_partitions, 3_000, "--num_partitions"),
+# By name: what writes the input, its size, and flags of the corpus job; SIZE stands for the size.
+SHAPES: dict[str, tuple[Callable[[Path, Path, int], str], int, list[str]]] = {
+    "small_files": (_small_files, 100_000, []),
+    # Its sentences differ in their numbers only.
+    "large_document": (_large_document, 500_000_000, ["--skip_rules", "repeated_ngrams"]),
+    "sentences": (_one_sentence_documents, 2_000_000, []),
+    "partitions": (_many_partitions, 3_000, ["--num_partitions", "SIZE"]),
 }
 
 
 def main(data: Path, names: list[str]) -> None:
     vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
     for name in names or SHAPES:
-        write, full, flag = SHAPES[name]
+        write, full, more = SHAPES[name]
         print(f"\n{(write.__doc__ or '').rstrip('.')}", flush=True)
         before: dict[str, float] = {}
         for size in (full // QUARTER, full):
@@ -81,7 +87,7 @@ def main(data: Path, names: list[str]) -> None:
                 folder, corpus = Path(directory) / "input", Path(directory) / "corpus"
                 folder.mkdir()
                 pattern = write(data, folder, size)
-                flags = [flag, str(size)] if flag else []
+                flags = [str(size) if flag == "SIZE" else flag for flag in more]
                 jobs = {
                     "corpus": ["--input", pattern, "--output", corpus, "--vocab_file", vocab_file, *flags],
                     "pretraining-data": [

@@ -3,7 +3,7 @@
     make bench-peers PEERS=PYTHON
     python benchmarks/peers.py ../shared/data PYTHON
 
-PYTHON is an interpreter with datatrove[io,processing], wikiextractor 3.1.0, mwparserfromhell, datasets and
+PYTHON is an interpreter with datatrove[io,processing], spacy, wikiextractor 3.1.0, mwparserfromhell, datasets and
 transformers; a project that it lacks is left out. Every program gets one process. Start and import count, except that
 the seconds per MB are the slope between two sizes of the input. docs/benchmarks/peers.md says what each leaves out.
 """
