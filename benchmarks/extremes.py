@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.corpus import articles, run_command
 
@@ -66,33 +67,48 @@ def _many_partitions(data: Path, folder: Path, size: int) -> str:  # noqa: ARG00
     return f"{folder}/*.jsonl"
 
 
-# By name: what writes the input, its size, and flags of the corpus job; SIZE stands for the size.
-SHAPES: dict[str, tuple[Callable[[Path, Path, int], str], int, list[str]]] = {
-    "small_files": (_small_files, 100_000, []),
-    # Its sentences differ in their numbers only.
-    "large_document": (_large_document, 500_000_000, ["--skip_rules", "repeated_ngrams"]),
-    "sentences": (_one_sentence_documents, 2_000_000, []),
-    "partitions": (_many_partitions, 3_000, ["--num_partitions", "SIZE"]),
+class Shape(NamedTuple):
+    """A shape of corpus.
+
+    Attributes:
+        write: writes the input of a size into a folder, and returns its pattern.
+        size: the full size.
+        corpus: flags of the corpus job; SIZE stands for the size.
+        examples: flags of the pretraining-data job.
+    """
+
+    write: Callable[[Path, Path, int], str]
+    size: int
+    corpus: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+SHAPES = {
+    "small_files": Shape(_small_files, 100_000),
+    # Its sentences differ in their numbers only, and pairs need two documents.
+    "large_document": Shape(_large_document, 500_000_000, ("--skip_rules", "repeated_ngrams"), ("--objective", "mlm")),
+    "sentences": Shape(_one_sentence_documents, 2_000_000),
+    "partitions": Shape(_many_partitions, 3_000, ("--num_partitions", "SIZE")),
 }
 
 
 def main(data: Path, names: list[str]) -> None:
     vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
     for name in names or SHAPES:
-        write, full, more = SHAPES[name]
-        print(f"\n{(write.__doc__ or '').rstrip('.')}", flush=True)
+        shape = SHAPES[name]
+        print(f"\n{(shape.write.__doc__ or '').rstrip('.')}", flush=True)
         before: dict[str, float] = {}
-        for size in (full // QUARTER, full):
+        for size in (shape.size // QUARTER, shape.size):
             with tempfile.TemporaryDirectory() as directory:
                 folder, corpus = Path(directory) / "input", Path(directory) / "corpus"
                 folder.mkdir()
-                pattern = write(data, folder, size)
-                flags = [str(size) if flag == "SIZE" else flag for flag in more]
+                pattern = shape.write(data, folder, size)
+                flags = [str(size) if flag == "SIZE" else flag for flag in shape.corpus]
                 jobs = {
                     "corpus": ["--input", pattern, "--output", corpus, "--vocab_file", vocab_file, *flags],
                     "pretraining-data": [
                         *("--input", corpus, "--output", Path(directory) / "shards"),
-                        *("--masking", "dynamic", "--dupe_factor", "1"),
+                        *("--masking", "dynamic", "--dupe_factor", "1", *shape.examples),
                     ],
                 }
                 for job, arguments in jobs.items():
