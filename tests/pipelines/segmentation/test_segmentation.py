@@ -150,6 +150,14 @@ def test_unbalanced_mark_hides_no_boundaries(mark, language):
     assert abs(len(split_sentences(spoilt, language)) - 600) <= 2
 
 
+def test_rules_that_few_texts_need():
+    """Test rules whose patterns are searched only in texts that may match."""
+    assert split_sentences("Halt! rief er. Dann ging er.", "de") == ["Halt! rief er.", "Dann ging er."]
+    assert split_sentences("See a) Milk b) Bread.", "en") == ["See", "a) Milk", "b) Bread."]
+    assert split_sentences("Fruit: • one • two", "en") == ["Fruit:", "• one", "• two"]
+    assert split_sentences("Ein A\ud800. B \ud800 c. D", "de") == ["Ein A\ud800.", "B \ud800 c. D"]
+
+
 def test_quotations_brackets_and_lists():
     assert split_sentences('He said: "Stop! Now!" and left. “Why?” (No one knew. Not he.)', "en") == [
         'He said: "Stop! Now!" and left.',

@@ -377,6 +377,18 @@ def test_nesting_is_given_up_at_once(bracket):
         to_paragraphs("a" * (MAX_CHARACTERS + 1))
 
 
+@pytest.mark.parametrize("inner", ["[[a]]", "{{lc:A}}"])
+def test_a_link_or_template_counts_as_a_level(inner):
+    assert text("{{lc:" * (MAX_NESTING - 1) + inner + "}}" * (MAX_NESTING - 1)) == "a"
+    with pytest.raises(TooComplex):
+        to_paragraphs("{{lc:" * MAX_NESTING + inner + "}}" * MAX_NESTING)
+
+
+def test_braces_and_full_width_brackets_of_templates():
+    assert text("{{lc:ABC}}} words.") == "abc words."
+    assert text("Text (a ）here.") == "Text (a）here."
+
+
 def test_nesting_below_the_bound_is_resolved():
     depth = MAX_NESTING - 2
     assert text("{{small|" * depth + "deep" + "}}" * depth) == "deep"
