@@ -152,7 +152,7 @@ def test_unbalanced_mark_hides_no_boundaries(mark, language):
 
 def test_rules_that_few_texts_need():
     """Test rules whose patterns are searched only in texts that may match."""
-    assert split_sentences("Halt! rief er. Dann ging er.", "de") == ["Halt! rief er.", "Dann ging er."]
+    assert split_sentences("? …? er", "de") == ["? …? er"]
     assert split_sentences("See a) Milk b) Bread.", "en") == ["See", "a) Milk", "b) Bread."]
     assert split_sentences("Fruit: • one • two", "en") == ["Fruit:", "• one", "• two"]
     assert split_sentences("Ein A\ud800. B \ud800 c. D", "de") == ["Ein A\ud800.", "B \ud800 c. D"]
