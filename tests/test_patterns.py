@@ -9,6 +9,7 @@ from beambert.common.tokenizer_files import AddedToken
 from beambert.deploy.dataflow import options as dataflow_options
 from beambert.pipelines.cleaning import ngrams
 from beambert.pipelines.formats.wikipedia import dump
+from beambert.pipelines.segmentation import segmenters
 from beambert.tokenizer.tokenizer import _Pattern
 from tests import patterns
 from tests.cpu_time import seconds
@@ -50,6 +51,10 @@ DYNAMIC: dict[str, tuple[str, Any]] = {
     "deploy.dataflow.template._parameter": ("the defaults of our own flags", list),
     # Its result is assigned to a name of the module, and tested there.
     "pipelines.segmentation.segmenters._pair_pattern": ("sub", list),
+    "pipelines.segmentation.segmenters._continuations": (
+        "sub",
+        lambda: [*segmenters._CONTINUATION.values(), *segmenters._CONTINUATION_AFTER_PERIOD.values()],
+    ),
     # Applied to paths, which have at most 4,096 characters.
     "pipelines.sources.files._expression": ("patterns of the user", list),
     "pipelines.cleaning.ngrams._other_signs": ("sub", lambda: [ngrams._other_signs()]),

@@ -113,12 +113,14 @@ def test_every_command_is_in_the_readme_and_nothing_else_is():
     assert all(anchor == name.replace(" ", "-") for name, anchor in links)
 
 
-def test_front_page_lists_every_page():
+def test_front_page_and_table_of_contents_list_every_page():
     folder = ROOT / "docs"
     links = re.findall(r"\]\(([\w/-]+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
     pages = {str(page.relative_to(folder)) for page in folder.rglob("*.md")} - {"README.md"}
     pages = {page for page in pages if not page.startswith("_build/")}
     assert pages == set(links)
+    entries = re.findall(r"^   ([\w/-]+)$", (folder / "index.rst").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(pages) == sorted(f"{entry}.md" for entry in entries)
 
 
 def anchors(text: str) -> set[str]:
