@@ -33,17 +33,17 @@ help:
 	@echo "make bench-vocab   vocabulary learner compared with two others, on $(DATA) (about 8 minutes)"
 	@echo "make bench-segmentation   sentence segmentation by language: golden rules, F1, speed"
 	@echo "make bench-pii   precision, recall and speed of the rules for personal data, on $(DATA)"
-	@echo "make bench-corpus   time and memory of beambert corpus on 60 and 600 MB"
+	@echo "make bench-corpus   time and memory of both jobs on 60 and 600 MB, with one and two processes (about 6 minutes)"
 	@echo "make bench-html   extraction of web pages compared with other libraries (about 2 minutes); ARGS='--crawl 500' builds a WARC file of 500 MB"
 	@echo "make bench-splitting   one file of 500 MB read by one and two workers (about 15 minutes)"
-	@echo "make bench-data   CPU time by stage, memory and scaling of pretraining examples (about 5 minutes)"
+	@echo "make bench-data   CPU time by stage and memory of pretraining examples (about 1 minute)"
 	@echo "make bench-inference   speed of beambert features compared with transformers; MODEL=DIR names a BERT (about 10 minutes)"
 	@echo "make bench-input   input pipeline compared with plain tf.data, in examples per second, on $(DATA) (about 4 minutes)"
 	@echo "make bench-train   training step compared with KerasHub and Hugging Face (downloads 3 GB into .venv-bench; 25 minutes)"
 	@echo "make bench-scale   growth with the corpus: text, shuffle, partitions, jobs, manifests; runs of 10 to 156 MB (about 8 minutes)"
 	@echo "make bench-rehearsal   dumps of 2 and 12 GB through both jobs, killed and resumed (about 50 minutes; SIZES='2000' for less)"
 	@echo "make bench-extremes   many small files, one huge document, short documents, many partitions (about 15 minutes)"
-	@echo "make bench-peers PEERS=PYTHON   CPU time and memory beside other projects on the same text (about 10 minutes)"
+	@echo "make bench-peers PEERS=PYTHON BERT=FOLDER   the README's table: other projects on the same text (about 15 minutes)"
 	@echo "make bench-near-duplicates   recall, precision, speed and growth of near-duplicate removal, 10^4 to 10^6 documents (about 10 minutes)"
 	@echo "make bench-quality-filter   accuracy, calibration and speed of the quality model, on $(DATA)"
 	@echo "make bench-rules   worth of each cleaning rule to a model, on $(DATA) (40 minutes, resumable)"
@@ -206,7 +206,7 @@ bench-extremes: setup
 	PYTHONPATH=. $(BIN)/python -u benchmarks/extremes.py $(DATA) $(ARGS)
 
 bench-peers: setup
-	PYTHONPATH=. $(BIN)/python -u benchmarks/peers.py $(DATA) $(PEERS)
+	BERT=$(BERT) PYTHONPATH=. $(BIN)/python -u benchmarks/peers.py $(DATA) $(PEERS)
 
 # PEERS=PYTHON, an interpreter with datatrove and text-dedup, compares with both; COUNTS="10000" for fewer documents.
 bench-near-duplicates: setup

@@ -1,4 +1,4 @@
-"""Measure time and memory of `beambert corpus` on 60 and 600 MB of English Wikipedia.
+"""Measure time and memory of `beambert corpus` on 60 and 600 MB of English Wikipedia, and the speed-up of both jobs.
 
     make bench-corpus
     python benchmarks/corpus.py ../shared/data
@@ -10,12 +10,12 @@ import bz2
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 COPIES = 10
 # Targets, for a core of the machine on which the job took 0.14 to 0.19 before (docs/benchmarks/data.md).
@@ -70,39 +70,40 @@ def run_command(command: str, *flags: object) -> tuple[float, float, int]:
     return cpu, time.monotonic() - start, peak
 
 
-class Run(NamedTuple):
-    """Megabytes of text of a run, its CPU seconds and its seconds."""
-
-    megabytes: float
-    cpu: float
-    seconds: float
-
-
-def measure(pattern: str, output: Path, vocab_file: Path, workers: int) -> Run:
-    """Print the row of one measurement, and return it."""
-    flags = ("--input", pattern, "--output", output, "--vocab_file", vocab_file, "--direct_num_workers", workers)
-    cpu, seconds, peak = run_command("corpus", *flags)
-    counts = json.loads((output / "corpus.json").read_text())["counts"]
+def print_cost(job: str, workers: int, cost: tuple[float, float, int], megabytes: float) -> None:
+    """Print a row of the table."""
+    cpu, seconds, peak = cost
     print(
-        f"{workers} process(es), {counts['bytes'] / 1e6:4.0f} MB of text, {counts['documents_read']:6,} documents: "
-        f"{seconds:6.1f} s, CPU {cpu:6.1f} s, {peak / 1e9:.2f} GB",
+        f"{job:<17} {workers} process(es), {megabytes:4.0f} MB of text: {seconds:6.1f} s, CPU {cpu:6.1f} s, "
+        f"{peak / 1e9:.2f} GB",
         flush=True,
     )
-    return Run(counts["bytes"] / 1e6, cpu, seconds)
 
 
 def main(data: Path) -> None:
     vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
+    cpu_seconds, megabytes, seconds = [], [], {1: 0.0, 2: 0.0}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_copies(data, folder)
-        small, large, of_two = (
-            measure(f"{folder}/{files}.jsonl", folder / f"out{number}", vocab_file, workers)
-            for number, (files, workers) in enumerate((("0", 1), ("*", 1), ("*", 2)))
-        )
-    slope = (large.cpu - small.cpu) / (large.megabytes - small.megabytes)
-    print(f"{slope:.3f} CPU s per further MB (at most {MAX_CPU_SECONDS_A_MB})")
-    print(f"two processes: {large.seconds / of_two.seconds:.2f} times as fast (at least {MIN_SPEEDUP})")
+        for files, workers in (("0", 1), ("*", 1), ("*", 2)):
+            corpus = folder / f"corpus-{len(megabytes)}"
+            flags = ("--output", corpus, "--vocab_file", vocab_file, "--direct_num_workers", workers)
+            cost = run_command("corpus", "--input", f"{folder}/{files}.jsonl", *flags)
+            megabytes.append(json.loads((corpus / "corpus.json").read_text())["counts"]["bytes"] / 1e6)
+            print_cost("corpus", workers, cost, megabytes[-1])
+            cpu_seconds.append(cost[0])
+            if files == "0":
+                continue
+            shards = folder / "shards"
+            flags = ("--output", shards, "--dupe_factor", 5, "--direct_num_workers", workers)
+            of_examples = run_command("pretraining-data", "--input", corpus, *flags)
+            print_cost("pretraining-data", workers, of_examples, megabytes[-1])
+            seconds[workers] = cost[1] + of_examples[1]
+            shutil.rmtree(shards)  # 7 GB.
+    slope = (cpu_seconds[1] - cpu_seconds[0]) / (megabytes[1] - megabytes[0])
+    print(f"corpus: {slope:.3f} CPU s per further MB (at most {MAX_CPU_SECONDS_A_MB})")
+    print(f"two processes: {seconds[1] / seconds[2]:.2f} times as fast in both jobs (at least {MIN_SPEEDUP})")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Compare CPU seconds and memory with other projects on the same text and as much of the same work as they do.
 
-    make bench-peers PEERS=PYTHON
-    python benchmarks/peers.py ../shared/data PYTHON
+    make bench-peers PEERS=PYTHON BERT=FOLDER
+    BERT=FOLDER python benchmarks/peers.py ../shared/data PYTHON
 
 PYTHON is an interpreter with datatrove[io,processing], spacy, wikiextractor 3.1.0, mwparserfromhell, datasets and
-transformers; a project that it lacks is left out. Every program gets one process. Start and import count, except that
-the seconds per MB are the slope between two sizes of the input. docs/benchmarks/peers.md says what each leaves out.
+transformers, and FOLDER a clone of google-research/bert; a program that is missing is left out. Every program gets one
+process. The seconds per MB are the slope between an input and a fourth of it, so that start and imports do not count.
+docs/benchmarks/peers.md says what each program leaves out.
 """
 
 import bz2
@@ -72,6 +73,29 @@ def clean_with_datatrove(source: Path, output: Path, _: Path) -> None:
     LocalPipelineExecutor(pipeline=steps, tasks=1, logging_dir=f"{output}-logs").run()
 
 
+_OPTIONS = ["--dupe_factor", "5", "--max_seq_length", "128", "--max_predictions_per_seq", "20"]
+
+
+def make_examples_with_beambert(source: Path, output: Path, _: Path) -> None:
+    """Tokenize a corpus, sample pairs of sentences, mask five copies of them and write TFRecord."""
+    from beambert.cli import main
+
+    main(["pretraining-data", "--input", str(source), "--output", str(output), *_OPTIONS])
+
+
+def make_examples_with_google_research_bert(source: Path, output: Path, vocab_file: Path) -> None:
+    """Do the same with create_pretraining_data.py and TensorFlow 2."""
+    import tensorflow
+
+    sys.modules["tensorflow"] = tensorflow.compat.v1  # The script is written for version 1.
+    sys.path.insert(0, os.environ["BERT"])
+    import create_pretraining_data as script
+
+    paths = ["--input_file", f"{source}.txt", "--output_file", str(output), "--vocab_file", str(vocab_file)]
+    script.FLAGS(["", *paths, *_OPTIONS])
+    script.main([])
+
+
 def tokenize_with_beambert(source: Path, output: Path, _: Path) -> None:
     """Tokenize a corpus, sample pairs of sentences, and write them as TFRecord, to be masked by the trainer."""
     from beambert.cli import main
@@ -98,6 +122,7 @@ WORKS: dict[str, tuple[Callable[[Path, Path, Path], None], ...]] = {
     "dump to text": (read_with_beambert, read_with_wikiextractor, read_with_mwparserfromhell),
     "clean and filter": (clean_with_beambert, clean_with_datatrove),
     "tokenize": (tokenize_with_beambert, tokenize_with_datasets),
+    "training examples": (make_examples_with_beambert, make_examples_with_google_research_bert),
 }
 
 
@@ -124,11 +149,21 @@ def measure(python: str, function: str, source: Path, output: Path, vocab_file: 
             time.sleep(0.2)
         errors = process.stderr.read() if process.stderr else ""
     if process.returncode:
-        print(f"    {function}: {errors.strip().splitlines()[-1] if errors.strip() else process.returncode}")
+        print(f"{function}: {errors.strip().splitlines()[-1] if errors.strip() else process.returncode}")
         return None
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Cost(cpu, peak)
+
+
+def write_sentences(corpus: Path, path: Path) -> None:
+    """Write the training split of a corpus as text: one sentence a line, and a blank line after each document."""
+    import pyarrow.parquet
+
+    with path.open("w", encoding="utf-8") as file:
+        for shard in sorted(corpus.glob("corpus/train-*.parquet")):
+            for sentences in pyarrow.parquet.read_table(shard, columns=["sentences"])["sentences"].to_pylist():
+                file.write("\n".join(sentences) + "\n\n")
 
 
 def main(data: Path, python: str) -> None:
@@ -140,7 +175,7 @@ def main(data: Path, python: str) -> None:
         folder = Path(name)
         # A quarter of the articles: some programs take ten seconds per MB.
         texts = articles(data)[::4]
-        inputs: dict[str, list[tuple[Path, float]]] = {"dump to text": [], "clean and filter": [], "tokenize": []}
+        inputs: dict[str, list[tuple[Path, float]]] = {work: [] for work in WORKS}
         for number, share in enumerate((4, 1)):
             dump = folder / f"{number}.xml.bz2"
             write_dump(data / "wiki-dump", dump, 40_000_000 // share)
@@ -152,26 +187,31 @@ def main(data: Path, python: str) -> None:
             size = sum(len((text or "").encode("utf-8")) for _, text in texts[::share]) / 1e6
             inputs["clean and filter"].append((lines, size))
             inputs["tokenize"].append((lines, size))
-            run_command("corpus", "--input", lines, "--output", lines.with_suffix(""), "--vocab_file", vocab_file)
+            corpus = lines.with_suffix("")
+            run_command("corpus", "--input", lines, "--output", corpus, "--vocab_file", vocab_file)
+            write_sentences(corpus, Path(f"{corpus}.txt"))
+            inputs["training examples"].append((corpus, size))
+        print("| work | program | MB | CPU s per MB | relative | memory |\n|---|---|---|---|---|---|")
         for work, functions in WORKS.items():
-            print(f"\n{work}, {inputs[work][0][1]:.0f} and {inputs[work][1][1]:.0f} MB", flush=True)
+            (_, smaller), (_, larger) = inputs[work]
+            own = 0.0
             for function in functions:
-                is_own = function.__name__.endswith("beambert")
-                costs = [
-                    measure(
-                        sys.executable if is_own else python,
-                        *(function.__name__, source, folder / f"{function.__name__}-{size:.0f}", vocab_file),
-                    )
+                program = function.__name__.partition("_with_")[2]
+                # The script of google-research/bert uses the TensorFlow of this environment.
+                interpreter = sys.executable if program in ("beambert", "google_research_bert") else python
+                small, large = (
+                    measure(interpreter, function.__name__, source, folder / f"{function.__name__}-{size}", vocab_file)
                     for source, size in inputs[work]
-                ]
-                small, large = costs
-                if small and large:
-                    slope = (large.cpu - small.cpu) / (inputs[work][1][1] - inputs[work][0][1])
-                    print(
-                        f"  {function.__name__:<28} {large.cpu:7.1f} CPU s  {slope:.4f} CPU s/MB  "
-                        f"{1 / slope:7.1f} MB/CPU s  {large.memory / 1e9:.2f} GB",
-                        flush=True,
-                    )
+                )
+                if not small or not large:
+                    continue
+                slope = (large.cpu - small.cpu) / (larger - smaller)
+                own = own or slope
+                print(
+                    f"| {work} | {program} | {larger:.0f} | {slope:.3f} | {slope / own:.1f} "
+                    f"| {large.memory / 1e9:.2f} GB |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure pretraining data of English Wikipedia: CPU time by stage and command, memory, speed-up of two processes.
+"""Measure pretraining data of English Wikipedia: CPU time by stage and command, memory.
 
     make bench-data
     python benchmarks/pretraining_data.py ../shared/data
@@ -7,12 +7,8 @@ Times are CPU seconds (user and system) of all processes, so other load on the m
 the proportional set size of a command and its children, sampled four times per second.
 """
 
-import dataclasses
 import functools
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,17 +26,12 @@ from beambert.pipelines.instances.options import PretrainingDataOptions
 from beambert.pipelines.io import atomic_files
 from beambert.pipelines.transforms import examples as examples_transform
 from beambert.tokenizer.vocabulary import Vocabulary
-from benchmarks.corpus import memory
+from benchmarks.corpus import run_command
 
-# google-research/bert's create_pretraining_data.py on the same text with the same options, without start-up.
-REFERENCE_CPU_SECONDS_A_MB = 3.7
-MAX_CPU_SECONDS_A_MB = REFERENCE_CPU_SECONDS_A_MB / 100
+# A hundredth of google-research/bert's create_pretraining_data.py on an AMD EPYC; `make bench-peers` measures both.
+MAX_CPU_SECONDS_A_MB = 0.037
 MAX_BYTES_AN_EXAMPLE = 850
-MIN_SPEEDUP = 1.85
 DUPE_FACTOR = 5
-# Long enough that the start of worker processes has little effect.
-DUPE_FACTOR_OF_SCALING = 80
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def time_stages(corpus_directory: Path, output: Path) -> None:
@@ -107,108 +98,33 @@ def time_stages(corpus_directory: Path, output: Path) -> None:
         print(f"{stage:<20}{seconds:8.2f}{megabytes / seconds:14,.1f}{examples / seconds:14,.0f}{seconds / total:8.0%}")
 
 
-@dataclasses.dataclass
-class Cost:
-    """Cost of a command: CPU seconds of all processes and of each, wall-clock seconds, bytes of memory."""
-
-    cpu: float
-    of_processes: list[float]
-    seconds: float
-    memory: int
-
-    @property
-    def longest(self) -> float:
-        """Return the CPU seconds of the first process plus its busiest child, a lower bound of the wall-clock time."""
-        return self.of_processes[0] + max(self.of_processes[1:], default=0.0)
-
-
-def tree(process: int) -> list[int]:
-    """Return a process and its descendants."""
-    try:
-        tasks = list(Path(f"/proc/{process}/task").iterdir())
-        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return [process]
-    return [process, *(each for child in children for each in tree(child))]
-
-
-def cpu_of(process: int) -> float:
-    """Return the CPU seconds of a process so far, 0 after its end."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def run(*argv: object) -> Cost:
-    """Run a beambert command and measure it."""
-    start, before = time.monotonic(), os.times()
-    peak, busy = 0, {}
-    command = [sys.executable, "-m", "beambert", *map(str, argv)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            peak = max(peak, memory(process.pid))
-            for each in tree(process.pid):
-                busy[each] = max(busy.get(each, 0.0), cpu_of(each))
-            time.sleep(0.25)
-    if process.returncode:
-        sys.exit(f"{' '.join(command)} failed with {process.returncode}; run it to see why")
-    after = os.times()
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Cost(cpu, list(busy.values()), time.monotonic() - start, peak)
-
-
 def main(data: Path) -> None:
     vocab_file = (data / "tokenizer/bert-base-uncased-vocab.txt").resolve()
     texts = (data / "wiki-extracted").resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build = run(
+        build = run_command(
             *("build", "--input", f"{texts}/*.bz2", "--output", folder / "60", "--vocab_file", vocab_file),
             *("--dupe_factor", DUPE_FACTOR),
         )
         first = sorted(texts.glob("*.bz2"))[0]
-        run("corpus", "--input", first, "--output", folder / "10", "--vocab_file", vocab_file)
+        run_command("corpus", "--input", first, "--output", folder / "10", "--vocab_file", vocab_file)
         time_stages(folder / "10", folder / "stages")
 
-        costs, megabytes = {}, {}
+        costs, megabytes = [], []
         for size in ("10", "60"):
-            megabytes[size] = json.loads((folder / size / "corpus.json").read_text())["counts"]["bytes"] / 1e6
-            costs[size] = run(
-                *("pretraining-data", "--input", folder / size, "--output", folder / f"out{size}"),
-                *("--dupe_factor", DUPE_FACTOR),
-            )
-        slope = (costs["60"].cpu - costs["10"].cpu) / (megabytes["60"] - megabytes["10"])
+            megabytes.append(json.loads((folder / size / "corpus.json").read_text())["counts"]["bytes"] / 1e6)
+            flags = ("--output", folder / f"out{size}", "--dupe_factor", DUPE_FACTOR)
+            costs.append(run_command("pretraining-data", "--input", folder / size, *flags))
+        slope = (costs[1][0] - costs[0][0]) / (megabytes[1] - megabytes[0])
         print(f"\n{'command':<44}{'CPU s':>8}{'s':>8}{'memory':>10}")
-        for label, cost in (
-            (f"build, {megabytes['60']:.0f} MB, vocabulary given", build),
-            (f"pretraining-data, {megabytes['10']:.0f} MB", costs["10"]),
-            (f"pretraining-data, {megabytes['60']:.0f} MB", costs["60"]),
+        for label, (cpu, seconds, peak) in (
+            (f"build, {megabytes[1]:.0f} MB, vocabulary given", build),
+            (f"pretraining-data, {megabytes[0]:.0f} MB", costs[0]),
+            (f"pretraining-data, {megabytes[1]:.0f} MB", costs[1]),
         ):
-            print(f"{label:<44}{cost.cpu:8.1f}{cost.seconds:8.1f}{cost.memory / 1e9:7.2f} GB")
-        print(
-            f"pretraining-data: {slope:.3f} CPU s a MB of text (slope; at most {MAX_CPU_SECONDS_A_MB:.3f}), "
-            f"{REFERENCE_CPU_SECONDS_A_MB / slope:.0f} times less than google-research/bert's "
-            f"{REFERENCE_CPU_SECONDS_A_MB}"
-        )
-
-        print(f"\nfrom one process to two, {megabytes['60']:.0f} MB, {DUPE_FACTOR_OF_SCALING} copies")
-        found = []
-        for workers in (1, 2):
-            output = folder / "scaling"
-            flags = ("--dupe_factor", DUPE_FACTOR_OF_SCALING, "--direct_num_workers", workers)
-            found.append(run("pretraining-data", "--input", folder / "60", "--output", output, *flags))
-            # 11 GB.
-            shutil.rmtree(output)
-        one, two = found
-        print(f"{'processes':<12}{'CPU s':>8}{'longest':>9}{'s':>8}{'memory':>10}")
-        for workers, cost in ((1, one), (2, two)):
-            print(f"{workers:<12}{cost.cpu:8.1f}{cost.longest:9.1f}{cost.seconds:8.1f}{cost.memory / 1e9:7.2f} GB")
-        print(
-            f"{one.seconds / two.seconds:.2f} times as fast on the clock (at least {MIN_SPEEDUP}), "
-            f"{one.longest / two.longest:.2f} by the CPU seconds of the first process and the busiest other one"
-        )
+            print(f"{label:<44}{cpu:8.1f}{seconds:8.1f}{peak / 1e9:7.2f} GB")
+        print(f"pretraining-data: {slope:.3f} CPU s per further MB of text (at most {MAX_CPU_SECONDS_A_MB:.3f})")
 
 
 if __name__ == "__main__":
