@@ -167,7 +167,7 @@ bench-tokenizer: setup
 		$(BIN)/python benchmarks/tokenization.py $(DATA)
 
 bench-vocab: setup
-	$(BIN)/python benchmarks/vocabulary.py $(DATA)
+	$(BIN)/python benchmarks/vocabulary.py $(DATA) $(ARGS)
 
 # With treebanks of Universal Dependencies: make bench-segmentation TREEBANKS='*.conllu'
 bench-segmentation: setup

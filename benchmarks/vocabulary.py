@@ -64,10 +64,11 @@ def merged_only(word_counts: Counter[str], vocab_size: int) -> list[str]:
             characters[character] += count
     alphabet = set(sorted(characters, key=lambda character: (-characters[character], character))[:ALPHABET_LIMIT])
     counts = {word: count for word, count in word_counts.items() if alphabet.issuperset(word)}
-    spellings = [[word[0], *("##" + character for character in word[1:])] for word in counts]
     pieces = dict.fromkeys(reserved_tokens(0))
-    pieces |= dict.fromkeys(sorted({piece for spelling in spellings for piece in spelling}))
-    for piece in merge_pairs(spellings, list(counts.values())):
+    pieces |= dict.fromkeys(
+        sorted({word[0] for word in counts} | {"##" + character for word in counts for character in word[1:]})
+    )
+    for piece in merge_pairs(list(counts), list(counts.values())):
         pieces[piece] = None
         if len(pieces) == vocab_size:
             break

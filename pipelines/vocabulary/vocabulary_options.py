@@ -6,14 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from beambert.common.command_line.options import Flag, VocabularySize, check, number_type
+from beambert.common.command_line.options import Flag, check, number_type
 from beambert.common.command_line.path_flags import ANY_PATH
 from beambert.common.typed_json import Fraction, Positive
 from beambert.common.word_rules import STRIP_ACCENTS
 from beambert.pipelines.errors import SourceError
 
 DEFAULT_VOCAB_SIZE = 30_000
-MAX_VOCAB_SIZE = 10_000_000
+# Byte-pair encoding proposes 1.5 times as many tokens, and has a Unicode code point for each (`learner.merge_pairs`).
+MAX_VOCAB_SIZE = 700_000
+_VocabularySize = Annotated[int, Meta(ge=1, le=MAX_VOCAB_SIZE)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class VocabularyOptions:
     """
 
     vocab_file: Annotated[str, Flag("vocabulary", type=ANY_PATH, metavar="FILE")] = ""
-    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=number_type(VocabularySize))]
+    vocab_size: Annotated[int, Meta(ge=0, le=MAX_VOCAB_SIZE), Flag("vocabulary", type=number_type(_VocabularySize))]
     num_unused: Annotated[int, Meta(ge=0, le=1_000_000), Flag("vocabulary")] = 0
     alphabet_limit: Annotated[int, Meta(ge=1, le=1_114_112), Flag("vocabulary")] = 1000
     min_count: Annotated[Positive, Flag("vocabulary")] = 1

@@ -192,9 +192,8 @@ def test_fewer_pieces_than_merging_alone(shared_data: Path) -> None:
     word_counts = count_words(wikipedia(shared_data, 300_000), WordRules(do_lower_case=True))
     learnt = learn_vocabulary(word_counts, 3000)
     alphabet = [piece for piece in learnt if len(piece.removeprefix("##")) == 1]
-    spellings = [[word[0], *("##" + character for character in word[1:])] for word in word_counts]
     merged = set(alphabet)
-    for piece in merge_pairs(spellings, list(word_counts.values())):
+    for piece in merge_pairs(list(word_counts), list(word_counts.values())):
         if len(merged) == 3000 - len(SPECIAL_TOKENS):
             break
         merged.add(piece)
