@@ -36,7 +36,7 @@ TOKENIZE_SECONDS = 0.029
 COPY_SECONDS = 0.012
 # CPU seconds to learn a vocabulary from 2 million distinct words, the maximum
 # (docs/benchmarks/vocabulary.md); it runs in one process.
-LEARN_SECONDS = 116.0
+LEARN_SECONDS = 82.0
 _WORDS_LEARNED_FROM = 2_000_000
 # Dataflow vCPU seconds per CPU second of the benchmark machine: a vCPU is half a core, and workers wait for storage.
 # An assumption; calibrate --cpu_factor with the first job.
