@@ -8,6 +8,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import logging
 import lzma
 import tempfile
 import zlib
@@ -27,7 +28,7 @@ from beambert.pipelines.commands import corpus, corpus_run
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of
+from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of, find_frame
 from beambert.pipelines.formats.wikipedia.dump import WIKIPEDIA
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.files import open_stored
@@ -39,6 +40,8 @@ from beambert.tokenizer.vocabulary import Vocabulary
 # Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
+# Frames of compressed files that can be read in ranges are shorter.
+_MAX_FRAME_BYTES = 64 << 20
 # Bytes of XML per byte of a dump as bzip2.
 _XML_OF_BZ2 = 4.1
 _PARQUET_MAGIC = b"PAR1"
@@ -169,12 +172,9 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
         # Many splits of a file with large row groups are empty, so that a few splits are no sample.
         rows = list(_first_rows(file, options))
         yield iter(rows), file.bytes * len(rows) / max(1, _num_rows(file.path))
-    elif (input_format := range_format(file.path, options.read)) and input_format.read_range:
-        splits = split_file(file.path, file.bytes, options.read)
-        for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]:
-            _, start, stop = splits[number]
-            stop = file.bytes if stop is None else stop
-            yield read_file(file.path, options.read, start, stop), stop - start
+    elif splits := _sampled_splits(file, options):
+        for start, stop, stored in splits:
+            yield read_file(file.path, options.read, start, stop), stored
     else:
         beginning, represented = _first_documents(file, options)
         if len(beginning) > 1:
@@ -182,6 +182,33 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
         else:
             # The file is a single document, or its format cannot be read without the end of the file.
             yield read_file(file.path, options.read), file.bytes
+
+
+def _sampled_splits(file: Input, options: CorpusOptions) -> list[tuple[int, int | None, int]]:
+    """Return (start, stop, stored bytes) of some splits of a large file; [] if it cannot be read in ranges.
+
+    A compressed split has the frames that start in it, which may be as long as the split itself.
+    """
+    input_format = range_format(file.path, options.read)
+    if not input_format or not input_format.read_range:
+        return []
+    splits = split_file(file.path, file.bytes, options.read)
+    chosen = [
+        splits[number][1:] for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]
+    ]
+    sized = [(start, stop, _frame_start(file, stop) - _frame_start(file, start)) for start, stop in chosen]
+    # A dump of one frame, which bzip2 writes by default, has nothing in any split but the first.
+    return sized if any(stored for _, _, stored in sized) else []
+
+
+def _frame_start(file: Input, offset: int | None) -> int:
+    """Return the offset of the first compressed frame from `offset` on, or the size of the file; None is its end."""
+    codec = CODECS.get(compression_of(file.path))
+    if offset is None or codec is None:
+        return file.bytes if offset is None else offset
+    with open_stored(file.path) as stream:
+        found = find_frame(stream, codec.magic, offset, offset + _MAX_FRAME_BYTES)
+    return file.bytes if found is None else found
 
 
 def _is_parquet(path: str) -> bool:
@@ -219,9 +246,11 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / name[: len(name) - len(suffix)]
         copy.write_bytes(head)
-        # The cut may fall inside a record.
+        # The cut may fall inside a record; readers of some formats only warn of it.
+        logging.disable(logging.WARNING)
         with contextlib.suppress(SourceError):
             documents.extend(read_file(str(copy), options.read))
+        logging.disable(logging.NOTSET)
     return documents, represented
 
 

@@ -116,6 +116,32 @@ def test_a_dump_takes_longer_than_its_text(suffix, tmp_path, lines):
     assert seconds[0] == pytest.approx(seconds[1] + dump.dump_bytes / 1e6 * DUMP_SECONDS)
 
 
+@pytest.mark.parametrize("pages_per_stream", [40, 2000], ids=["streams as long as splits", "one stream"])
+def test_of_a_large_dump_the_sampled_streams_are_extrapolated(pages_per_stream, tmp_path, lines, monkeypatch, caplog):
+    rng = random.Random(3)
+    pages = [
+        f"<page><title>{number}</title><ns>0</ns><revision><text>{' '.join(rng.sample(words, len(words)))}</text>"
+        "</revision></page>\n"
+        for number, words in enumerate(map(str.split, lines))
+    ]
+    parts = ["".join(pages[first : first + pages_per_stream]) for first in range(0, len(pages), pages_per_stream)]
+    stored = b"".join(
+        bz2.compress(part.encode(), 1) for part in ['<mediawiki xml:lang="en">\n', *parts, "</mediawiki>\n"]
+    )
+    (tmp_path / "a.xml.bz2").write_bytes(stored)
+    monkeypatch.setattr(text_sample, "_WHOLE_BYTES", len(stored) // 2)
+    step = len(stored) // 30
+
+    def split(path, size, options):
+        return [(path, start, start + step if start + step < size else None) for start in range(0, size, step)]
+
+    monkeypatch.setattr(text_sample, "split_file", split)
+    text = look(tmp_path / "a.xml.bz2")
+    assert text.words == pytest.approx(sum(len(line.split()) for line in lines), rel=0.1)
+    assert 0 < len(text.document_bytes) < 1200
+    assert not caplog.messages
+
+
 def test_a_vocabulary_file_determines_the_number_of_tokens(tmp_path, lines):
     write_json(tmp_path / "a.jsonl", lines[:300])
     alphabet = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
