@@ -32,7 +32,7 @@ from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, c
 from beambert.pipelines.formats.wikipedia.dump import WIKIPEDIA
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.files import open_stored
-from beambert.pipelines.sources.readers import Input, range_format, read_file, split_file
+from beambert.pipelines.sources.readers import Input, find_format, range_format, read_file, split_file
 from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -42,11 +42,11 @@ _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 2
 # Frames of compressed files that can be read in ranges are shorter.
 _MAX_FRAME_BYTES = 64 << 20
-# Bytes of XML per byte of a dump as bzip2.
-_XML_OF_BZ2 = 4.1
 _PARQUET_MAGIC = b"PAR1"
 _OPENERS: dict[str, Callable[[io.BytesIO], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK_BYTES = 1 << 20
+# Of a compressed dump, to find how much XML it has: more than one block of bzip2.
+_HEAD_BYTES = 1 << 20
 # Sampling stops after this many bytes of text.
 _ENOUGH_TEXT = 16_000_000
 _SEED = 20181011
@@ -90,8 +90,8 @@ def sample_text(
                 break
         stored_bytes = sum(file.bytes for file in files)
         total += kind_sample.size() * (stored_bytes / of_bytes)
-        if range_format(files[0].path, options.read) is WIKIPEDIA:
-            dump_bytes += stored_bytes * (_XML_OF_BZ2 if compression_of(files[0].path) == ".bz2" else 1)
+        if find_format(files[0].path, options.read) is WIKIPEDIA:
+            dump_bytes += stored_bytes * _expansion(files[0].path)
         sample.extend(kind_sample)
     if not sample.document_bytes:
         raise SourceError(f"--input {patterns[0]}: no document in {counted(num_read, 'sampled file')}")
@@ -236,12 +236,8 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
 
     The last document may be incomplete.
     """
-    with open_stored(file.path) as stream:
-        head = stream.read(_WHOLE_BYTES)
-    name, represented = file.path.rsplit("/", 1)[-1], len(head)
-    suffix = compression_of(name)
-    if suffix:
-        head, represented = _decompress(head, suffix)
+    head, represented = _decompressed_head(file.path, _WHOLE_BYTES)
+    name, suffix = file.path.rsplit("/", 1)[-1], compression_of(file.path)
     documents: list[Document] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / name[: len(name) - len(suffix)]
@@ -252,6 +248,20 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
             documents.extend(read_file(str(copy), options.read))
         logging.disable(logging.NOTSET)
     return documents, represented
+
+
+def _expansion(path: str) -> float:
+    """Return the decompressed bytes per stored byte at the start of a file."""
+    head, represented = _decompressed_head(path, _HEAD_BYTES)
+    return len(head) / max(1, represented)
+
+
+def _decompressed_head(path: str, size: int) -> tuple[bytes, int]:
+    """Return what the first `size` bytes of a file decompress to, and the number of stored bytes that it represents."""
+    with open_stored(path) as stream:
+        head = stream.read(size)
+    suffix = compression_of(path)
+    return _decompress(head, suffix) if suffix else (head, len(head))
 
 
 def _blocks(file: io.BytesIO, suffix: str) -> Iterator[bytes]:
