@@ -39,7 +39,7 @@ from beambert.tokenizer.vocabulary import Vocabulary
 
 # Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
-_SPLITS_OF_A_DUMP = 2
+_SPLITS_OF_A_DUMP = 4
 # Frames of compressed files that can be read in ranges are shorter.
 _MAX_FRAME_BYTES = 64 << 20
 _PARQUET_MAGIC = b"PAR1"
