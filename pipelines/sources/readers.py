@@ -266,10 +266,10 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
         step = 0
     else:
         step = _LINE_RANGE_BYTES.get(compression_of(path), 0)
-    if not step:
-        return [(path, 0, None)]
-    step = max(step, min_bytes)
-    return [(path, start, start + step if start + step < size else None) for start in range(0, max(size, 1), step)]
+    # Equal ranges: the local runner deals them to its workers in turn, and one would get all short rests of files.
+    count = max(1, -(-size // max(step, min_bytes))) if step else 1
+    starts = [size * number // count for number in range(count)]
+    return [(path, start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def split_inputs(inputs: list[Input], options: ReadOptions) -> list[FileSplit]:
