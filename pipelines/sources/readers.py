@@ -257,7 +257,7 @@ def split_file(path: str, size: int, options: ReadOptions, min_bytes: int = 0) -
         path: Path of the file.
         size: Its size in bytes, as stored.
         options: Options of reading.
-        min_bytes: Minimum size of a range, for large inputs.
+        min_bytes: A file of up to this size is one range, for large inputs.
     """
     input_format = _format_by_name(path, options)
     if input_format and input_format.read_range:
