@@ -239,6 +239,8 @@ def main(data: Path, python: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit("name an interpreter with the other projects: make bench-peers PEERS=PYTHON BERT=FOLDER")
     if sys.argv[1] == "--run":
         globals()[sys.argv[2]](*map(Path, sys.argv[3:]))
     else:
