@@ -244,6 +244,9 @@ def merge_pairs(words: Sequence[str], counts: Sequence[int]) -> Iterator[str]:
 
     Yields:
         The result of each merge. A token can result from several merges.
+
+    Raises:
+        ValueError: there are more than 1,114,112 tokens, the number of Unicode code points.
     """
     # A character stands for each token, so that a spelling is a string, a pair is two characters of it, and a merge is
     # `str.replace`. `tokens` has the token of each character.

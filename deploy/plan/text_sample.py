@@ -28,11 +28,11 @@ from beambert.pipelines.commands import corpus, corpus_run
 from beambert.pipelines.corpus.options import CorpusOptions
 from beambert.pipelines.documents import Document
 from beambert.pipelines.errors import SourceError
-from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, compression_of, find_frame
+from beambert.pipelines.formats.frames import CODECS, FrameError, FrameReader, codec_of, compression_of, find_frame
 from beambert.pipelines.formats.wikipedia.dump import WIKIPEDIA
 from beambert.pipelines.io.atomic_files import read_bytes
 from beambert.pipelines.sources.files import open_stored
-from beambert.pipelines.sources.readers import Input, find_format, range_format, read_file, split_file
+from beambert.pipelines.sources.readers import MAX_FRAME_BYTES, Input, find_format, range_format, read_file, split_file
 from beambert.pipelines.transforms.documents import corpus_step
 from beambert.tokenizer.tokenizer import Tokenizer
 from beambert.tokenizer.vocabulary import Vocabulary
@@ -40,8 +40,6 @@ from beambert.tokenizer.vocabulary import Vocabulary
 # Smaller files are read completely; of larger files, the first bytes, the first rows, or some file splits of a dump.
 _WHOLE_BYTES = 4 << 20
 _SPLITS_OF_A_DUMP = 4
-# Frames of compressed files that can be read in ranges are shorter.
-_MAX_FRAME_BYTES = 64 << 20
 _PARQUET_MAGIC = b"PAR1"
 _OPENERS: dict[str, Callable[[io.BytesIO], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BLOCK_BYTES = 1 << 20
@@ -173,8 +171,7 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
         rows = list(_first_rows(file, options))
         yield iter(rows), file.bytes * len(rows) / max(1, _num_rows(file.path))
     elif splits := _sampled_splits(file, options):
-        for start, stop, stored in splits:
-            yield read_file(file.path, options.read, start, stop), stored
+        yield from ((iter(documents), stored) for documents, stored in splits)
     else:
         beginning, represented = _first_documents(file, options)
         if len(beginning) > 1:
@@ -184,8 +181,8 @@ def _read_sample(file: Input, options: CorpusOptions) -> Iterator[tuple[Iterator
             yield read_file(file.path, options.read), file.bytes
 
 
-def _sampled_splits(file: Input, options: CorpusOptions) -> list[tuple[int, int | None, int]]:
-    """Return (start, stop, stored bytes) of some splits of a large file; [] if it cannot be read in ranges.
+def _sampled_splits(file: Input, options: CorpusOptions) -> list[tuple[list[Document], int]]:
+    """Return (documents, stored bytes) of some splits of a large file; [] if it is not read in ranges.
 
     A compressed split has the frames that start in it, which may be as long as the split itself.
     """
@@ -193,21 +190,22 @@ def _sampled_splits(file: Input, options: CorpusOptions) -> list[tuple[int, int 
     if not input_format or not input_format.read_range:
         return []
     splits = split_file(file.path, file.bytes, options.read)
-    chosen = [
-        splits[number][1:] for number in np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]
-    ]
-    sized = [(start, stop, _frame_start(file, stop) - _frame_start(file, start)) for start, stop in chosen]
-    # A dump of one frame, which bzip2 writes by default, has nothing in any split but the first.
-    return sized if any(stored for _, _, stored in sized) else []
+    # A file of one frame, as bzip2 and gzip write it, has all documents in its first split: too many for a sample.
+    splits = splits[1:] or splits
+    numbers = np.random.default_rng(_SEED).permutation(len(splits))[:_SPLITS_OF_A_DUMP]
+    read = [(splits[number][1:], list(read_file(file.path, options.read, *splits[number][1:]))) for number in numbers]
+    if not any(documents for _, documents in read):
+        return []
+    return [(documents, _frame_start(file, stop) - _frame_start(file, start)) for (start, stop), documents in read]
 
 
 def _frame_start(file: Input, offset: int | None) -> int:
     """Return the offset of the first compressed frame from `offset` on, or the size of the file; None is its end."""
-    codec = CODECS.get(compression_of(file.path))
+    codec = codec_of(file.path)
     if offset is None or codec is None:
         return file.bytes if offset is None else offset
     with open_stored(file.path) as stream:
-        found = find_frame(stream, codec.magic, offset, offset + _MAX_FRAME_BYTES)
+        found = find_frame(stream, codec.magic, offset, offset + MAX_FRAME_BYTES)
     return file.bytes if found is None else found
 
 
@@ -243,10 +241,14 @@ def _first_documents(file: Input, options: CorpusOptions) -> tuple[list[Document
         copy = Path(folder) / name[: len(name) - len(suffix)]
         copy.write_bytes(head)
         # The cut may fall inside a record; readers of some formats only warn of it.
+        disabled = logging.root.manager.disable
         logging.disable(logging.WARNING)
-        with contextlib.suppress(SourceError):
+        try:
             documents.extend(read_file(str(copy), options.read))
-        logging.disable(logging.NOTSET)
+        except SourceError:
+            pass
+        finally:
+            logging.disable(disabled)
     return documents, represented
 
 

@@ -132,7 +132,7 @@ def _markup_kind(stem: str, start: bytes) -> Kind | None:
 _LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
 # Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
 # A compressed file is split if its second frame is in these first bytes; the tools that write frames make smaller ones.
-_MAX_FRAME_BYTES = 16 << 20
+MAX_FRAME_BYTES = 16 << 20
 # Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
 _MAX_RANGES = 4096
 
@@ -300,7 +300,7 @@ def _has_frames(path: str) -> bool:
     if codec is None:
         return not compression_of(path)
     with open_stored(path, 2 * CHUNK_BYTES) as file:
-        return find_frame(file, codec.magic, 1, _MAX_FRAME_BYTES) is not None
+        return find_frame(file, codec.magic, 1, MAX_FRAME_BYTES) is not None
 
 
 def _range_reader(input_format: InputFormat, path: str) -> RangeReader | None:
