@@ -18,6 +18,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# As in beambert/cli.py: gRPC reads it when it is imported, which test modules do before they call the command.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # Compilation takes most of the time of a small run under JAX, so that all processes of the tests share a cache: that of
 # pytest itself, or a directory that the caller has set, to keep it between runs.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
