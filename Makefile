@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 help:
 	@echo "make demo    install into .venv, build data, pretrain a tiny BERT and fill masks (about 3 minutes)"
-	@echo "make test    lint, type-check and run the tests of every change (about 7 minutes on 2 cores)"
+	@echo "make test    lint, type-check and run the tests of every change (6 to 11 minutes on 2 cores)"
 	@echo "make test-all    run the slower tests, which make test leaves out (about 11 minutes on 2 cores)"
 	@echo "make test-real-text   pretrain and fine-tune a mini on real text in $(DATA) (about 20 minutes)"
 	@echo "make test-parity   compare the models with those of transformers (downloads 3 GB into .venv-parity)"
