@@ -35,6 +35,7 @@ from beambert.pipelines.formats.lines import Line, lines_of_chunks, start_of, wi
 from beambert.pipelines.formats.text import TEXT, read_text
 from beambert.pipelines.sources.files import not_complete, open_decompressed, open_stored, require_unchanged
 
+# Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
 _HEAD_BYTES = 4096
 _AS_TEXT = "or read it unchanged with --input_format text"
 
@@ -130,7 +131,6 @@ def _markup_kind(stem: str, start: bytes) -> Kind | None:
 
 # Size of a range of lines in bytes, by the compression of the file.
 _LINE_RANGE_BYTES = {".bz2": 2 << 20, ".zst": 4 << 20, "": 16 << 20}
-# Bytes to recognize a format; old Gutenberg books begin with a page about their character set.
 # A compressed file is split if its second frame is in these first bytes; the tools that write frames make smaller ones.
 MAX_FRAME_BYTES = 16 << 20
 # Number of ranges that a large input of text is divided into, to bound the size of the job that is sent to a cluster.
